@@ -1,0 +1,42 @@
+# Everything runs in .venv; the only things needed beforehand are Python >= 3.11 and make.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+WORKERS ?= 2
+
+.PHONY: install demo test check bench campaign clean
+
+install: $(STAMP)
+
+$(STAMP): pyproject.toml setup.py src/holdfast/workspace/_check.c
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -e '.[dev,faults]'
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m compileall -q src/holdfast
+	touch $(STAMP)
+
+demo: install
+	@$(BIN)/python tools/demo.py
+
+test: install
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+check: install
+	$(BIN)/ruff check src tests bench tools
+	$(BIN)/ruff format --check src tests bench tools
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -p no:xdist
+	$(BIN)/coverage combine -q
+	$(BIN)/coverage report
+
+bench: install
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m compileall -q src/holdfast
+	$(BIN)/python -m bench
+
+campaign: install
+	$(BIN)/python -m pytest --campaign -p no:xdist -s -m "campaign or not campaign" tests/faults tests/workspace
+
+clean:
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*

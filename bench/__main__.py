@@ -1,0 +1,68 @@
+"""The whole bench: `python -m bench` measures the start and the saves; `--quick` only shows that all works."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from pathlib import Path
+
+from .ground import Ground
+from .measure import Failed
+from .plan import Plan, add_options, plan_of
+from .report import Report
+from .saves import measure_saves, print_closing, print_opening
+from .startup import measure_startup, startup_table
+from .trees import Unavailable
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench", description="holdfast beside shadow git, restic and borg.")
+    add_options(parser)
+    options = parser.parse_args()
+    plan = plan_of(options, parser)
+    parts = (options.only,) if options.only else ("startup", "saves")
+    report = Report(quick=plan.quick, seed=plan.seed)
+    signal.signal(signal.SIGTERM, interrupt)
+    code = 0
+    try:
+        measure(parts, plan, report, options.json)
+    except KeyboardInterrupt:
+        say("Interrupted; what was measured so far follows.")
+        code = 130
+    except Unavailable as problem:
+        say(str(problem))
+        return 1
+    print_closing(report)
+    return code
+
+
+def measure(parts: tuple[str, ...], plan: Plan, report: Report, path: Path | None) -> None:
+    def keep() -> None:
+        if path is not None:
+            report.write(path)
+
+    print_opening()
+    with Ground(plan.cache, plan.limit, not plan.quick, say) as ground:
+        if "startup" in parts:
+            # The start comes first: later the disk is busy with what the saves have written.
+            try:
+                report.startup = measure_startup(plan, ground, say)
+                print(f"\n{startup_table(report.startup)}", flush=True)
+            except (Failed, Unavailable) as problem:
+                report.notes.append(f"The start was not measured: {problem}")
+            keep()
+        if "saves" in parts:
+            measure_saves(plan, ground, report, keep, say)
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

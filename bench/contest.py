@@ -1,0 +1,219 @@
+"""One contest: all tools on one tree, the same changes for each, interleaved in random order."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+from .changes import Workspace
+from .ground import CLEAN_MICROSECONDS, Ground
+from .measure import Failed, Usage, shuffled, summarise
+from .peer import MARKER, Disk, Peer, digest_of
+from .peers import PEERS, REFERENCE, SUBJECT
+from .plan import CASES, CHECKED_FILES, HISTORY_MIX, HISTORY_TOOLS, SLOW_TOOLS, TREE_CASES, Plan
+from .report import Compaction, Conditions, Report, Row
+from .trees import Tree, survey
+
+
+class Contest:
+    """All tools on one tree."""
+
+    def __init__(self, tree: Tree, plan: Plan, ground: Ground, report: Report, say: Callable[[str], None]) -> None:
+        self.tree = tree
+        self.plan = plan
+        self.ground = ground
+        self.report = report
+        self.say = say
+        self.copy = ground.copy(tree)
+        self.chance = random.Random(f"{plan.seed} {tree.name}")
+        self.workspace = Workspace(self.copy, ground.fresh("graveyard"), plan.seed)
+        self.tools = list(plan.tools)
+        self.peers: dict[str, Peer] = {}
+        self.past: dict[str, Peer] = {}
+
+    def run(self, finish: Callable[[str], None]) -> None:
+        """Run the chosen cases in order; `finish` is told each case that is done."""
+        cases = [case for case in TREE_CASES[self.tree.name] if case in self.plan.cases]
+        self._first("first" in cases)
+        if "first" in cases:
+            finish("first")
+        for case in cases:
+            if case in CASES:
+                self._repeat(case)
+                finish(case)
+        if "history" in cases:
+            self._make_history()
+            finish("history")
+
+    def compact(self) -> None:
+        """Compact all stores. This deletes many files, so nothing can be measured well after it."""
+        for tool, peer in self.peers.items():
+            self._compact("all cases", tool, peer)
+        for tool, peer in self.past.items():
+            self._compact("history", tool, peer)
+
+    def _first(self, measured: bool) -> None:
+        usages: dict[str, list[Usage]] = {tool: [] for tool in self.tools}
+        begun = self._begin()
+        for number in range(self.plan.long if measured else 1):
+            self.say(f"{self.tree.name}: first save, round {number + 1}")
+            for tool in shuffled(self.tools, self.chance):
+                if self.plan.quick and tool in SLOW_TOOLS and usages[tool]:
+                    continue
+                peer = PEERS[tool](self.ground.fresh(tool), self.copy)
+                usage = self._try(tool, peer.first)
+                if usage is None:
+                    continue
+                usages[tool].append(usage)
+                old = self.peers.get(tool)
+                self.peers[tool] = peer
+                if old is not None:
+                    self.ground.retire(old.folder)
+        if measured:
+            conditions = self._end("first", begun)
+            for tool in self.tools:
+                disk = self.peers[tool].disk()
+                self._keep("first", tool, usages[tool], disk, disk, conditions)
+        self._check_coverage()
+        self._check_contents("first")
+
+    def _repeat(self, case: str) -> None:
+        # A save of its own before the case: tools that ended the last case early catch up, and caches settle.
+        for tool in list(self.tools):
+            self._try(tool, self.peers[tool].save)
+        before = {tool: self.peers[tool].disk() for tool in self.tools}
+        usages: dict[str, list[Usage]] = {tool: [] for tool in self.tools}
+        begun = self._begin()
+        self.say(f"{self.tree.name}: {case}")
+        while active := [tool for tool in self.tools if not self.plan.is_finished(tool, usages[tool])]:
+            # The pair decides: nobody goes on alone once tuned git or holdfast has its runs.
+            if any(pair in self.tools and pair not in active for pair in (REFERENCE, SUBJECT)):
+                break
+            CASES[case](self.workspace)
+            for tool in shuffled(active, self.chance):
+                usage = self._try(tool, self.peers[tool].save)
+                if usage is not None:
+                    usages[tool].append(usage)
+        conditions = self._end(case, begun)
+        self._check_contents(case, [tool for tool in self.tools if not self._is_behind(tool, usages)])
+        for tool in self.tools:
+            after = self.peers[tool].disk()
+            growth = per_save(after - before[tool], len(usages[tool]))
+            self._keep(case, tool, usages[tool], after, growth, conditions)
+
+    def _make_history(self) -> None:
+        tools = [tool for tool in HISTORY_TOOLS if tool in self.tools]
+        peers = {tool: PEERS[tool](self.ground.fresh(tool), self.copy) for tool in tools}
+        for tool in tools:
+            self._try(tool, peers[tool].first)
+        peers = {tool: peer for tool, peer in peers.items() if tool in self.tools}
+        before = {tool: peer.disk() for tool, peer in peers.items()}
+        usages: dict[str, list[Usage]] = {tool: [] for tool in peers}
+        begun = self._begin()
+        for number in range(self.plan.history):
+            if number % 50 == 0:
+                self.say(f"{self.tree.name}: history, checkpoint {number + 1} of {self.plan.history}")
+            self.workspace.apply(HISTORY_MIX)
+            for tool in shuffled(list(peers), self.chance):
+                usage = self._try(tool, peers[tool].save)
+                if usage is None:
+                    del peers[tool]
+                else:
+                    usages[tool].append(usage)
+        conditions = self._end("history", begun)
+        for tool, peer in peers.items():
+            after = peer.disk()
+            growth = per_save(after - before[tool], len(usages[tool]))
+            self._keep("history", tool, usages[tool], after, growth, conditions)
+        quarter = max(1, self.plan.history // 4)
+        for tool in peers:
+            early, late = (median(usage.wall for usage in part) for part in ends(usages[tool], quarter))
+            self._note(f"{tool}: first {quarter} saves of the history {early * 1e3:.1f} ms, last {late * 1e3:.1f} ms.")
+        self.past = peers
+
+    def _compact(self, history: str, tool: str, peer: Peer) -> None:
+        self.say(f"{self.tree.name}: compacting {tool} ({history})")
+        before = peer.disk()
+        try:
+            usage = peer.compact()
+        except Failed as problem:
+            self._note(f"{tool} could not be compacted: {problem}")
+            return
+        if usage is not None:
+            saves = self.plan.history if history == "history" else self._saves(tool)
+            after = peer.disk()
+            done = Compaction(self.tree.name, history, tool, saves, before, after, usage.wall, usage.cpu, usage.rss)
+            self.report.compactions.append(done)
+
+    def _begin(self) -> Conditions:
+        return Conditions(os.getloadavg()[0], self.ground.settle())
+
+    def _end(self, case: str, begun: Conditions) -> Conditions:
+        cost = max(begun.file_cost, self.ground.file_cost())
+        if cost > CLEAN_MICROSECONDS:
+            why = f"making a file cost {cost:.0f} µs, as after large deletions"
+            self._note(f"POLLUTED in {case}: {why}. A tool with a file per object looks too slow.")
+        return Conditions(begun.load, cost)
+
+    def _saves(self, tool: str) -> int:
+        rows = [row for row in self.report.rows if (row.tree, row.tool) == (self.tree.name, tool)]
+        return sum(row.summary.runs for row in rows if row.case in CASES) + 1
+
+    def _try(self, tool: str, action: Callable[[], Usage]) -> Usage | None:
+        # Without this a tool that syncs would also wait for the bytes that another tool has just written.
+        os.sync()
+        try:
+            return action()
+        except Failed as problem:
+            self._note(f"{tool} failed and is left out from here on: {problem}")
+            self.tools = [other for other in self.tools if other != tool]
+            self.peers.pop(tool, None)
+            return None
+
+    def _is_behind(self, tool: str, usages: dict[str, list[Usage]]) -> bool:
+        return len(usages[tool]) < max((len(usages[other]) for other in self.tools), default=0)
+
+    def _check_coverage(self) -> None:
+        whole = survey(self.tree.name, self.copy, "").files - count_files(self.copy / MARKER)
+        for tool in self.tools:
+            count = self.peers[tool].count()
+            if count is not None and count != whole:
+                self._note(f"NOT EVERYTHING: {tool} holds {count:,} of {whole:,} files.")
+
+    def _check_contents(self, case: str, tools: list[str] | None = None) -> None:
+        paths = self.workspace.sample(CHECKED_FILES)
+        for path in paths:
+            with open(self.copy / path, "rb") as file:
+                truth = digest_of(file.fileno())
+            for tool in self.tools if tools is None else tools:
+                try:
+                    if self.peers[tool].digest(path) != truth:
+                        self._note(f"WRONG CONTENT: {tool} holds other bytes of {path} after {case}.")
+                except Failed as problem:
+                    self._note(f"NOT CHECKED: {tool} after {case}: {problem}")
+
+    def _keep(
+        self, case: str, tool: str, usages: list[Usage], disk: Disk, growth: Disk, conditions: Conditions
+    ) -> None:
+        if usages:
+            self.report.rows.append(Row(self.tree.name, case, tool, summarise(usages), disk, growth, conditions))
+
+    def _note(self, text: str) -> None:
+        self.say(text)
+        self.report.notes.append(f"{self.tree.name}: {text}")
+
+
+def per_save(growth: Disk, saves: int) -> Disk:
+    saves = max(1, saves)
+    return Disk(growth.apparent // saves, growth.used // saves, growth.files // saves)
+
+
+def ends(usages: list[Usage], count: int) -> tuple[list[Usage], list[Usage]]:
+    return usages[:count], usages[-count:]
+
+
+def count_files(folder: Path) -> int:
+    return survey("", folder, "").files if folder.is_dir() else 0

@@ -1,0 +1,143 @@
+"""The bytes of a checkpoint's document: a JSON header and a table in columns (docs/format/checkpoint.md)."""
+
+from __future__ import annotations
+
+from array import array
+from sys import byteorder
+
+from holdfast.core.entry import ATTRIBUTES, FILE, GONE, LINK, Entry, checked_path
+from holdfast.core.errors import Damaged
+from holdfast.core.light_json import dumps, loads
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+MAGIC = b"HFDOC01\n"
+KINDS = frozenset("fldxoius-")
+
+
+def encode(header: dict[str, Any], rows: Sequence[Entry]) -> bytes:
+    """Return the document's bytes; `rows` are sorted by path."""
+    head = dumps(header).encode("ascii")
+    extras = [len(row.extra).to_bytes(4, "little") + row.extra for row in rows if row.flags & ATTRIBUTES]
+    parts = [
+        MAGIC,
+        len(head).to_bytes(8, "little"),
+        len(rows).to_bytes(8, "little"),
+        head,
+        "".join([row.kind for row in rows]).encode("ascii"),
+        _column("H", [row.mode for row in rows]),
+        bytes([row.flags for row in rows]),
+        _column("Q", [row.size for row in rows]),
+        _column("q", [row.mtime for row in rows]),
+        _column("Q", [row.group for row in rows]),
+        b"".join([row.path + b"\0" for row in rows]),
+        b"".join([row.content for row in rows if row.kind == FILE]),
+        b"".join([row.content + b"\0" for row in rows if row.kind == LINK]),
+        *extras,
+    ]
+    return b"".join(parts)
+
+
+def decode(data: bytes) -> tuple[dict[str, Any], list[Entry]]:
+    """Return header and rows. Raises `Damaged` on anything that does not fit the format, crafted paths included."""
+    try:
+        return _decode(data)
+    except (ValueError, IndexError, KeyError, TypeError, EOFError) as error:
+        raise Damaged(f"a checkpoint's document is not readable: {error}") from None
+
+
+def header(data: bytes) -> dict[str, Any]:
+    """Return the header alone."""
+    try:
+        return _header(data)[0]
+    except (ValueError, IndexError, TypeError) as error:
+        raise Damaged(f"a checkpoint's document is not readable: {error}") from None
+
+
+def _header(data: bytes) -> tuple[dict[str, Any], int, int]:
+    if data[:8] != MAGIC:
+        raise ValueError("it does not start like one")
+    length, count = int.from_bytes(data[8:16], "little"), int.from_bytes(data[16:24], "little")
+    if 24 + length + 28 * count > len(data):
+        raise ValueError("it is cut short")
+    head = loads(data[24 : 24 + length])
+    if not isinstance(head, dict) or head.get("v") != 1:
+        raise ValueError("its header is of another version")
+    return head, count, 24 + length
+
+
+def _decode(data: bytes) -> tuple[dict[str, Any], list[Entry]]:
+    head, count, at = _header(data)
+
+    def take(size: int) -> bytes:
+        nonlocal at
+        part = data[at : at + size]
+        if len(part) != size:
+            raise ValueError("it is cut short")
+        at += size
+        return part
+
+    def texts(number: int) -> list[bytes]:
+        nonlocal at
+        found = data[at:].split(b"\0", number)
+        if len(found) != number + 1:
+            raise ValueError("it is cut short")
+        at = len(data) - len(found.pop())
+        return found
+
+    kinds = take(count).decode("ascii")
+    if not KINDS.issuperset(kinds):
+        raise ValueError("a row has an unknown kind")
+    modes = _numbers("H", take(2 * count))
+    flags = take(count)
+    sizes, mtimes, groups = (
+        _numbers("Q", take(8 * count)),
+        _numbers("q", take(8 * count)),
+        _numbers("Q", take(8 * count)),
+    )
+    paths = texts(count)
+    digests = take(32 * kinds.count(FILE))
+    targets = texts(kinds.count(LINK))
+    targets.reverse()
+    rows, before = [], b""
+    digest_at = 0
+    for number in range(count):
+        path, kind = checked_path(paths[number]), kinds[number]
+        if number and path <= before:
+            raise ValueError("paths are not sorted, or one is there twice")
+        before = path
+        content = b""
+        if kind == FILE:
+            content = digests[digest_at : digest_at + 32]
+            digest_at += 32
+        elif kind == LINK:
+            content = targets.pop()
+        elif kind == GONE and head.get("keyframe"):
+            raise ValueError("a keyframe has a row for a path that is gone")
+        extra = take(int.from_bytes(take(4), "little")) if flags[number] & ATTRIBUTES else b""
+        rows.append(
+            Entry(
+                path, kind, modes[number], flags[number], sizes[number], mtimes[number], groups[number], content, extra
+            )
+        )
+    if at != len(data):
+        raise ValueError("it has bytes after its end")
+    return head, rows
+
+
+def _column(code: str, numbers: list[int]) -> bytes:
+    column = array(code, numbers)
+    if byteorder == "big":
+        column.byteswap()
+    return column.tobytes()
+
+
+def _numbers(code: str, data: bytes) -> list[int]:
+    column = array(code)
+    column.frombytes(data)
+    if byteorder == "big":
+        column.byteswap()
+    return column.tolist()

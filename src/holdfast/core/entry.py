@@ -1,0 +1,66 @@
+"""One row of a snapshot, and the letters and bits it is made of."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NamedTuple
+
+    class Entry(NamedTuple):
+        """A path and what was there: `content` is a digest, a link target, or empty."""
+
+        path: bytes
+        kind: str
+        mode: int
+        flags: int
+        size: int
+        mtime: int
+        group: int
+        content: bytes
+        extra: bytes
+
+else:
+    # typing.NamedTuple would cost the hook 11 ms; collections comes with sqlite3 anyway.
+    from collections import namedtuple
+
+    Entry = namedtuple("Entry", "path kind mode flags size mtime group content extra")
+
+FILE, LINK, FOLDER = "f", "l", "d"
+EXCLUDED, OVERSIZE, IGNORED, UNREADABLE, SPECIAL = "x", "o", "i", "u", "s"
+GONE = "-"
+
+CAPTURED = "fld"
+LEFT_OUT = "xoius"
+REASONS = {
+    EXCLUDED: "not looked at",
+    OVERSIZE: "over capture.max_file_size",
+    IGNORED: "ignored and large",
+    UNREADABLE: "unreadable",
+    SPECIAL: "socket, pipe or device",
+}
+
+SPARSE, UNSTEADY, ATTRIBUTES = 1, 2, 4
+BY_NAME, BY_IGNORE, BY_MARKER = 16, 32, 48
+
+
+def same(one: Entry, other: Entry) -> bool:
+    """Do both rows stand for the same version? Times, sizes, groups and attributes alone do not make a new one."""
+    if one.kind != other.kind:
+        return False
+    if one.kind in LEFT_OUT:
+        return True
+    return one.mode == other.mode and one.content == other.content
+
+
+def gone(path: bytes) -> Entry:
+    return Entry(path, GONE, 0, 0, 0, 0, 0, b"", b"")
+
+
+def checked_path(path: bytes) -> bytes:
+    """Return the path; raises `ValueError` unless it is relative and stays below the root."""
+    if not path or path[:1] == b"/" or b"\0" in path:
+        raise ValueError("a path is empty, absolute or has a NUL")
+    for part in path.split(b"/"):
+        if part in (b"", b".", b".."):
+            raise ValueError("a path has an empty, `.` or `..` part")
+    return path

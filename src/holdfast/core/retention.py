@@ -1,0 +1,74 @@
+"""Which automatic checkpoints may go: the newest of each session stay, then one an hour, then one a day."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Protocol
+
+    class Row(Protocol):
+        @property
+        def version(self) -> int: ...
+        @property
+        def created_at(self) -> int: ...
+        @property
+        def trigger(self) -> str: ...
+        @property
+        def name(self) -> str: ...
+        @property
+        def pinned(self) -> int: ...
+        @property
+        def session(self) -> str: ...
+        @property
+        def task(self) -> str: ...
+
+
+KEPT = frozenset(("manual", "phase_complete", "final", "before_restore"))
+"""Triggers whose checkpoints are never dropped by count or age."""
+HOUR = 3_600_000_000_000
+DAY = 24 * HOUR
+
+
+def is_automatic(row: Row) -> bool:
+    return not (row.pinned or row.name or row.trigger in KEPT)
+
+
+def plan(rows: Sequence[Row], *, now: int, keep_last: int, hourly_hours: int, daily_days: int) -> list[int]:
+    """Return the versions to forget, oldest first.
+
+    Order is the order of versions. Age is counted back from the newest checkpoint, or from `now` if that is earlier, so
+    that a clock that jumps ahead drops nothing.
+    """
+    ordered = sorted(rows, key=lambda row: row.version, reverse=True)
+    if not ordered:
+        return []
+    present = min(now, ordered[0].created_at)
+    forget: list[int] = []
+    in_session: dict[str, int] = {}
+    hours: set[int] = set()
+    days: set[int] = set()
+    for position, row in enumerate(ordered):
+        if not is_automatic(row):
+            continue
+        owner = f"task {row.task}" if row.task else f"session {row.session}"
+        rank = in_session[owner] = in_session.get(owner, 0) + 1
+        age = max(0, present - row.created_at)
+        hour, day = row.created_at // HOUR, row.created_at // DAY
+        keep = position == 0 or rank <= keep_last
+        if age < hourly_hours * HOUR and hour not in hours:
+            keep = True
+        if age < daily_days * DAY and day not in days:
+            keep = True
+        if keep:
+            hours.add(hour)
+            days.add(day)
+        else:
+            forget.append(row.version)
+    forget.reverse()
+    return forget
+
+
+def oldest_automatic(rows: Sequence[Row], keep_last: int) -> list[int]:
+    """Versions that a size cap may take, oldest first: automatic ones except the newest few of each session."""
+    return plan(rows, now=0, keep_last=keep_last, hourly_hours=0, daily_days=0)

@@ -1,0 +1,1 @@
+"""Hook, command line, and later the page: they translate, nothing else."""

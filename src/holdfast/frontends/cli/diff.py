@@ -1,0 +1,168 @@
+"""`holdfast diff`: what differs between two checkpoints, or between one and the disk now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast.core.entry import FILE, LINK
+from holdfast.core.errors import Usage
+from holdfast.frontends.cli.reference import REFERENCE
+from holdfast.frontends.cli.session import Session, common, write_bytes, write_json
+
+if TYPE_CHECKING:
+    from holdfast.looking import Change
+    from holdfast.store.rows import CheckpointRow
+    from holdfast.workspace.diff import FileDiff, Stat
+
+LARGEST = 16 << 20
+"""Larger contents are not compared line by line."""
+LINK_MODE = 0o120000
+COLOURS = {"header": "bold", "@@": "cyan", "+": "green", "-": "red"}
+PATHS = "holdfast.paths"
+
+
+class WithPaths(click.Command):
+    """Takes what follows `--` for paths, so that a reference is never taken for one."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if "--" in args:
+            at = args.index("--")
+            ctx.meta[PATHS] = args[at + 1 :]
+            args = args[:at]
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=WithPaths, options_metavar="[OPTIONS]")
+@click.argument("references", metavar="[A] [B] [-- PATH...]", type=REFERENCE, nargs=-1)
+@click.option("--stat", is_flag=True, help="Count lines per file instead.")
+@click.option("--name-only", is_flag=True, help="Name the files only, each with a letter: A, D, M or T.")
+@common
+def diff(session: Session, references: tuple[str, ...], stat: bool, name_only: bool) -> None:
+    """Show what leads from checkpoint A to checkpoint B.
+
+    Without B to the disk as it is now; without A from the newest checkpoint. The patch can be given to `git apply`.
+    """
+    from holdfast.frontends.cli.paths import candidates
+    from holdfast.looking import compare
+
+    if len(references) > 2:
+        raise Usage("More than two references were given.", "Put paths after `--`: holdfast diff v1 v2 -- src")
+    root, workspace = session.workspace()
+    typed: list[str] = click.get_current_context().meta.get(PATHS, [])
+    paths = [candidates(path, session.cwd, root)[0] for path in typed]
+    old = session.resolve(workspace, references[0] if references else "latest")
+    new = session.resolve(workspace, references[1]) if len(references) == 2 else None
+    with session.progress("Looking") as progress:
+        session.engine.progress = progress
+        changes = compare(session.engine, root, workspace, old, new, paths)
+    if session.json:
+        _as_json(changes, old, new, with_lines=not name_only)
+    elif name_only:
+        _names(session, changes)
+    elif stat:
+        _table(session, changes)
+    else:
+        for change in changes:
+            _patch(session, change)
+
+
+def _names(session: Session, changes: list[Change]) -> None:
+    from holdfast.frontends.cli.facts import COLOURS as LETTER_COLOURS
+    from holdfast.frontends.cli.facts import changed_line
+
+    for change in changes:
+        letter, text = changed_line(change)
+        session.print(f"{session.paint(LETTER_COLOURS[letter], letter)}  {text}")
+
+
+def _table(session: Session, changes: list[Change]) -> None:
+    from holdfast.frontends.cli.paint import plural
+    from holdfast.workspace.diff import stat_table
+
+    stats = [found for found in (_count(change) for change in changes) if found is not None]
+    for label, added, removed in stat_table(stats, session.paint.columns or 80):
+        session.print(label + session.paint("green", added) + session.paint("red", removed))
+    if stats:
+        lines = f"{sum(one.added for one in stats):,} added, {sum(one.removed for one in stats):,} removed"
+        session.print(f" {plural(len(stats), 'file')} changed, lines: {lines}")
+
+
+def _count(change: Change) -> Stat | None:
+    from holdfast.workspace.diff import Stat
+
+    if not _has_content(change):
+        return None
+    found = _lines(change)
+    sizes = (change.old.size if change.old else 0, change.new.size if change.new else 0)
+    return Stat(change.path, found.added, found.removed, sizes if found.binary else None)
+
+
+def _patch(session: Session, change: Change) -> None:
+    from holdfast.workspace.diff import unified
+
+    if not _has_content(change):
+        _remark(session, change)
+        return
+    old, new = change.old, change.new
+    if old is not None and new is not None and old.kind != new.kind:
+        # A file that became a link, or the other way round, is two patches: git wants it so.
+        from holdfast.looking import Change
+
+        _patch(session, Change(old, None, change._load_old, change._load_new))
+        _patch(session, Change(None, new, change._load_old, change._load_new))
+        return
+    modes = [None if entry is None else entry.mode | (LINK_MODE if entry.kind == LINK else 0) for entry in (old, new)]
+    lines = unified(change.path if old else None, change.path if new else None, _lines(change), *modes)
+    for kind, line in lines:
+        _write(session, COLOURS.get(kind, ""), line)
+
+
+def _remark(session: Session, change: Change) -> None:
+    """Folders, and what was left out: a patch has no words for them, and passes over such lines."""
+    from holdfast.frontends.cli.facts import changed_line
+
+    letter, text = changed_line(change)
+    words = {"A": "new folder", "D": "deleted folder", "M": "changed folder", "T": "changed kind", "-": "not compared"}
+    _write(session, "dim", f"# {words[letter]}: {text}".encode())
+
+
+def _write(session: Session, style: str, line: bytes) -> None:
+    if session.paint.columns is not None:
+        # A terminal obeys control characters in files; people should see them instead.
+        from holdfast.workspace.find import show
+
+        line = b"\t".join([show(part).encode("utf-8", "backslashreplace") for part in line.rstrip(b"\r").split(b"\t")])
+    if session.paint.enabled and style:
+        start, _, end = session.paint(style, "\0").partition("\0")
+        line = start.encode("ascii") + line + end.encode("ascii")
+    write_bytes(line + b"\n")
+
+
+def _lines(change: Change) -> FileDiff:
+    from holdfast.workspace.diff import FileDiff, compare
+
+    if max(change.old.size if change.old else 0, change.new.size if change.new else 0) > LARGEST:
+        return FileDiff(change.kind != "mode", 0, 0, [])
+    if change.kind == "mode":
+        return FileDiff(False, 0, 0, [])
+    return compare(change.old_content(), change.new_content())
+
+
+def _has_content(change: Change) -> bool:
+    """Is there a file or a link on one side, and nothing else on the other?"""
+    return all(entry is None or entry.kind in (FILE, LINK) for entry in (change.old, change.new))
+
+
+def _as_json(changes: list[Change], old: CheckpointRow, new: CheckpointRow | None, with_lines: bool) -> None:
+    from holdfast.frontends.cli.facts import of_change
+
+    listed: list[dict[str, Any]] = []
+    for change in changes:
+        facts = of_change(change)
+        if with_lines and _has_content(change):
+            found = _lines(change)
+            facts.update({"binary": found.binary, "lines_added": found.added, "lines_removed": found.removed})
+        listed.append(facts)
+    write_json({"old": f"v{old.version}", "new": f"v{new.version}" if new is not None else None, "changes": listed})

@@ -1,0 +1,122 @@
+"""The JSON forms of what commands show (docs/json.md)."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import TYPE_CHECKING, Any
+
+from holdfast.core.entry import REASONS
+from holdfast.frontends.cli.paint import one_line, plural, rfc3339, size
+from holdfast.workspace.find import show
+
+if TYPE_CHECKING:
+    from holdfast.core.entry import Entry
+    from holdfast.looking import Change, Coverage
+    from holdfast.store.rows import CheckpointRow
+
+KINDS = {"f": "file", "l": "link", "d": "folder", "x": "excluded", "o": "oversize", "i": "ignored", "u": "unreadable", "s": "special"}
+LETTERS = {"added": "A", "deleted": "D", "modified": "M", "mode": "M", "type": "T", "left out": "-"}
+COLOURS = {"A": "green", "D": "red", "M": "yellow", "T": "yellow", "-": "dim"}
+
+
+def of_checkpoint(row: CheckpointRow) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "version": f"v{row.version}",
+        "message": row.message,
+        "trigger": row.trigger,
+        "created_at": rfc3339(row.created_at),
+        "created_by": row.created_by,
+        "session_id": row.session or None,
+        "task_id": row.task or None,
+        "name": row.name or None,
+        "tags": row.tags.split("\n") if row.tags else [],
+        "pinned": bool(row.pinned),
+        "files": row.files,
+        "bytes": row.bytes,
+        "changed": row.changed,
+    }
+
+
+def of_path(path: bytes) -> dict[str, str]:
+    """`path`, and `path_base64` where the name is not UTF-8."""
+    try:
+        return {"path": path.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {"path": show(path), "path_base64": b64encode(path).decode("ascii")}
+
+
+def of_entry(entry: Entry | None) -> dict[str, Any] | None:
+    if entry is None:
+        return None
+    facts: dict[str, Any] = {"kind": KINDS[entry.kind], "mode": f"{entry.mode:04o}", "size": entry.size}
+    if entry.kind == "f":
+        facts["blake3"] = entry.content.hex()
+    elif entry.kind == "l":
+        facts["target"] = show(entry.content)
+    return facts
+
+
+def of_change(change: Change) -> dict[str, Any]:
+    return {
+        **of_path(change.path),
+        "change": change.kind.replace(" ", "_"),
+        "old": of_entry(change.old),
+        "new": of_entry(change.new),
+    }
+
+
+def of_coverage(coverage: Coverage) -> dict[str, Any]:
+    return {
+        "files": coverage.files,
+        "links": coverage.links,
+        "folders": coverage.folders,
+        "bytes": coverage.bytes,
+        "left_out": {KINDS[kind]: number for kind, number in coverage.left_out.items()},
+        "poor": coverage.is_poor,
+    }
+
+
+def of_notice(notice: dict[str, Any]) -> dict[str, Any]:
+    return {"at": rfc3339(notice["at"]), "kind": notice["kind"], "trigger": notice["trigger"], "text": notice["text"]}
+
+
+def kept(coverage: Coverage) -> str:
+    """`12 files, 3 links, 4 folders, 24KB`."""
+    parts = [plural(coverage.files, "file")]
+    if coverage.links:
+        parts.append(plural(coverage.links, "link"))
+    if coverage.folders:
+        parts.append(plural(coverage.folders, "folder"))
+    return ", ".join([*parts, size(coverage.bytes)])
+
+
+def left_out(coverage: Coverage) -> str:
+    """`3 not looked at, 1 unreadable`; empty if nothing was."""
+    return ", ".join([f"{number:,} {REASONS[kind]}" for kind, number in coverage.left_out.items()])
+
+
+def title(row: CheckpointRow) -> str:
+    """`v5 "auto"`."""
+    return f'v{row.version} "{one_line(row.message)}"' if row.message else f"v{row.version}"
+
+
+def letter(change: Change) -> str:
+    return LETTERS[change.kind]
+
+
+def changed_line(change: Change) -> tuple[str, str]:
+    """A letter, and the path with what kind of thing it is."""
+    text = show(change.path)
+    if (change.new or change.old) is not None and (change.new or change.old).kind == "d":  # type: ignore[union-attr]
+        text += "/"
+    if change.kind == "mode" and change.old is not None and change.new is not None:
+        text += f" (mode {change.old.mode:04o} to {change.new.mode:04o})"
+    if change.kind == "left out":
+        if change.new is not None and change.new.kind in REASONS:
+            text += f" (left out: {REASONS[change.new.kind]})"
+        elif change.new is None:
+            text += " (was left out, is gone)"
+        else:
+            text += " (was left out, is captured now)"
+    return letter(change), text

@@ -1,0 +1,159 @@
+"""The root command, the table of commands, and the one place where errors become exit codes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from time import monotonic
+
+import click
+
+from holdfast import __version__
+from holdfast.core.errors import HoldfastError, Usage
+from holdfast.frontends.cli.lazy import Entry, LazyGroup
+from holdfast.frontends.cli.session import Session, write_json
+from holdfast.frontends.surroundings import Surroundings
+
+NAME = "holdfast"
+COMPLETE = "_HOLDFAST_COMPLETE"
+INTERRUPTED = 130
+HERE = "holdfast.frontends.cli."
+
+TABLE = {
+    "init": Entry(HERE + "init", "init", "Protect a folder."),
+    "save": Entry(HERE + "save", "save", "Make a checkpoint of the workspace."),
+    "checkpoint": Entry(HERE + "save", "checkpoint", "The same as `save`; `checkpoint list` is `list`."),
+    "list": Entry(HERE + "list", "list_", "List checkpoints, newest first."),
+    "show": Entry(HERE + "show", "show", "Show one checkpoint: why, what changed, what was left out."),
+    "diff": Entry(HERE + "diff", "diff", "Show what differs between two checkpoints, or one and the disk now."),
+    "cat": Entry(HERE + "cat", "cat", "Write a file as it was to standard output."),
+    "search": Entry(HERE + "search", "search", "Find checkpoints by message, name, tag or path."),
+    "status": Entry(HERE + "status", "status", "Say how this workspace is protected right now."),
+    "pin": Entry(HERE + "label", "pin", "Keep a checkpoint for good."),
+    "unpin": Entry(HERE + "label", "unpin", "Let a checkpoint go with the others again."),
+    "name": Entry(HERE + "label", "name", "Give a checkpoint a name."),
+    "forget": Entry(HERE + "forget", "forget", "Forget checkpoints, by reference or by the policy."),
+    "compact": Entry(HERE + "forget", "compact", "Give back the space of what no checkpoint needs."),
+    "verify": Entry(HERE + "verify", "verify", "Check everything that is stored; heal what can be healed."),
+    "rebuild": Entry(HERE + "verify", "rebuild", "Make the ledger again from packs and logs."),
+    "doctor": Entry(HERE + "doctor", "doctor", "Check the installation, the store and this workspace."),
+    "config": Entry(HERE + "config", "config", "Show and change settings."),
+    "completion": Entry(HERE + "completion", "completion", "Print the completion script for a shell."),
+}
+
+
+class Root(LazyGroup):
+    table = TABLE
+
+
+@click.command(NAME, cls=Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option("--config", metavar="FILE", help="Use this settings file.")
+@click.option("-C", "folder", metavar="DIR", help="Run as if started in this folder.")
+@click.option("--store", metavar="DIR", help="Use the store in this folder.")
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing on success.")
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="When to use colour.")
+@click.version_option(__version__, "--version", prog_name=NAME, message="%(prog)s %(version)s")
+@click.pass_context
+def root(ctx: click.Context, config: str | None, folder: str | None, store: str | None, quiet: bool, color: str) -> None:
+    """Every state of your workspace can come back."""
+    session: Session = ctx.obj
+    session.use(config=config, folder=folder, store=store, quiet=quiet, color=color)
+
+
+def run(arguments: Sequence[str], around: Surroundings) -> int:
+    """Run one command line; return its exit code. No traceback ever reaches a person."""
+    _never_fail_to_print()
+    session = Session(around, monotonic())
+    try:
+        if around.text(COMPLETE):
+            return _complete(around)
+        return _run(arguments, session)
+    except BrokenPipeError:
+        return _stop_writing()
+    finally:
+        session.close()
+
+
+def _run(arguments: Sequence[str], session: Session) -> int:
+    try:
+        with root.make_context(NAME, list(arguments), obj=session) as ctx:
+            result = root.invoke(ctx)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except click.exceptions.Exit as leave:
+        return leave.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        session.print(error.format_message())
+        return 0
+    except click.ClickException as error:
+        hint = "See `holdfast --help`."
+        if isinstance(error, click.UsageError) and error.ctx is not None:
+            hint = f"See `{error.ctx.command_path} --help`."
+        return _report(session, arguments, Usage(error.format_message(), hint))
+    except HoldfastError as error:
+        return _report(session, arguments, error)
+    except (KeyboardInterrupt, click.Abort):
+        session.clear_progress()
+        return INTERRUPTED
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        if session.around.text("HOLDFAST_DEBUG"):
+            raise
+        return _report(session, arguments, _unexpected(error))
+
+
+def _report(session: Session, arguments: Sequence[str], error: HoldfastError) -> int:
+    # An agent takes exit code 2 of its hook for "stop"; a wrong flag in one must not have that power.
+    auto = "--auto" in _before_paths(arguments)
+    exit_code = 1 if auto else error.exit_code
+    session.clear_progress()
+    if session.json or "--json" in _before_paths(arguments):
+        write_json({"error": {"kind": error.kind, "message": str(error), "hint": error.hint, "exit_code": exit_code}})
+        return exit_code
+    lines = [f"holdfast: {error}", error.hint] if error.hint else [f"holdfast: {error}"]
+    session.warn((" " if auto else "\n").join(lines))
+    return exit_code
+
+
+def _unexpected(error: Exception) -> HoldfastError:
+    if isinstance(error, OSError) and error.strerror:
+        from holdfast.workspace.find import show
+
+        name = error.filename.encode("utf-8", "surrogateescape") if isinstance(error.filename, str) else error.filename
+        where = f": {show(name)}" if isinstance(name, bytes) else ""
+        return HoldfastError(f"{error.strerror}{where}.")
+    return HoldfastError(
+        f"This should not happen: {type(error).__name__}: {error}.", "Please report it; HOLDFAST_DEBUG=1 shows where it happened."
+    )
+
+
+def _before_paths(arguments: Sequence[str]) -> Sequence[str]:
+    return arguments[: arguments.index("--")] if "--" in arguments else arguments
+
+
+def _complete(around: Surroundings) -> int:
+    from click.shell_completion import shell_complete
+
+    session = Session(around, monotonic())
+    try:
+        return shell_complete(root, {"obj": session}, NAME, COMPLETE, around.text(COMPLETE))
+    finally:
+        session.close()
+
+
+def _never_fail_to_print() -> None:
+    """A terminal that cannot show a letter gets an escape instead of an error."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+
+
+def _stop_writing() -> int:
+    """The reader has gone (`| head`): nothing is wrong, and Python must not complain while it shuts down."""
+    import os
+
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, 1)
+    return 0

@@ -1,0 +1,221 @@
+"""What every command is given: settings, engine, workspace, and where to write. All of it made when first asked for."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from functools import cached_property
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from holdfast.core.errors import Failed, NoWorkspace, Usage
+from holdfast.frontends.cli.paint import Paint
+from holdfast.frontends.surroundings import Surroundings, current_folder, now_ns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from holdfast.engine import Engine
+    from holdfast.frontends.cli.progress import Progress
+    from holdfast.settings import Settings
+    from holdfast.store.repository import Repository
+    from holdfast.store.rows import CheckpointRow, WorkspaceRow
+
+    Command = TypeVar("Command", bound=Callable[..., Any])
+
+COLOURS = ("auto", "always", "never")
+
+
+class Session:
+    """One run of the command line."""
+
+    def __init__(self, around: Surroundings, started: float) -> None:
+        self.around, self.started = around, started
+        self.json = self.quiet = False
+        self._config: str | None = None
+        self._folder: str | None = None
+        self._store: str | None = None
+        self._color = "auto"
+        self._progress: Progress | None = None
+
+    def use(self, *, config: str | None, folder: str | None, store: str | None, quiet: bool, color: str) -> None:
+        self._config, self._store, self.quiet, self._color = config, store, quiet, color
+        if config is not None:
+            self._config = _absolute(config)
+        if folder is not None:
+            import os
+
+            try:
+                os.chdir(folder)
+            except OSError as error:
+                raise Usage(f"-C {folder}: {error.strerror}.") from None
+
+    # What there is to work with
+
+    @cached_property
+    def cwd(self) -> bytes:
+        try:
+            return current_folder()
+        except FileNotFoundError:
+            raise NoWorkspace("The current folder is gone.", "Change to a folder that is there.") from None
+
+    def now(self) -> int:
+        return now_ns()
+
+    @cached_property
+    def config_path(self) -> str:
+        return self._config or self.around.config
+
+    @cached_property
+    def settings(self) -> Settings:
+        """Defaults, the user's file, the environment, flags: later ones win. Raises `Usage`."""
+        from holdfast.settings import Settings
+
+        settings = Settings()
+        try:
+            with open(self.config_path, "rb") as file:
+                settings.read_file(file.read(), self.config_path)
+        except (FileNotFoundError, NotADirectoryError):
+            if self._config is not None:
+                raise Usage(f"There is no settings file {self._config}.") from None
+        except OSError as error:
+            raise Failed(f"The settings file {self.config_path} cannot be read: {error.strerror}.") from None
+        settings.read_environment(self.around.holdfast_variables())
+        if self._store is not None:
+            settings.put("store.url", _absolute(self._store), "--store")
+        return settings
+
+    @cached_property
+    def engine(self) -> Engine:
+        from holdfast.wiring import build
+
+        return build(self.settings, self.around.data, self.around.home, now_ns)
+
+    @property
+    def repository(self) -> Repository:
+        return self.engine.repository()
+
+    def workspace(self) -> tuple[bytes, WorkspaceRow]:
+        """Root and row of the workspace around us. Raises `NoWorkspace`."""
+        return self.engine.root(self.cwd)
+
+    def resolve(self, row: WorkspaceRow, text: str) -> CheckpointRow:
+        from holdfast.store.resolve import resolve
+
+        return resolve(self.repository, row.id, text, self.now())
+
+    def close(self) -> None:
+        if "engine" in self.__dict__:
+            self.engine.close()
+
+    # Where to write
+
+    @cached_property
+    def paint(self) -> Paint:
+        return Paint(self._coloured(sys.stdout), self._columns())
+
+    @cached_property
+    def warning_paint(self) -> Paint:
+        return Paint(self._coloured(sys.stderr), None)
+
+    def print(self, text: str = "") -> None:
+        """A result: standard output."""
+        sys.stdout.write(text + "\n")
+
+    def say(self, text: str) -> None:
+        """The result of something done: not with --quiet, and not with --json, which has its own."""
+        if not self.quiet and not self.json:
+            self.print(text)
+
+    def remark(self, text: str) -> None:
+        """Beside the result: standard error, not with --quiet nor --json."""
+        if not self.quiet and not self.json:
+            self.warn(text)
+
+    def warn(self, text: str) -> None:
+        sys.stdout.flush()
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+
+    def milliseconds(self) -> int:
+        """Since the command began."""
+        return int((monotonic() - self.started) * 1000)
+
+    @contextmanager
+    def progress(self, what: str) -> Iterator[Callable[[int, int], None] | None]:
+        """A bar on a terminal once the work takes longer than a second; None where nobody would see it."""
+        if self.quiet or self.json or not sys.stderr.isatty():
+            yield None
+            return
+        from holdfast.frontends.cli.progress import Progress
+
+        self._progress = Progress(sys.stderr, what)
+        try:
+            yield self._progress
+        finally:
+            self.clear_progress()
+
+    def clear_progress(self) -> None:
+        if self._progress is not None:
+            self._progress.clear()
+            self._progress = None
+
+    def agreed(self, question: str, yes: bool) -> bool:
+        """Ask; `-y` answers. Raises `Usage` where there is nobody to ask."""
+        if yes:
+            return True
+        if self.json or not sys.stdin.isatty():
+            raise Usage("This asks before it acts, and there is nobody to ask.", "Add -y to agree, or --dry-run to see.")
+        return click.confirm(question, err=True)
+
+    def _coloured(self, stream: Any) -> bool:
+        if self._color != "auto":
+            return self._color == "always"
+        return stream.isatty() and not self.around.text("NO_COLOR") and self.around.text("TERM") != "dumb"
+
+    def _columns(self) -> int | None:
+        if not sys.stdout.isatty():
+            return None
+        import os
+
+        text = self.around.text("COLUMNS")
+        try:
+            return int(text) if text.isdigit() and int(text) else os.get_terminal_size(sys.stdout.fileno()).columns or 80
+        except OSError:
+            return 80
+
+
+def common(command: Command) -> Command:
+    """Give a command `--json` and the session as its first argument."""
+    command = click.option("--json", "as_json", is_flag=True, expose_value=False, callback=_as_json, help="Answer in JSON.")(command)
+    return click.pass_obj(command)  # type: ignore[return-value]
+
+
+def write_json(value: object) -> None:
+    """One JSON value on standard output, in UTF-8 whatever the locale."""
+    import json
+
+    sys.stdout.flush()
+    text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
+    sys.stdout.buffer.flush()
+
+
+def write_bytes(data: bytes) -> None:
+    """Bytes on standard output exactly as they are."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+
+
+def _as_json(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
+    session = ctx.find_object(Session)
+    if session is not None and value:
+        session.json = True
+
+
+def _absolute(path: str) -> str:
+    import os
+
+    return os.path.abspath(path)

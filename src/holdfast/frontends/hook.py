@@ -1,0 +1,71 @@
+"""The hook: finds the workspace and saves if anything changed. Standard library only, and little of it, until then."""
+
+from __future__ import annotations
+
+import sys
+
+from holdfast.core.errors import HoldfastError, NoWorkspace, Unreachable
+from holdfast.core.model import Event
+from holdfast.frontends.surroundings import current_folder, now_ns, surroundings
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.engine import Engine
+
+USAGE = "usage: launch.py save [--cwd DIR] [--config FILE]"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Exit code 0: saved, unchanged, or nothing of ours; 1: saving was due and failed. Never 2, which blocks an agent."""
+    options = _options(arguments)
+    if options is None:
+        sys.stderr.write(USAGE + "\n")
+        return 1
+    try:
+        engine = _engine(options.get("--cwd"), options.get("--config"))
+        return save(engine, current_folder())
+    except HoldfastError as error:
+        sys.stderr.write(f"holdfast: {error} {error.hint}\n")
+    except Exception as error:
+        sys.stderr.write(f"holdfast: {type(error).__name__}: {error}\n")
+    return 1
+
+
+def save(engine: Engine, cwd: bytes) -> int:
+    """Return the exit code. What was skipped or failed is kept for `status`."""
+    try:
+        engine.handle(Event(cwd, now_ns(), trigger="auto", message="auto", created_by="auto", adopt=True))
+    except (NoWorkspace, Unreachable) as error:
+        engine.note(cwd, "skipped", "auto", str(error))  # a store out of reach is not the agent's trouble
+    except Exception as error:
+        engine.note(cwd, "failed", "auto", str(error) if isinstance(error, HoldfastError) else f"{type(error).__name__}: {error}")
+        raise
+    return 0
+
+
+def _engine(cwd: str | None, config: str | None) -> Engine:
+    from holdfast.settings import Settings
+    from holdfast.wiring import build
+
+    around = surroundings()
+    settings = Settings()
+    path = config or around.config
+    try:
+        with open(path, "rb") as file:
+            settings.read_file(file.read(), path)
+    except FileNotFoundError:
+        pass
+    if cwd is not None:
+        from posix import chdir
+
+        chdir(cwd)
+    return build(settings, around.data, around.home, now_ns)
+
+
+def _options(arguments: Sequence[str]) -> dict[str, str] | None:
+    if not arguments or arguments[0] != "save" or len(arguments) % 2 == 0:
+        return None
+    pairs = dict(zip(arguments[1::2], arguments[2::2], strict=True))
+    return pairs if set(pairs) <= {"--cwd", "--config"} else None

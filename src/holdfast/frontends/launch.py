@@ -1,0 +1,16 @@
+"""Starts the hook under `python -I -S -B /path/to/launch.py`; small, because a started file is compiled every time."""
+
+import sys
+from posix import _exit
+
+_here = __file__.rpartition("/")[0] or "."
+_site = sys.executable.rpartition("/")[0] + f"/../lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
+sys.path[:0] = [_here + "/../..", _site]
+
+from holdfast.frontends.hook import main  # noqa: E402
+
+_code = main(sys.argv[1:])
+sys.stdout.flush()
+sys.stderr.flush()
+# Nothing is left to be done: tearing the interpreter down would take another millisecond.
+_exit(_code)

@@ -1,0 +1,235 @@
+"""Looking without changing anything: what differs between two checkpoints, or between one and the disk now."""
+
+from __future__ import annotations
+
+from posix import O_NONBLOCK, O_RDONLY, close, fstat, read
+from posix import open as open_fd
+
+from blake3 import blake3
+
+from holdfast.core.entry import FILE, FOLDER, GONE, LEFT_OUT, LINK, Entry, same
+from holdfast.core.errors import Damaged, Failed
+from holdfast.core.light_json import loads
+from holdfast.store.digest import digest
+from holdfast.store.rows import Query
+from holdfast.workspace.below import open_below
+from holdfast.workspace.find import show
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from holdfast.engine import Engine
+    from holdfast.store.repository import Repository
+    from holdfast.store.rows import CheckpointRow, WorkspaceRow
+
+MOST_DOCUMENTS, MOST_ROWS = 200, 5_000
+"""Up to here the change sets in between say which paths to compare; beyond, both states are read in full."""
+
+ADDED, DELETED, MODIFIED, MODE, TYPE, LEFT = "added", "deleted", "modified", "mode", "type", "left out"
+
+
+class Change:
+    """One path that differs. A side that is None is absent there."""
+
+    __slots__ = ("_load_new", "_load_old", "new", "old", "path")
+
+    def __init__(
+        self, old: Entry | None, new: Entry | None, load_old: Callable[[Entry], bytes], load_new: Callable[[Entry], bytes]
+    ) -> None:
+        entry = new if new is not None else old
+        assert entry is not None
+        self.path, self.old, self.new, self._load_old, self._load_new = entry.path, old, new, load_old, load_new
+
+    @property
+    def kind(self) -> str:
+        """`added`, `deleted`, `modified`, `mode`, `type`, or `left out` where a side was not kept."""
+        old, new = self.old, self.new
+        if (old is not None and old.kind in LEFT_OUT) or (new is not None and new.kind in LEFT_OUT):
+            return LEFT
+        if old is None:
+            return ADDED
+        if new is None:
+            return DELETED
+        if old.kind != new.kind:
+            return TYPE
+        return MODE if old.content == new.content else MODIFIED
+
+    def old_content(self) -> bytes | None:
+        """The old side's bytes, a link's target, or None if there is nothing of the kind. Raises `Damaged`."""
+        return self._load_old(self.old) if self.old is not None and self.old.kind in (FILE, LINK) else None
+
+    def new_content(self) -> bytes | None:
+        return self._load_new(self.new) if self.new is not None and self.new.kind in (FILE, LINK) else None
+
+
+class Coverage:
+    """How much of a tree a checkpoint holds."""
+
+    __slots__ = ("bytes", "files", "folders", "left_out", "links")
+
+    def __init__(self, counts: dict[str, int]) -> None:
+        self.files, self.links, self.folders = counts.get(FILE, 0), counts.get(LINK, 0), counts.get(FOLDER, 0)
+        self.bytes = counts.get("bytes", 0)
+        self.left_out = {kind: counts[kind] for kind in LEFT_OUT if counts.get(kind)}
+
+    @property
+    def is_poor(self) -> bool:
+        """Is nothing captured, or more left out than captured?"""
+        captured = self.files + self.links
+        return captured == 0 or sum(self.left_out.values()) > captured
+
+
+def coverage(row: WorkspaceRow) -> Coverage:
+    """What the newest version of the workspace holds and leaves out."""
+    return Coverage(loads(row.counts))
+
+
+def compare(
+    engine: Engine, root: bytes, row: WorkspaceRow, old: CheckpointRow | None, new: CheckpointRow | None, paths: Sequence[bytes] = ()
+) -> list[Change]:
+    """Return what leads from `old` to `new`, sorted by path; `new` None is the disk now, `old` None an empty tree.
+
+    `paths` limits it to those and what lies below them.
+    """
+    if new is not None:
+        return [change for change in _between(engine.repository(), row.id, old, new) if _below(change.path, paths)]
+    return _with_disk(engine, root, row, old, paths)
+
+
+def pending(engine: Engine, root: bytes, row: WorkspaceRow) -> tuple[list[Change], list[str]]:
+    """Return what a save would record now, against the newest version, and what is odd about the tree."""
+    changed, before, notices = engine.look(root, row.id, _Hashing())
+    load, read_disk = _stored(engine.repository()), _on_disk(root)
+    return [Change(before.get(entry.path), _there(entry), load, read_disk) for entry in changed], notices
+
+
+def _with_disk(
+    engine: Engine, root: bytes, row: WorkspaceRow, old: CheckpointRow | None, paths: Sequence[bytes]
+) -> list[Change]:
+    repository = engine.repository()
+    changed, before, _ = engine.look(root, row.id, _Hashing())
+    now = {entry.path: _there(entry) for entry in changed}
+    earlier = {path: before.get(path) for path in now}
+    if old is None or old.version != row.version:
+        newest = repository.ledger.checkpoint(row.id, row.version) if row.version else None
+        for change in _between(repository, row.id, old, newest) if newest is not None else ():
+            now.setdefault(change.path, change.new)
+            earlier[change.path] = change.old
+    load, read_disk = _stored(repository), _on_disk(root)
+    return [
+        Change(earlier[path], now[path], load, read_disk)
+        for path in sorted(now)
+        if _below(path, paths) and _differ(earlier[path], now[path])
+    ]
+
+
+def _between(repository: Repository, workspace: str, old: CheckpointRow | None, new: CheckpointRow) -> Iterator[Change]:
+    load = _stored(repository)
+    if old is not None and old.version == new.version:
+        return
+    touched = _touched(repository, workspace, old, new)
+    if touched is None:
+        pairs = _merged(repository, workspace, old, new)
+    else:
+        ledger, since = repository.ledger, old.version if old is not None else 0
+        pairs = ((ledger.at(workspace, since, path), ledger.at(workspace, new.version, path)) for path in touched)
+    for before, after in pairs:
+        if _differ(before, after):
+            yield Change(before, after, load, load)
+
+
+def _touched(repository: Repository, workspace: str, old: CheckpointRow | None, new: CheckpointRow) -> list[bytes] | None:
+    """Paths that the change sets between two versions speak of; None if it is cheaper, or safer, to read both states."""
+    low, high = sorted((old.version if old is not None else 0, new.version))
+    if low == 0 or high - low > MOST_DOCUMENTS:
+        return None
+    rows = repository.ledger.find(Query(workspace=workspace, before=high + 1, limit=high - low, forgotten=True))
+    if sum(row.changed for row in rows) > MOST_ROWS or any(row.trigger == "lost" for row in rows):
+        return None
+    paths: set[bytes] = set()
+    try:
+        for row in rows:
+            paths.update([entry.path for entry in repository.document(row)[1]])
+    except Damaged:
+        return None  # the ledger has both states too
+    return sorted(paths)
+
+
+def _merged(
+    repository: Repository, workspace: str, old: CheckpointRow | None, new: CheckpointRow
+) -> Iterator[tuple[Entry | None, Entry | None]]:
+    """Pairs of rows by path, from two states that are each sorted by path."""
+    left: Iterator[Entry] = iter(()) if old is None else repository.ledger.state(workspace, old.version)
+    right = repository.ledger.state(workspace, new.version)
+    one, other = next(left, None), next(right, None)
+    while one is not None or other is not None:
+        if other is None or (one is not None and one.path < other.path):
+            yield one, None
+            one = next(left, None)
+        elif one is None or other.path < one.path:
+            yield None, other
+            other = next(right, None)
+        else:
+            yield one, other
+            one, other = next(left, None), next(right, None)
+
+
+def _differ(one: Entry | None, other: Entry | None) -> bool:
+    if one is None or other is None:
+        return one is not other
+    return not same(one, other)
+
+
+def _there(entry: Entry) -> Entry | None:
+    return None if entry.kind == GONE else entry
+
+
+def _below(path: bytes, limits: Iterable[bytes]) -> bool:
+    limits = list(limits)
+    return not limits or any(not limit or path == limit or path.startswith(limit + b"/") for limit in limits)
+
+
+def _stored(repository: Repository) -> Callable[[Entry], bytes]:
+    return lambda entry: entry.content if entry.kind == LINK else repository.load(entry.content)
+
+
+def _on_disk(root: bytes) -> Callable[[Entry], bytes]:
+    def load(entry: Entry) -> bytes:
+        if entry.kind == LINK:
+            return entry.content
+        try:
+            top = open_fd(root, O_RDONLY)
+            try:
+                fd = open_below(top, entry.path, O_RDONLY | O_NONBLOCK)
+            finally:
+                close(top)
+            try:
+                return _read_all(fd)
+            finally:
+                close(fd)
+        except OSError as error:
+            raise Failed(f"{show(entry.path)} cannot be read: {error.strerror}.") from None
+
+    return load
+
+
+def _read_all(fd: int) -> bytes:
+    parts = [read(fd, fstat(fd).st_size + 1)]
+    while parts[-1]:
+        parts.append(read(fd, 1 << 20))
+    return b"".join(parts)
+
+
+class _Hashing:
+    """A sink that keeps nothing: what is looked at is not stored."""
+
+    def small(self, data: bytes) -> bytes:
+        return digest(data)
+
+    def large(self, read: Callable[[int], bytes]) -> bytes:
+        total = blake3()
+        while data := read(1 << 20):
+            total.update(data)
+        return total.digest()
+

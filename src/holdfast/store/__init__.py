@@ -1,0 +1,1 @@
+"""Blobs in packs, records in logs, rows in a ledger."""

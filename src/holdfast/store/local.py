@@ -1,0 +1,294 @@
+"""The embedded backends: pack files and logs in a folder, each write made durable in the right order."""
+
+from __future__ import annotations
+
+from errno import EACCES, EAGAIN, EDQUOT, ENOSPC, EPERM, EROFS
+from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
+from posix import (
+    O_APPEND,
+    O_CLOEXEC,
+    O_CREAT,
+    O_DIRECTORY,
+    O_EXCL,
+    O_RDONLY,
+    O_RDWR,
+    O_WRONLY,
+    close,
+    fstat,
+    fsync,
+    ftruncate,
+    listdir,
+    mkdir,
+    pread,
+    rename,
+    stat,
+    unlink,
+    urandom,
+    write,
+)
+from posix import open as open_fd
+
+from holdfast.core.errors import DiskFull, Failed, HoldfastError, Unreachable
+from holdfast.core.steps import step
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+
+FULL = (ENOSPC, EDQUOT)
+
+
+class LocalBlobs:
+    """Packs as files; being written in `tmp/`, each under a kernel lock that tells the living from the dead."""
+
+    def __init__(self, store: str, durable: bool = True) -> None:
+        self.folder = store + "/packs"
+        self.temporary = store + "/tmp"
+        self.durable = durable
+        self._last: tuple[str, int] | None = None
+
+    def create(self) -> LocalUpload:
+        return LocalUpload(self)
+
+    def read(self, name: str, offset: int, length: int) -> bytes:
+        if self._last is None or self._last[0] != name:
+            fd = open_fd(self._path(name), O_RDONLY | O_CLOEXEC)
+            if self._last is not None:
+                close(self._last[1])
+            self._last = name, fd
+        fd, parts = self._last[1], []
+        while length > 0:
+            part = pread(fd, length, offset)
+            if not part:
+                raise EOFError(f"pack {name} ends before byte {offset + length}")
+            parts.append(part)
+            offset += len(part)
+            length -= len(part)
+        return b"".join(parts)
+
+    def size(self, name: str) -> int:
+        return stat(self._path(name)).st_size
+
+    def names(self) -> list[str]:
+        return sorted(name[:-5] for name in listdir(self.folder) if name.endswith(".pack"))
+
+    def delete(self, name: str) -> None:
+        if self._last is not None and self._last[0] == name:
+            close(self._last[1])
+            self._last = None
+        try:
+            unlink(self._path(name))
+        except FileNotFoundError:
+            pass
+
+    def sweep(self) -> int:
+        removed = 0
+        for name in listdir(self.temporary):
+            path = f"{self.temporary}/{name}"
+            try:
+                fd = open_fd(path, O_RDWR | O_CLOEXEC)
+            except FileNotFoundError:
+                continue
+            try:
+                flock(fd, LOCK_EX | LOCK_NB)
+                unlink(path)
+                removed += 1
+            except (BlockingIOError, FileNotFoundError):
+                pass
+            finally:
+                close(fd)
+        return removed
+
+    def _path(self, name: str) -> str:
+        return f"{self.folder}/{name}.pack"
+
+
+class LocalUpload:
+    def __init__(self, blobs: LocalBlobs) -> None:
+        self.blobs = blobs
+        while True:
+            self.path = f"{blobs.temporary}/{urandom(12).hex()}"
+            self.fd = open_fd(self.path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+            flock(self.fd, LOCK_EX)
+            # Between open and flock a sweep may have taken the file for a dead writer's.
+            if fstat(self.fd).st_nlink:
+                return
+            close(self.fd)
+
+    def write(self, data: bytes) -> None:
+        write_all(self.fd, data)
+
+    def sync(self) -> None:
+        step("pack:written")
+        if self.blobs.durable:
+            fsync(self.fd)
+        step("pack:synced")
+
+    def finish(self, name: str) -> None:
+        rename(self.path, f"{self.blobs.folder}/{name}.pack")
+        step("pack:renamed")
+        if self.blobs.durable:
+            sync_folder(self.blobs.folder)
+        step("pack:named")
+        close(self.fd)
+        self.fd = -1
+
+    def abort(self) -> None:
+        if self.fd < 0:
+            return
+        try:
+            unlink(self.path)
+        except FileNotFoundError:
+            pass
+        close(self.fd)
+        self.fd = -1
+
+
+class LocalRecords:
+    """Logs as files below `log/`."""
+
+    def __init__(self, store: str, durable: bool = True) -> None:
+        self.folder = store + "/log"
+        self.durable = durable
+
+    def append(self, log: str, lines: bytes) -> None:
+        path = self._path(log)
+        try:
+            fd = open_fd(path, O_WRONLY | O_APPEND | O_CLOEXEC)
+            new = False
+        except FileNotFoundError:
+            fd = open_fd(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0o600)
+            new = True
+        try:
+            before = fstat(fd).st_size
+            try:
+                write_all(fd, lines)
+                step("record:written")
+                if self.durable:
+                    fsync(fd)
+            except OSError:
+                ftruncate(fd, before)  # what cannot be made durable must not be taken for a record later
+                raise
+        finally:
+            close(fd)
+        if new and self.durable:
+            sync_folder(self.folder)
+        step("record:synced")
+
+    def read(self, log: str) -> bytes:
+        try:
+            with open(self._path(log), "rb") as file:
+                return file.read()
+        except FileNotFoundError:
+            return b""
+
+    def size(self, log: str) -> int:
+        try:
+            return stat(self._path(log)).st_size
+        except FileNotFoundError:
+            return 0
+
+    def truncate(self, log: str, size: int) -> None:
+        fd = open_fd(self._path(log), O_WRONLY | O_CLOEXEC)
+        try:
+            ftruncate(fd, size)
+            if self.durable:
+                fsync(fd)
+        finally:
+            close(fd)
+
+    def logs(self) -> list[str]:
+        return sorted(name[:-4] for name in listdir(self.folder) if name.endswith(".log"))
+
+    def _path(self, log: str) -> str:
+        return f"{self.folder}/{log}.log"
+
+
+class Lock:
+    """A kernel lock on a file: it ends with its holder, however that ends."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.fd = -1
+
+    def __enter__(self) -> Lock:
+        self.fd = open_fd(self.path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
+        flock(self.fd, LOCK_EX)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        flock(self.fd, LOCK_UN)
+        close(self.fd)
+        self.fd = -1
+
+    def try_now(self) -> bool:
+        """Take it if nobody has it."""
+        self.fd = open_fd(self.path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
+        try:
+            flock(self.fd, LOCK_EX | LOCK_NB)
+        except OSError as error:
+            close(self.fd)
+            self.fd = -1
+            if error.errno in (EAGAIN, EACCES):
+                return False
+            raise
+        return True
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Write every byte: one call may write less than it was given."""
+    view = memoryview(data)
+    while view:
+        view = view[write(fd, view) :]
+
+
+def sync_folder(path: str) -> None:
+    fd = open_fd(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+    try:
+        fsync(fd)
+    finally:
+        close(fd)
+
+
+def replace(path: str, data: bytes, durable: bool = True) -> None:
+    """Put `data` in the place of `path` in one step."""
+    temporary = f"{path}.{urandom(6).hex()}"
+    fd = open_fd(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+    try:
+        try:
+            write_all(fd, data)
+            if durable:
+                fsync(fd)
+        finally:
+            close(fd)
+        rename(temporary, path)
+    except OSError:
+        try:
+            unlink(temporary)
+        except FileNotFoundError:
+            pass
+        raise
+    if durable:
+        sync_folder(path.rpartition("/")[0])
+
+
+def make_folder(path: str) -> None:
+    try:
+        mkdir(path, 0o700)
+    except FileExistsError:
+        pass
+
+
+def explain(error: OSError, what: str, store: str) -> HoldfastError:
+    """Turn an error of the operating system into a sentence with a way out."""
+    if error.errno in FULL:
+        return DiskFull(f"The disk is full: {what} was not done; nothing was changed in {store}.")
+    if error.errno == EROFS:
+        return Unreachable(f"The store {store} is on a read-only file system.", "Remount it, or set `store.url`.")
+    if error.errno in (EACCES, EPERM):
+        return Unreachable(
+            f"No permission in the store {store}: {error.strerror} ({error.filename or what}).", "Check who owns it."
+        )
+    return Failed(f"{what} failed: {error.strerror or error} ({error.filename or store}).")

@@ -1,0 +1,226 @@
+"""Packs: blobs in compressed frames with an index at the end (docs/format/store.md)."""
+
+from __future__ import annotations
+
+from struct import pack as pack_numbers
+from struct import unpack, unpack_from
+from zlib import compress as zlib_compress
+from zlib import decompressobj
+from zlib import error as ZlibError
+
+from holdfast.core.errors import Damaged
+from holdfast.store.digest import digest
+from holdfast.store.rows import Location
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Future, ThreadPoolExecutor
+    from typing import Any
+
+    from holdfast.store.ports import Blobs, Upload
+
+MAGIC, END = b"HFPACK1\n", b"HFPEND1\n"
+TRAILER = 64
+RAW, ZLIB, ZSTD = 0, 1, 2
+FRAME = 256 << 10
+MOST_RAW = 1 << 30
+"""No frame is larger; one that claims more is damage, not a reason to ask for memory."""
+FEW = 1 << 20
+"""Up to this many bytes a save compresses with zlib and does not pay for loading Zstandard."""
+
+
+class PackWriter:
+    """Collects blobs into frames and writes them as one new object. Not seen by anyone until `finish`."""
+
+    def __init__(self, blobs: Blobs, *, level: int = 1, frame: int = FRAME, threads: int = 2) -> None:
+        self.blobs = blobs
+        self.level = level
+        self.frame_size = frame
+        self.threads = threads
+        self.upload: Upload | None = None
+        self.size = 0
+        self.frames: list[tuple[int, int, int, int]] = []
+        self.digests: list[bytes] = []
+        self.lengths: list[int] = []
+        self.kinds = bytearray()
+        self.name = ""
+        self._open: list[bytes] = []
+        self._open_bytes = 0
+        self._total = 0
+        self._pool: ThreadPoolExecutor | None = None
+        self._waiting: list[tuple[int, int, Future[bytes]]] = []
+        self._zstd: Callable[[bytes], bytes] | None = None
+
+    def add(self, key: bytes, data: bytes, kind: int) -> None:
+        if self._open_bytes + len(data) > self.frame_size and self._open:
+            self._flush()
+        self._open.append(data)
+        self._open_bytes += len(data)
+        self.digests.append(key)
+        self.lengths.append(len(data))
+        self.kinds.append(kind)
+
+    def sync(self) -> None:
+        """Write what is left and the index; every byte is durable when this returns, under no name yet."""
+        self._flush()
+        self._drain(0)
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
+        table = self.size or len(MAGIC)
+        index = b"".join(
+            [
+                b"".join([pack_numbers("<QQQQ", *frame) for frame in self.frames]),
+                b"".join(self.digests),
+                pack_numbers(f"<{len(self.lengths)}Q", *self.lengths),
+                bytes(self.kinds),
+                pack_numbers("<QQQ", table, len(self.frames), len(self.digests)),
+            ]
+        )
+        key = digest(index)
+        self.name = key[:16].hex()
+        self._write(index + key + END)
+        assert self.upload is not None
+        self.upload.sync()
+
+    def finish(self) -> None:
+        assert self.upload is not None
+        self.upload.finish(self.name)
+
+    def abort(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+            self._pool = None
+        if self.upload is not None:
+            self.upload.abort()
+
+    def entries(self) -> list[tuple[bytes, Location]]:
+        return _entries(self.name, self.frames, self.digests, self.lengths, self.kinds)
+
+    def _flush(self) -> None:
+        if not self._open:
+            return
+        raw, count = b"".join(self._open), len(self._open)
+        self._open, self._open_bytes = [], 0
+        self._total += len(raw)
+        if self._pool is None and self._total <= FEW and self.level == 1:
+            self._store(len(raw), count, bytes([ZLIB]) + zlib_compress(raw, 1))
+            return
+        if self._pool is None:
+            from concurrent.futures import ThreadPoolExecutor
+
+            self._pool = ThreadPoolExecutor(self.threads)
+        self._waiting.append((len(raw), count, self._pool.submit(compress, raw, self.level)))
+        # The compressors are kept busy, and memory bounded: at most this many frames wait.
+        self._drain(8 if len(raw) <= 2 * FRAME else 2)
+
+    def _drain(self, most: int) -> None:
+        while len(self._waiting) > most:
+            raw, count, future = self._waiting.pop(0)
+            self._store(raw, count, future.result())
+
+    def _store(self, raw: int, count: int, stored: bytes) -> None:
+        if self.size == 0:
+            self._write(MAGIC)
+        self.frames.append((self.size, len(stored), raw, count))
+        self._write(stored)
+
+    def _write(self, data: bytes) -> None:
+        if self.upload is None:
+            self.upload = self.blobs.create()
+        if self.size == 0 and data is not MAGIC:
+            self.upload.write(MAGIC)
+            self.size += len(MAGIC)
+        self.upload.write(data)
+        self.size += len(data)
+
+
+def compress(raw: bytes, level: int) -> bytes:
+    """A frame's stored form: Zstandard, or raw where that is no smaller."""
+    packed: bytes = zstd().compress(raw, level)
+    if len(packed) >= len(raw):
+        return bytes([RAW]) + raw
+    return bytes([ZSTD]) + packed
+
+
+def decompress(stored: bytes) -> bytes:
+    """A frame's raw form. Raises `Damaged` if it cannot be had."""
+    if not stored:
+        raise Damaged("a frame is empty")
+    codec, body = stored[0], stored[1:]
+    try:
+        if codec == RAW:
+            return body
+        if codec == ZLIB:
+            inflater: Any = decompressobj()
+        elif codec == ZSTD:
+            inflater = zstd().ZstdDecompressor()
+        else:
+            raise Damaged(f"a frame has the unknown codec {codec}")
+        data: bytes = inflater.decompress(body, MOST_RAW)
+    except (ZlibError, EOFError, ValueError) as error:
+        raise Damaged(f"a frame does not decompress: {error}") from None
+    except Exception as error:
+        if type(error).__name__ != "ZstdError":
+            raise
+        raise Damaged(f"a frame does not decompress: {error}") from None
+    if not inflater.eof:
+        raise Damaged("a frame is cut short, or larger than any frame may be")
+    return data
+
+
+def read_index(blobs: Blobs, name: str) -> tuple[int, list[tuple[bytes, Location]], list[tuple[int, int, int, int]]]:
+    """Return (size, entries, frames) of a pack from its own index. Raises `Damaged` if that does not match its digest."""
+    size = blobs.size(name)
+    if size < len(MAGIC) + TRAILER:
+        raise Damaged(f"pack {name} is cut short")
+    try:
+        trailer = blobs.read(name, size - TRAILER, TRAILER)
+        table, frame_count, blob_count = unpack("<QQQ", trailer[:24])
+        if trailer[56:] != END or blobs.read(name, 0, 8) != MAGIC:
+            raise Damaged(f"pack {name} has no proper beginning and end")
+        if table + 32 * frame_count + 41 * blob_count + TRAILER != size:
+            raise Damaged(f"the index of pack {name} does not fit its size")
+        index = blobs.read(name, table, size - TRAILER - table)
+    except EOFError:
+        raise Damaged(f"pack {name} is cut short") from None
+    key = digest(index + trailer[:24])
+    if key != trailer[24:56] or key[:16].hex() != name:
+        raise Damaged(f"the index of pack {name} does not match its digest")
+    frames = [unpack_from("<QQQQ", index, 32 * number) for number in range(frame_count)]
+    at = 32 * frame_count
+    digests = [index[at + 32 * number : at + 32 * number + 32] for number in range(blob_count)]
+    at += 32 * blob_count
+    lengths = unpack_from(f"<{blob_count}Q", index, at)
+    kinds = index[at + 8 * blob_count :]
+    if sum(frame[3] for frame in frames) != blob_count:
+        raise Damaged(f"the index of pack {name} contradicts itself")
+    return size, _entries(name, frames, digests, lengths, kinds), frames
+
+
+def _entries(name: str, frames: Any, digests: Any, lengths: Any, kinds: Any) -> list[tuple[bytes, Location]]:
+    result, blob = [], 0
+    for frame_offset, stored, _, count in frames:
+        offset = 0
+        for _ in range(count):
+            length = lengths[blob]
+            result.append((digests[blob], Location(name, frame_offset, stored, offset, length, kinds[blob])))
+            offset += length
+            blob += 1
+    return result
+
+
+_module: Any = None
+
+
+def zstd() -> Any:
+    """The Zstandard module: the standard library's from Python 3.14 on, the same one as a package before."""
+    global _module
+    if _module is None:
+        try:
+            from compression import zstd as module
+        except ImportError:
+            from backports import zstd as module
+        _module = module
+    return _module

@@ -1,0 +1,260 @@
+"""Finding checkpoints by what was said about them or by a path: a disposable full-text index beside the ledger."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from posix import O_CLOEXEC, O_CREAT, O_RDWR, close, unlink
+from posix import open as open_fd
+from typing import NamedTuple
+from unicodedata import normalize
+
+from holdfast.core.errors import Damaged
+from holdfast.store.records import Chain
+from holdfast.store.rows import CheckpointRow, Query
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from holdfast.store.repository import Repository
+    from holdfast.store.rows import WorkspaceRow
+
+VERSION = 1
+PAGE = 500
+SHORT = 3
+"""The index knows every stretch of three characters; a shorter text is looked for row by row."""
+PATHS, COLUMNS = "path", ("message", "name", "tags")
+
+SCHEMA = (
+    "CREATE TABLE workspace(key INTEGER PRIMARY KEY, id TEXT UNIQUE, version INT, log_size INT, log_head BLOB)",
+    "CREATE VIRTUAL TABLE texts USING fts5(message, name, tags, tokenize='trigram')",
+    "CREATE TABLE store(id TEXT)",
+    f"PRAGMA user_version={VERSION}",
+)
+
+
+class Hit(NamedTuple):
+    """A checkpoint that was found, in which of its texts, and that text; for a path, the newest version that has it."""
+
+    checkpoint: CheckpointRow
+    where: str
+    text: str
+    path: bytes
+
+
+def search(repository: Repository, folder: str, workspace: str, text: str, limit: int) -> list[Hit]:
+    """Return what contains `text`, letters in either case: checkpoints first, newest first, then paths.
+
+    `folder` is the store's. Every character stands for itself. Without FTS5, or where the index cannot be written, the
+    same is found row by row.
+    """
+    wanted = normalize("NFC", text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")).replace("\0", "")
+    if not wanted.strip():
+        return []
+    hits: list[Hit] = []
+    for row in _checkpoints(repository, folder, workspace, wanted):
+        if len(hits) == limit:
+            return hits
+        where = next((column for column in COLUMNS if _contains(getattr(row, column), wanted)), COLUMNS[0])
+        hits.append(Hit(row, where.rstrip("s"), getattr(row, where), b""))
+    return hits + _paths(repository, workspace, wanted, limit - len(hits))
+
+
+def _checkpoints(repository: Repository, folder: str, workspace: str, text: str) -> Iterator[CheckpointRow]:
+    row = repository.workspace(workspace)
+    if row is None:
+        return
+    seen: set[int] = set()
+    for version in _versions(repository, folder, row, text):
+        if version in seen:
+            continue  # the index broke half-way, and everything was looked for again
+        seen.add(version)
+        found = repository.ledger.checkpoint(workspace, version)
+        if found is not None and not found.forgotten:
+            yield found
+
+
+def _versions(repository: Repository, folder: str, row: WorkspaceRow, text: str) -> Iterator[int]:
+    """Versions that match, newest first."""
+    path = folder + "/search.db"
+    for _ in range(2):
+        try:
+            index = _Index(path, repository.id)
+        except sqlite3.Error:
+            _remove(path)
+            continue
+        try:
+            yield from index.find(index.update(repository, row), text)
+            return
+        except sqlite3.OperationalError as error:
+            if "malformed" not in str(error) and "corrupt" not in str(error):
+                break  # busy, full or read-only: it is good, only not now
+            _remove(path)
+        except sqlite3.Error:
+            _remove(path)  # damaged: it is made again from the ledger
+        finally:
+            index.close()
+    yield from _one_by_one(repository, row, text)
+
+
+def _one_by_one(repository: Repository, row: WorkspaceRow, text: str) -> Iterator[int]:
+    for page in _pages(repository, row.id, 0):
+        for found in page:
+            if any(_contains(getattr(found, column), text) for column in COLUMNS):
+                yield found.version
+
+
+def _paths(repository: Repository, workspace: str, text: str, limit: int) -> list[Hit]:
+    if limit <= 0:
+        return []
+    paths: dict[bytes, None] = {}
+    for form in dict.fromkeys((text, normalize("NFD", text))):  # macOS decomposes names
+        paths.update(dict.fromkeys(repository.ledger.paths(workspace, form.encode("utf-8"), limit)))
+    hits = []
+    for path in paths:
+        row = _newest_with(repository, workspace, path)
+        if row is not None:
+            hits.append(Hit(row, PATHS, "", path))
+    hits.sort(key=lambda hit: -hit.checkpoint.version)
+    return hits[:limit]
+
+
+def _newest_with(repository: Repository, workspace: str, path: bytes) -> CheckpointRow | None:
+    """The newest version, among those that can still be shown, in which the path is there."""
+    for since, until, _ in reversed(repository.ledger.history(workspace, path)):
+        rows = repository.ledger.find(Query(workspace=workspace, before=until or 0, limit=1))
+        if rows and rows[0].version >= since:
+            return rows[0]
+    return None
+
+
+def _pages(repository: Repository, workspace: str, after: int) -> Iterator[list[CheckpointRow]]:
+    """Checkpoints with a version above `after`, newest first, forgotten ones too."""
+    before = 0
+    while True:
+        page = repository.ledger.find(Query(workspace=workspace, before=before, limit=PAGE, forgotten=True))
+        rows = [row for row in page if row.version > after]
+        if rows:
+            yield rows
+        if len(rows) < PAGE:
+            return
+        before = rows[-1].version
+
+
+def _contains(text: str, part: str) -> bool:
+    return part.casefold() in normalize("NFC", text).casefold()
+
+
+def _remove(path: str) -> None:
+    for leftover in (path, path + "-journal"):
+        try:
+            unlink(leftover)
+        except OSError:
+            pass  # not there, or not ours to remove: then every search goes row by row
+
+
+class _Index:
+    """`search.db`: texts of every checkpoint under the number (workspace << 32 | version)."""
+
+    def __init__(self, path: str, store: str) -> None:
+        try:
+            close(open_fd(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600))
+        except OSError:
+            pass  # an index that cannot be written can still be good
+        self.db = sqlite3.connect(path, timeout=5, isolation_level=None)
+        try:
+            if self._version() == 0:
+                self._make(store)
+            if self._version() != VERSION:
+                raise sqlite3.DatabaseError("another version")
+            if self.db.execute("SELECT id FROM store").fetchone() != (store,):
+                raise sqlite3.DatabaseError("of another store")
+        except BaseException:
+            self.db.close()
+            raise
+
+    def _make(self, store: str) -> None:
+        self.db.execute("BEGIN IMMEDIATE")
+        if self._version() == 0:  # else another process was faster
+            for statement in SCHEMA:
+                self.db.execute(statement)
+            self.db.execute("INSERT INTO store VALUES(?)", (store,))
+        self.db.execute("COMMIT")
+
+    def _version(self) -> int:
+        return int(self.db.execute("PRAGMA user_version").fetchone()[0])
+
+    def close(self) -> None:
+        self.db.close()
+
+    def update(self, repository: Repository, row: WorkspaceRow) -> int:
+        """Index what is new in the workspace; return its number here."""
+        known = self._known(row.id)
+        if known is not None and known[2:] == (row.log_size, row.log_head):
+            return known[0]
+        self.db.execute("BEGIN IMMEDIATE")
+        try:
+            key = self._update(repository, row)
+            self.db.execute("COMMIT")
+        except BaseException:
+            if self.db.in_transaction:
+                self.db.execute("ROLLBACK")
+            raise
+        return key
+
+    def find(self, key: int, text: str) -> Iterator[int]:
+        """Yield versions of the workspace with this number, newest first."""
+        before = key + 1 << 32
+        if len(text) < SHORT:
+            pattern = "%" + text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
+            where = " OR ".join([f"{column} LIKE ?3 ESCAPE '\\'" for column in COLUMNS])
+        else:
+            pattern, where = '"' + text.replace('"', '""') + '"', "texts MATCH ?3"
+        while True:
+            rows = self.db.execute(
+                f"SELECT rowid FROM texts WHERE ({where}) AND rowid > ?1 AND rowid < ?2 ORDER BY rowid DESC LIMIT {PAGE}",
+                (key << 32, before, pattern),
+            ).fetchall()
+            for (number,) in rows:
+                yield number & 0xFFFFFFFF
+            if len(rows) < PAGE:
+                return
+            before = rows[-1][0]
+
+    def _known(self, workspace: str) -> tuple[int, int, int, bytes] | None:
+        rows = self.db.execute("SELECT key, version, log_size, log_head FROM workspace WHERE id = ?", (workspace,))
+        found: tuple[int, int, int, bytes] | None = rows.fetchone()
+        return found
+
+    def _update(self, repository: Repository, row: WorkspaceRow) -> int:
+        key, version, log_size, head = self._known(row.id) or self._new(row.id)
+        # Names may be given later than the checkpoint was made: they stand in the log after what we have read of it.
+        records = Chain(repository.records.read(row.id)[log_size : row.log_size], head, log_size)
+        if records.size != row.log_size or row.version < version:
+            self.db.execute("DELETE FROM texts WHERE rowid > ? AND rowid < ?", (key << 32, key + 1 << 32))
+            version, records = 0, Chain(b"")
+        for record in records.records:
+            if record.get("r") == "name" and record["v"] <= version:
+                name = normalize("NFC", record["name"] or "")
+                self.db.execute("UPDATE texts SET name = ? WHERE rowid = ?", (name, key << 32 | record["v"]))
+        for page in _pages(repository, row.id, version):
+            self.db.executemany(
+                "INSERT OR REPLACE INTO texts(rowid, message, name, tags) VALUES(?, ?, ?, ?)",
+                [
+                    (key << 32 | found.version, *[normalize("NFC", getattr(found, column)) for column in COLUMNS])
+                    for found in reversed(page)
+                ],
+            )
+        self.db.execute(
+            "UPDATE workspace SET version = ?, log_size = ?, log_head = ? WHERE key = ?",
+            (row.version, row.log_size, row.log_head, key),
+        )
+        return key
+
+    def _new(self, workspace: str) -> tuple[int, int, int, bytes]:
+        self.db.execute(
+            "INSERT INTO workspace(id, version, log_size, log_head) VALUES(?, 0, 0, ?)", (workspace, bytes(32))
+        )
+        known = self._known(workspace)
+        if known is None:
+            raise Damaged("The search index does not take a workspace.")
+        return known

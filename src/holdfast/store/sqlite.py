@@ -1,0 +1,468 @@
+"""The embedded ledger: SQLite, one short durable transaction at a time, writers queued on a kernel lock."""
+
+from __future__ import annotations
+
+import sqlite3
+from posix import stat
+
+from holdfast.core.entry import Entry
+from holdfast.core.errors import Busy, Damaged, DiskFull, Failed, HoldfastError, NewerFormat, Unreachable
+from holdfast.core.steps import step
+from holdfast.store.local import Lock
+from holdfast.store.rows import CheckpointRow, Location, PackRow, WorkspaceRow
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from types import TracebackType
+    from typing import Any
+
+    from holdfast.store.rows import Query
+
+VERSION = 1
+PAGE = 5000
+"""Long readers read this many rows at a time, so that no writer waits for them."""
+
+SCHEMA = """
+CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
+CREATE TABLE workspace(
+  key INTEGER PRIMARY KEY, id TEXT UNIQUE, path BLOB, created_at INT, parent TEXT, version INT, document BLOB,
+  log_size INT, log_head BLOB, keyframe INT, tree TEXT, counts TEXT);
+CREATE TABLE checkpoint(
+  ws INT, version INT, id TEXT, document BLOB, seq INT, created_at INT, trigger TEXT, created_by TEXT, message TEXT,
+  name TEXT, tags TEXT, session TEXT, task TEXT, pinned INT, forgotten INT, changed INT, files INT, bytes INT,
+  added INT, tree TEXT, PRIMARY KEY(ws, version)) WITHOUT ROWID;
+CREATE UNIQUE INDEX checkpoint_id ON checkpoint(id);
+CREATE INDEX checkpoint_session ON checkpoint(ws, session, version) WHERE session <> '';
+CREATE INDEX checkpoint_task ON checkpoint(ws, task, version) WHERE task <> '';
+CREATE INDEX checkpoint_trigger ON checkpoint(ws, trigger, version);
+CREATE INDEX checkpoint_name ON checkpoint(ws, name, version) WHERE name <> '';
+CREATE TABLE tag(ws INT, tag TEXT, version INT, PRIMARY KEY(ws, tag, version)) WITHOUT ROWID;
+CREATE TABLE node(
+  ws INT, path BLOB, since INT, until INT, kind TEXT, mode INT, flags INT, size INT, mtime INT, grp INT, content BLOB,
+  extra BLOB, PRIMARY KEY(ws, path, since)) WITHOUT ROWID;
+CREATE INDEX node_until ON node(ws, until) WHERE until IS NOT NULL;
+CREATE TABLE pack(key INTEGER PRIMARY KEY, name TEXT UNIQUE, size INT);
+CREATE TABLE blob(
+  digest BLOB PRIMARY KEY, pack INT, frame INT, stored INT, offset INT, length INT, kind INT) WITHOUT ROWID;
+"""
+
+NODE = "path, kind, mode, flags, size, mtime, grp, content, extra"
+WORKSPACE = "id, path, created_at, parent, version, document, log_size, log_head, keyframe, tree, counts"
+CHECKPOINT = (
+    "version, id, document, seq, created_at, trigger, created_by, message, name, tags, session, task, pinned, forgotten,"
+    " changed, files, bytes, added, tree"
+)
+
+
+class SqliteLedger:
+    """The ledger port on one SQLite file. `lock` is the store's lock file; writers queue there, not in SQLite."""
+
+    def __init__(self, path: str, lock: str, *, durable: bool = True, create: bool = False) -> None:
+        self.path = path
+        self.lock = lock
+        self.durable = durable
+        self.inode = -1
+        self._db: sqlite3.Connection | None = None
+        self._keys: dict[str, int] = {}
+        if create:
+            self._run_script()
+
+    # Reading
+
+    def workspace(self, workspace: str) -> WorkspaceRow | None:
+        rows = self._all(f"SELECT {WORKSPACE} FROM workspace WHERE id = ?", (workspace,))
+        return WorkspaceRow(*rows[0]) if rows else None
+
+    def workspaces(self) -> list[WorkspaceRow]:
+        return [WorkspaceRow(*row) for row in self._all(f"SELECT {WORKSPACE} FROM workspace ORDER BY key")]
+
+    def checkpoint(self, workspace: str, version: int) -> CheckpointRow | None:
+        rows = self._all(
+            f"SELECT {CHECKPOINT} FROM checkpoint WHERE ws = ? AND version = ?", (self._key(workspace), version)
+        )
+        return CheckpointRow(workspace, *rows[0]) if rows else None
+
+    def find(self, query: Query) -> list[CheckpointRow]:
+        where: list[str] = []
+        values: list[str | int] = []
+        source = "checkpoint c"
+        columns = "c." + CHECKPOINT.replace(", ", ", c.")
+        if query.workspace:
+            where.append("c.ws = ?")
+            values.append(self._key(query.workspace))
+        for column, value in (("session", query.session), ("task", query.task), ("name", query.name)):
+            if value:
+                where.append(f"c.{column} = ? AND c.{column} <> ''")
+                values.append(value)
+        if query.trigger:
+            where.append("c.trigger = ?")
+            values.append(query.trigger)
+        if query.tag:
+            source = "tag t JOIN checkpoint c ON c.ws = t.ws AND c.version = t.version"
+            where.append("t.tag = ?")
+            values.append(query.tag)
+            if query.workspace:
+                where.append("t.ws = ?")
+                values.append(self._key(query.workspace))
+        if query.id_prefix:
+            where.append("c.id >= ? AND c.id < ?")
+            values += [query.id_prefix, query.id_prefix + "\U0010ffff"]
+        if query.before:
+            where.append("c.version < ?")
+            values.append(query.before)
+        if query.created_until:
+            where.append("c.created_at <= ?")
+            values.append(query.created_until)
+        if not query.forgotten:
+            where.append("c.forgotten = 0")
+        order = ("t.version" if query.tag else "c.version") if query.workspace else "c.seq"
+        rows = self._all(
+            f"SELECT (SELECT id FROM workspace WHERE key = c.ws), {columns} FROM {source}"
+            f" WHERE {' AND '.join(where) or '1'} ORDER BY {order} DESC LIMIT ?",
+            (*values, query.limit or -1),
+        )
+        return [CheckpointRow(*row) for row in rows]
+
+    def current(self, workspace: str, paths: Sequence[bytes]) -> dict[bytes, Entry]:
+        key = self._key(workspace)
+        result = {}
+        for path in paths:
+            rows = self._all(
+                f"SELECT until, {NODE} FROM node WHERE ws = ? AND path = ? ORDER BY since DESC LIMIT 1", (key, path)
+            )
+            if rows and rows[0][0] is None:
+                result[path] = Entry(*rows[0][1:])
+        return result
+
+    def state(self, workspace: str, version: int, below: bytes = b"") -> Iterator[Entry]:
+        key, after = self._key(workspace), b""
+        limits, values = "", list[bytes]()
+        if below:
+            limits, values = " AND (path = ? OR (path >= ? AND path < ?))", [below, below + b"/", below + b"0"]
+        while True:
+            rows = self._all(
+                f"SELECT {NODE} FROM node WHERE ws = ? AND path > ? AND since <= ? AND (until IS NULL OR until > ?)"
+                f"{limits} ORDER BY path LIMIT {PAGE}",
+                (key, after, version, version, *values),
+            )
+            for row in rows:
+                yield Entry(*row)
+            if len(rows) < PAGE:
+                return
+            after = rows[-1][0]
+
+    def at(self, workspace: str, version: int, path: bytes) -> Entry | None:
+        rows = self._all(
+            f"SELECT until, {NODE} FROM node WHERE ws = ? AND path = ? AND since <= ? ORDER BY since DESC LIMIT 1",
+            (self._key(workspace), path, version),
+        )
+        if not rows or (rows[0][0] is not None and rows[0][0] <= version):
+            return None
+        return Entry(*rows[0][1:])
+
+    def history(self, workspace: str, path: bytes) -> list[tuple[int, int | None, Entry]]:
+        rows = self._all(
+            f"SELECT since, until, {NODE} FROM node WHERE ws = ? AND path = ? ORDER BY since",
+            (self._key(workspace), path),
+        )
+        return [(row[0], row[1], Entry(*row[2:])) for row in rows]
+
+    def intervals(self, workspace: str) -> Iterator[tuple[int, int | None, Entry]]:
+        key, path, since = self._key(workspace), b"", 0
+        while True:
+            rows = self._all(
+                f"SELECT since, until, {NODE} FROM node WHERE ws = ? AND (path, since) > (?, ?)"
+                f" ORDER BY path, since LIMIT {PAGE}",
+                (key, path, since),
+            )
+            for row in rows:
+                yield row[0], row[1], Entry(*row[2:])
+            if len(rows) < PAGE:
+                return
+            since, path = rows[-1][0], rows[-1][2]
+
+    def paths(self, workspace: str, text: bytes, limit: int) -> list[bytes]:
+        # Distinct paths by jumping from one to the next: the cost is the number of paths, not of intervals.
+        rows = self._all(
+            "WITH RECURSIVE each(path) AS ("
+            " SELECT min(path) FROM node WHERE ws = ?1"
+            " UNION ALL SELECT (SELECT min(path) FROM node WHERE ws = ?1 AND path > each.path) FROM each"
+            " WHERE each.path IS NOT NULL)"
+            " SELECT path FROM each WHERE path IS NOT NULL AND instr(lower(CAST(path AS TEXT)), lower(?2)) LIMIT ?3",
+            (self._key(workspace), text.decode("utf-8", "replace"), limit),
+        )
+        return [row[0] for row in rows]
+
+    def locate(self, digests: Sequence[bytes]) -> dict[bytes, Location]:
+        result = {}
+        for start in range(0, len(digests), 500):
+            part = digests[start : start + 500]
+            for row in self._all(
+                "SELECT b.digest, p.name, b.frame, b.stored, b.offset, b.length, b.kind FROM blob b"
+                f" JOIN pack p ON p.key = b.pack WHERE b.digest IN ({','.join('?' * len(part))})",
+                part,
+            ):
+                result[row[0]] = Location(*row[1:])
+        return result
+
+    def locations(self) -> Iterator[tuple[bytes, Location]]:
+        after = b""
+        while True:
+            rows = self._all(
+                "SELECT b.digest, p.name, b.frame, b.stored, b.offset, b.length, b.kind FROM blob b"
+                f" LEFT JOIN pack p ON p.key = b.pack WHERE b.digest > ? ORDER BY b.digest LIMIT {PAGE}",
+                (after,),
+            )
+            for row in rows:
+                yield row[0], Location(*row[1:])
+            if len(rows) < PAGE:
+                return
+            after = rows[-1][0]
+
+    def packs(self) -> list[PackRow]:
+        return [PackRow(*row) for row in self._all("SELECT name, size FROM pack ORDER BY key")]
+
+    def wanted(self) -> set[bytes]:
+        result: set[bytes] = set()
+        for workspace in self.workspaces():
+            key, path, since = self._key(workspace.id), b"", 0
+            while True:
+                rows = self._all(
+                    "SELECT since, path, kind, content FROM node WHERE ws = ? AND (path, since) > (?, ?)"
+                    f" ORDER BY path, since LIMIT {4 * PAGE}",
+                    (key, path, since),
+                )
+                result.update([row[3] for row in rows if row[2] == "f"])
+                if len(rows) < 4 * PAGE:
+                    break
+                since, path = rows[-1][:2]
+        return result
+
+    def meta(self, key: str) -> str | None:
+        rows = self._all("SELECT value FROM meta WHERE key = ?", (key,))
+        return rows[0][0] if rows else None
+
+    # Writing
+
+    def transaction(self) -> SqliteTransaction:
+        return SqliteTransaction(self)
+
+    def close(self) -> None:
+        if self._db is not None:
+            self._db.close()
+            self._db = None
+            self._keys = {}
+
+    def vacuum(self) -> None:
+        """Give free pages back to the disk if there are many. The caller holds no transaction."""
+        free, total = self._all("PRAGMA freelist_count")[0][0], self._all("PRAGMA page_count")[0][0]
+        if free > 256 and free * 4 > total:
+            with Lock(self.lock):
+                self._all("VACUUM")
+
+    def integrity(self) -> str:
+        """SQLite's own opinion: "ok", or what is wrong with its pages."""
+        return str(self._all("PRAGMA integrity_check(1)")[0][0])
+
+    # Private parts
+
+    def _key(self, workspace: str) -> int:
+        key = self._keys.get(workspace)
+        if key is None:
+            rows = self._all("SELECT key FROM workspace WHERE id = ?", (workspace,))
+            key = rows[0][0] if rows else -1
+            if rows:
+                self._keys[workspace] = key
+        return key
+
+    def _all(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
+        try:
+            return (self._db or self._connect()).execute(statement, values).fetchall()
+        except (sqlite3.Error, UnicodeDecodeError, OverflowError, MemoryError) as error:
+            raise self._explain(error) from None
+
+    def _many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
+        try:
+            (self._db or self._connect()).executemany(statement, rows)
+        except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
+            raise self._explain(error) from None
+
+    def _connect(self) -> sqlite3.Connection:
+        self.inode = self._inode()
+        if self.inode < 0:
+            raise Damaged(
+                f"The ledger {self.path} is missing.", "Run `holdfast rebuild`: it is made again from packs and logs."
+            )
+        db = sqlite3.connect(self.path, timeout=120, isolation_level=None, check_same_thread=False)
+        try:
+            # WAL would die with SIGBUS on a full disk, and NORMAL loses acknowledged rows at power loss.
+            mode = db.execute("PRAGMA journal_mode=TRUNCATE").fetchone()[0]
+            db.execute(f"PRAGMA synchronous={'FULL' if self.durable else 'OFF'}")
+            db.execute("PRAGMA cache_size=-32768")
+            version = db.execute("PRAGMA user_version").fetchone()[0]
+        except sqlite3.Error:
+            db.close()
+            raise
+        if version > VERSION:
+            db.close()
+            raise NewerFormat(f"The ledger {self.path} has version {version}; this holdfast knows {VERSION}.")
+        if version != VERSION or mode != "truncate":
+            db.close()
+            raise Damaged(f"The ledger {self.path} is not one of ours.", "Run `holdfast rebuild`.")
+        self._db = db
+        return db
+
+    def _run_script(self) -> None:
+        try:
+            db = sqlite3.connect(self.path, timeout=120, isolation_level=None)
+            try:
+                db.execute("PRAGMA journal_mode=TRUNCATE")
+                db.execute(f"PRAGMA synchronous={'FULL' if self.durable else 'OFF'}")
+                db.executescript(f"BEGIN IMMEDIATE;{SCHEMA}PRAGMA user_version={VERSION};COMMIT;")
+            finally:
+                db.close()
+        except sqlite3.Error as error:
+            raise self._explain(error) from None
+
+    def _inode(self) -> int:
+        try:
+            return stat(self.path).st_ino
+        except FileNotFoundError:
+            return -1
+
+    def _explain(self, error: Exception) -> HoldfastError:
+        text = str(error)
+        if "locked" in text or "busy" in text:
+            return Busy(f"The ledger {self.path} was busy for two minutes.")
+        if "full" in text:
+            return DiskFull(f"The disk is full; nothing was changed in the ledger {self.path}.")
+        if "readonly" in text or "read-only" in text:
+            return Unreachable(f"The ledger {self.path} cannot be written: {text}.")
+        if "unable to open" in text:
+            return Unreachable(f"The ledger {self.path} cannot be opened: {text}.", "Check its permissions.")
+        if "I/O error" in text:
+            return Failed(f"The ledger {self.path} could not be read or written: {text}.")
+        return Damaged(
+            f"The ledger {self.path} is damaged: {text}.",
+            "Run `holdfast rebuild`: it is made again from packs and logs.",
+        )
+
+
+class SqliteTransaction:
+    """The store's lock and one `BEGIN IMMEDIATE … COMMIT`."""
+
+    def __init__(self, ledger: SqliteLedger) -> None:
+        self.ledger = ledger
+        self.guard = Lock(ledger.lock)
+
+    def __enter__(self) -> SqliteTransaction:
+        ledger = self.ledger
+        self.guard.__enter__()
+        try:
+            if ledger._db is not None and ledger._inode() != ledger.inode:
+                ledger.close()  # a rebuild has put a new ledger in its place
+            ledger._all("BEGIN IMMEDIATE")
+        except BaseException:
+            self.guard.__exit__(None, None, None)
+            raise
+        step("ledger:begun")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        ledger = self.ledger
+        try:
+            if kind is None:
+                try:
+                    ledger._all("COMMIT")
+                except HoldfastError:
+                    self._roll_back()
+                    raise
+                step("ledger:committed")
+            else:
+                self._roll_back()
+        finally:
+            self.guard.__exit__(None, None, None)
+
+    def _roll_back(self) -> None:
+        ledger = self.ledger
+        ledger._keys = {}
+        if ledger._db is not None and ledger._db.in_transaction:
+            try:
+                ledger._db.execute("ROLLBACK")
+            except sqlite3.Error:
+                ledger.close()  # closing rolls back as well
+
+    def add_workspace(self, row: WorkspaceRow) -> None:
+        self.ledger._all(f"INSERT INTO workspace({WORKSPACE}) VALUES({_marks(row)})", row)
+
+    def update_workspace(self, row: WorkspaceRow) -> None:
+        columns = ", ".join(f"{name} = ?" for name in WORKSPACE.split(", "))
+        self.ledger._all(f"UPDATE workspace SET {columns} WHERE id = ?", (*row, row.id))
+
+    def add_pack(self, name: str, size: int, entries: Iterable[tuple[bytes, Location]]) -> None:
+        ledger = self.ledger
+        ledger._all("INSERT OR IGNORE INTO pack(name, size) VALUES(?, ?)", (name, size))
+        key = ledger._all("SELECT key FROM pack WHERE name = ?", (name,))[0][0]
+        rows = [(digest, key, *place[1:]) for digest, place in entries]
+        rows.sort()  # in order of the key: pages are filled one after another
+        ledger._many("INSERT OR IGNORE INTO blob VALUES(?, ?, ?, ?, ?, ?, ?)", rows)
+
+    def drop_packs(self, names: Sequence[str], moved: Iterable[tuple[bytes, Location]]) -> None:
+        ledger = self.ledger
+        keys = {row[1]: row[0] for row in ledger._all("SELECT key, name FROM pack")}
+        rows = [(keys[place.pack], *place[1:], digest) for digest, place in moved]
+        ledger._many(
+            "UPDATE blob SET pack = ?, frame = ?, stored = ?, offset = ?, length = ?, kind = ? WHERE digest = ?", rows
+        )
+        gone = [keys[name] for name in names if name in keys]
+        marks = ",".join("?" * len(gone))
+        ledger._all(f"DELETE FROM blob WHERE pack IN ({marks})", gone)
+        ledger._all(f"DELETE FROM pack WHERE key IN ({marks})", gone)
+
+    def add_checkpoint(self, row: CheckpointRow) -> None:
+        ledger, key = self.ledger, self.ledger._key(row.workspace)
+        ledger._all(f"INSERT INTO checkpoint(ws, {CHECKPOINT}) VALUES({_marks(row)})", (key, *row[1:]))
+        self._set_tags(key, row)
+
+    def update_checkpoint(self, row: CheckpointRow) -> None:
+        key = self.ledger._key(row.workspace)
+        columns = ", ".join(f"{name} = ?" for name in CHECKPOINT.split(", "))
+        self.ledger._all(f"UPDATE checkpoint SET {columns} WHERE ws = ? AND version = ?", (*row[1:], key, row.version))
+
+    def apply(self, workspace: str, version: int, rows: Iterable[Entry], whole: bool = False) -> None:
+        ledger, key = self.ledger, self.ledger._key(workspace)
+        rows = list(rows)
+        if whole:
+            ledger._all("UPDATE node SET until = ? WHERE ws = ? AND until IS NULL", (version, key))
+        elif version > 1:
+            ledger._many(
+                "UPDATE node SET until = ?1 WHERE ws = ?2 AND path = ?3 AND until IS NULL"
+                " AND since = (SELECT max(since) FROM node WHERE ws = ?2 AND path = ?3)",
+                [(version, key, row.path) for row in rows],
+            )
+        ledger._many(
+            f"INSERT INTO node(ws, since, {NODE}) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [(key, version, *row) for row in rows if row.kind != "-"],
+        )
+
+    def drop_intervals(self, workspace: str, after: int, upto: int) -> int:
+        ledger, key = self.ledger, self.ledger._key(workspace)
+        which = "ws = ? AND until IS NOT NULL AND until > ? AND until <= ? AND since > ?"
+        values = (key, after, upto, after)
+        size = ledger._all(f"SELECT coalesce(sum(size), 0) FROM node WHERE {which}", values)[0][0]
+        ledger._all(f"DELETE FROM node WHERE {which}", values)
+        return int(size)
+
+    def set_meta(self, key: str, value: str) -> None:
+        self.ledger._all("INSERT OR REPLACE INTO meta VALUES(?, ?)", (key, value))
+
+    def _set_tags(self, key: int, row: CheckpointRow) -> None:
+        for tag in row.tags.split("\n") if row.tags else ():
+            self.ledger._all("INSERT OR IGNORE INTO tag VALUES(?, ?, ?)", (key, tag, row.version))
+
+
+def _marks(row: Sequence[object]) -> str:
+    return ",".join("?" * len(row))

@@ -1,0 +1,346 @@
+"""Giving space back: forgetting versions, keyframes, and compaction of packs."""
+
+from __future__ import annotations
+
+from holdfast.core import document
+from holdfast.core.entry import FILE
+from holdfast.core.errors import Busy, Damaged, NotFound
+from holdfast.core.steps import step
+from holdfast.store.digest import ZERO, add, digest, weight
+from holdfast.store.local import Lock
+from holdfast.store.packs import PackWriter
+from holdfast.store.records import Chain, line
+from holdfast.store.rows import CHUNKS, DOCUMENT, Location, Query
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any
+
+    from holdfast.store.ports import Transaction
+    from holdfast.store.repository import Repository
+    from holdfast.store.rows import WorkspaceRow
+
+    Progress = Callable[[int, int], None]
+
+STORE_LOG = "store"
+SMALL_PACK = 8 << 20
+FEW_SMALL = 8
+DEAD_SHARE = 0.25
+FRAME, LEVEL = 4 << 20, 9
+MOST_PACK = 128 << 20
+DOCUMENTS_WORTH_A_KEYFRAME = 64
+ATTEMPTS = 3
+
+
+class Compaction:
+    """What compaction did."""
+
+    def __init__(self, bytes_before: int, packs_before: int) -> None:
+        self.bytes_before = self.bytes_after = bytes_before
+        self.packs_before = self.packs_after = packs_before
+
+
+def store_size(repository: Repository) -> int:
+    """Bytes of all packs."""
+    return sum(pack.size for pack in repository.ledger.packs())
+
+
+def forget(repository: Repository, workspace: str, versions: Sequence[int], why: str) -> int:
+    """Hide these versions; return the bytes of contents that no version shows any more. Compaction gives them back.
+
+    Raises `NotFound` for a version that is not there. All of them, or none.
+    """
+    wanted = sorted(set(versions))
+
+    def work(tx: Transaction, row: WorkspaceRow | None) -> list[dict[str, Any]]:
+        for version in wanted:
+            found = repository.ledger.checkpoint(workspace, version)
+            if found is None or found.forgotten:
+                raise NotFound(f"There is no v{version} to forget.")
+        return [{"r": "forget", "v": wanted, "why": why}] if wanted else []
+
+    step("forget:begun")
+    if not wanted:
+        return 0
+    repository.dropped = 0
+    repository.commit(workspace, work)
+    step("forget:committed")
+    return repository.dropped
+
+
+def mark(repository: Repository, workspace: str, record: dict[str, Any]) -> None:
+    """Pin, unpin or name a version."""
+    repository.commit(workspace, lambda tx, row: [record])
+
+
+def compact(
+    repository: Repository, folder: str, *, everything: bool = False, progress: Progress | None = None
+) -> Compaction:
+    """Merge small packs, drop what no checkpoint needs, and give the space back. Raises `Busy` if another one runs."""
+    guard = Lock(folder + "/compact.lock")
+    if not guard.try_now():
+        raise Busy("Another compaction is running.")
+    try:
+        for workspace in repository.ledger.workspaces():
+            repository.workspace(workspace.id)  # adopt what is complete before anything is called an orphan
+        repository.blobs.sweep()
+        _remove_orphans(repository)
+        result = Compaction(store_size(repository), len(repository.ledger.packs()))
+        for workspace in repository.ledger.workspaces():
+            _keyframe_if_worth_it(repository, workspace.id, everything)
+        for _ in range(ATTEMPTS):
+            if _Compacting(repository, everything, progress).run():
+                break
+        packs = repository.ledger.packs()
+        result.bytes_after, result.packs_after = sum(pack.size for pack in packs), len(packs)
+        vacuum = getattr(repository.ledger, "vacuum", None)
+        if vacuum is not None:
+            vacuum()
+        return result
+    finally:
+        guard.__exit__(None, None, None)
+
+
+def needed_documents(repository: Repository, workspace: WorkspaceRow) -> set[bytes]:
+    """Documents from the last keyframe on, and the keyframes themselves."""
+    keys = set()
+    for record in Chain(repository.records.read(workspace.id)).records:
+        if record["r"] == "keyframe" and record["v"] >= workspace.keyframe:
+            keys.add(bytes.fromhex(record["doc"]))
+    for row in repository.ledger.find(Query(workspace=workspace.id, forgotten=True)):
+        if row.version >= workspace.keyframe:
+            keys.add(row.document)
+    return keys
+
+
+def contents_of(repository: Repository, keys: Iterable[bytes]) -> set[bytes]:
+    """These digests and, where one is a chunk list, its chunks."""
+    result = set(keys)
+    lists = [key for key, place in repository.ledger.locate(list(result)).items() if place.kind == CHUNKS]
+    for key in lists:
+        chunks = repository.blob(key)[0]
+        result.update([chunks[at : at + 32] for at in range(0, len(chunks), 32)])
+    return result
+
+
+def write_keyframe(repository: Repository, workspace: str, version: int, header: dict[str, Any]) -> None:
+    """Write the whole state of a version as a document of its own. Raises `Damaged` if the state does not add up."""
+    rows = list(repository.ledger.state(workspace, version))
+    tree = 0
+    for row in rows:
+        tree = add(tree, plus=weight(row))
+    if f"{tree:064x}" != header["tree"]:
+        raise Damaged(f"The state of v{version} does not add up; no keyframe was made.")
+    data = document.encode({**header, "keyframe": True}, rows)
+    key = digest(data)
+    writer = PackWriter(repository.blobs, level=LEVEL)
+    try:
+        writer.add(key, data, DOCUMENT)
+        writer.sync()
+    except BaseException:
+        writer.abort()
+        raise
+
+    def work(tx: Transaction, row: WorkspaceRow | None) -> list[dict[str, Any]]:
+        tx.add_pack(writer.name, writer.size, writer.entries())
+        writer.finish()
+        return [{"r": "keyframe", "v": version, "doc": key.hex(), "pack": writer.name}]
+
+    repository.commit(workspace, work)
+    step("keyframe:committed")
+
+
+def append_store_record(repository: Repository, tx: Transaction, record: dict[str, Any]) -> int:
+    """Append to the store's own log inside a transaction; return the size before, to cut it off if that fails."""
+    before = repository.records.size(STORE_LOG)
+    chain = Chain(repository.records.read(STORE_LOG))
+    if chain.rest:
+        repository.records.truncate(STORE_LOG, chain.size)
+        before = chain.size
+    text, head = line(chain.head if before else ZERO, record)
+    tx.set_meta("store_log", f"{before + len(text)} {head.hex()}")
+    repository.records.append(STORE_LOG, text)
+    return before
+
+
+def check_store_log(repository: Repository) -> None:
+    """Raise `Damaged` if the ledger is older than the last compaction: what it takes for garbage may be all there is."""
+    chain = Chain(repository.records.read(STORE_LOG))
+    known = repository.ledger.meta("store_log") or "0 " + ZERO.hex()
+    if known != f"{chain.size} {chain.head.hex()}":
+        raise Damaged("The ledger does not belong to this state of the packs.", "Run `holdfast rebuild`.")
+
+
+def _keyframe_if_worth_it(repository: Repository, workspace: str, everything: bool) -> None:
+    """Documents pile up behind forgotten versions; a keyframe at the oldest living one lets them go."""
+    row = repository.ledger.workspace(workspace)
+    living = repository.ledger.find(Query(workspace=workspace))
+    if row is None or not living:
+        return
+    oldest = living[-1]
+    behind = oldest.version - row.keyframe
+    if behind < (1 if everything else max(DOCUMENTS_WORTH_A_KEYFRAME, oldest.files // 10)):
+        return
+    write_keyframe(repository, workspace, oldest.version, repository.document(oldest)[0])
+
+
+def _remove_orphans(repository: Repository) -> None:
+    """Remove packs that no row knows: a save was killed between naming its pack and its record."""
+    with repository.ledger.transaction():
+        # Under the writers' lock nobody else is between those two steps.
+        check_store_log(repository)
+        known = {pack.name for pack in repository.ledger.packs()}
+        present = set(repository.blobs.names())
+        missing = known - present
+        if missing:
+            raise Damaged(f"Pack {min(missing)} is missing; nothing was removed.", "Run `holdfast verify`.")
+        for name in present - known:
+            repository.blobs.delete(name)
+    step("compact:orphans")
+
+
+class _Compacting:
+    """One attempt: mark, choose, copy, swap."""
+
+    def __init__(self, repository: Repository, everything: bool, progress: Progress | None) -> None:
+        self.repository, self.everything, self.progress = repository, everything, progress
+        self.spared: set[str] = set()
+
+    def run(self) -> bool:
+        """True if done, False if a save got in between and it must be tried again."""
+        repository = self.repository
+        self.seq = int(repository.ledger.meta("seq") or 0)
+        self.living = self._mark()
+        step("compact:marked")
+        while True:
+            chosen = self._choose()
+            if not chosen:
+                return True
+            try:
+                writers, moved = self._copy(chosen)
+                break
+            except _DamagedPack as damaged:
+                self.spared.add(damaged.name)  # left as it is, for `verify` to name and `--repair` to heal
+        return self._swap(chosen, writers, moved)
+
+    def _mark(self) -> set[bytes]:
+        repository = self.repository
+        keys = repository.ledger.wanted()
+        living = contents_of(repository, keys)
+        for workspace in repository.ledger.workspaces():
+            living |= needed_documents(repository, workspace)
+        return living
+
+    def _choose(self) -> set[str]:
+        total: dict[str, int] = {}
+        dead: dict[str, int] = {}
+        for key, place in self.repository.ledger.locations():
+            total[place.pack] = total.get(place.pack, 0) + place.length
+            if key not in self.living:
+                dead[place.pack] = dead.get(place.pack, 0) + place.length
+        small, wasteful = set(), set()
+        for pack in self.repository.ledger.packs():
+            if pack.name in self.spared:
+                continue
+            share = dead.get(pack.name, 0) / total[pack.name] if total.get(pack.name) else 1.0
+            if share >= DEAD_SHARE or (self.everything and dead.get(pack.name)):
+                wasteful.add(pack.name)
+            elif pack.size < SMALL_PACK:
+                small.add(pack.name)
+        if len(small) >= (2 if self.everything else FEW_SMALL) or (small and wasteful):
+            return small | wasteful
+        return wasteful
+
+    def _copy(self, chosen: set[str]) -> tuple[list[PackWriter], list[tuple[bytes, Location]]]:
+        repository = self.repository
+        entries = [
+            (key, place) for key, place in repository.ledger.locations() if place.pack in chosen and key in self.living
+        ]
+        near = self._neighbours({key for key, _ in entries})
+        entries.sort(key=lambda entry: near.get(entry[0], (b"", 0, entry[0])))
+        writers: list[PackWriter] = []
+        try:
+            for number, (key, place) in enumerate(entries):
+                if self.progress is not None and not number & 255:
+                    self.progress(number, len(entries))
+                try:
+                    data = repository.fetch(place)
+                    if place.kind != CHUNKS and digest(data) != key:
+                        raise Damaged("digest")
+                except (Damaged, FileNotFoundError):
+                    raise _DamagedPack(place.pack) from None
+                if not writers or writers[-1].size > MOST_PACK:
+                    writers.append(PackWriter(repository.blobs, level=LEVEL, frame=FRAME))
+                writers[-1].add(key, data, place.kind)
+            for writer in writers:
+                writer.sync()
+        except BaseException:
+            for writer in writers:
+                writer.abort()
+            raise
+        step("compact:copied")
+        moved = [entry for writer in writers for entry in writer.entries()]
+        return writers, moved
+
+    def _neighbours(self, keys: set[bytes]) -> dict[bytes, tuple[bytes, int, bytes]]:
+        """A place in the order for each content: versions of one file come together, and files of one kind."""
+        near: dict[bytes, tuple[bytes, int, bytes]] = {}
+        for workspace in self.repository.ledger.workspaces():
+            for since, _, row in self.repository.ledger.intervals(workspace.id):
+                if row.kind == FILE and row.content in keys and row.content not in near:
+                    near[row.content] = row.path, since, b""
+        return near
+
+    def _swap(self, chosen: set[str], writers: list[PackWriter], moved: list[tuple[bytes, Location]]) -> bool:
+        repository, before = self.repository, None
+        try:
+            with repository.ledger.transaction() as tx:
+                if not self._still_dead(chosen):
+                    for writer in writers:
+                        writer.abort()
+                    return False
+                for writer in writers:
+                    tx.add_pack(writer.name, writer.size, ())
+                    writer.finish()
+                tx.drop_packs(sorted(chosen), moved)
+                before = append_store_record(
+                    repository,
+                    tx,
+                    {"r": "compact", "new": [writer.name for writer in writers], "gone": sorted(chosen)},
+                )
+        except BaseException:
+            if before is not None:
+                try:
+                    repository.records.truncate(STORE_LOG, before)
+                except OSError:
+                    pass  # the ledger then differs from the log, and a rebuild is asked for before anything is removed
+            for writer in writers:
+                writer.abort()
+            raise
+        step("compact:swapped")
+        repository.forget_frames()
+        for name in sorted(chosen):
+            repository.blobs.delete(name)
+            step("compact:removed")
+        return True
+
+    def _still_dead(self, chosen: set[str]) -> bool:
+        """Did no checkpoint since the marking refer to what we are about to drop?"""
+        repository = self.repository
+        if int(repository.ledger.meta("seq") or 0) == self.seq:
+            return True
+        needed: set[bytes] = set()
+        for workspace in repository.ledger.workspaces():
+            for row in repository.ledger.find(Query(workspace=workspace.id, forgotten=True)):
+                if row.seq <= self.seq:
+                    break
+                needed.add(row.document)
+                needed.update([entry.content for entry in repository.document(row)[1] if entry.kind == FILE])
+        needed = contents_of(repository, needed) - self.living
+        return not any(place.pack in chosen for place in repository.ledger.locate(list(needed)).values())
+
+
+class _DamagedPack(Exception):
+    def __init__(self, name: str) -> None:
+        self.name = name

@@ -1,0 +1,29 @@
+"""Settings → Engine: the only file that names concrete backends."""
+
+from __future__ import annotations
+
+from holdfast.core.errors import Usage
+from holdfast.engine import Engine
+from holdfast.store.place import Place
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.settings import Settings
+
+
+def build(settings: Settings, data: str, home: bytes, clock: Callable[[], int]) -> Engine:
+    """Return the engine that the settings ask for; `data` is the user's data folder."""
+    return Engine(Place(store_path(settings, data), settings["store.durable"]), settings, home, clock)
+
+
+def store_path(settings: Settings, data: str) -> str:
+    url: str = settings["store.url"]
+    if not url:
+        return data + "/store"
+    if url.startswith("file://"):
+        url = url[7:]
+    if not url.startswith("/"):
+        raise Usage(f"store.url = {url!r} is not an absolute path.", "Give a folder such as /home/you/holdfast-store.")
+    return url.rstrip("/") or "/"

@@ -1,0 +1,1 @@
+"""The folder a person works in: finding, scanning, reading it."""

@@ -1,0 +1,250 @@
+"""The stat cache: what `lstat` said of every known file and folder, in columns, and the check of all of them.
+
+Bytes (native byte order, since it never leaves the machine):
+
+    0   8  "HFSTAT2\\n"
+    8   4  CRC-32 of everything from byte 12 on
+    12  4  length of the identity, padded to a multiple of 8
+    16 48  number of files, number of folders, bytes of file names, bytes of folder paths, bytes of marks,
+           time of the last full scan in ns: six int64
+    64  …  identity: whatever must be equal for the cache to be believed
+        …  per file, in the order of the folders: ctime_ns, size, inode; per folder: mtime_ns, ctime_ns, inode,
+           number of files directly in it (64-bit columns)
+        …  file names, folder paths, marks; each followed by NUL
+
+A ctime of -1 never equals a real one: such a file is read again, such a folder listed again, at the next save.
+A mark is a letter and a path; `walk.py` says what the letters mean.
+"""
+
+from __future__ import annotations
+
+from posix import (
+    O_CLOEXEC,
+    O_CREAT,
+    O_DIRECTORY,
+    O_NOFOLLOW,
+    O_RDONLY,
+    O_TRUNC,
+    O_WRONLY,
+    close,
+    fstat,
+    read,
+    rename,
+    stat,
+    write,
+)
+from posix import open as open_fd
+from zlib import crc32
+
+try:
+    from holdfast.workspace import _check
+except ImportError:  # no compiler when it was installed: the same check in Python, below
+    _check = None  # type: ignore[assignment]
+
+try:
+    from posix import O_PATH  # type: ignore[attr-defined]
+except ImportError:
+    O_PATH = O_RDONLY
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+MAGIC = b"HFSTAT2\n"
+HEAD = 64
+# ctime, size, inode of files; mtime, ctime, inode, number of files of folders. Inodes use all 64 bits on some file
+# systems, and a folder's mtime is whatever somebody has set: both are kept modulo 2^64.
+CODES = "qqQQqQq"
+BITS = (1 << 64) - 1
+MANY = 20_000
+"""From this number of files on, the accelerator uses two threads."""
+
+
+class Cache:
+    """A loaded cache. Its columns are unpacked only when somebody asks for them."""
+
+    __slots__ = (
+        "files",
+        "folder_bytes",
+        "folders",
+        "full_scan_at",
+        "identity",
+        "mark_bytes",
+        "name_bytes",
+        "raw",
+        "start",
+    )
+
+    def __init__(self, raw: bytes) -> None:
+        """Raises `ValueError` unless the numbers in `raw` fit one another."""
+        if len(raw) < HEAD:
+            raise ValueError("the stat cache is cut short")
+        numbers = memoryview(raw)[16:HEAD].cast("q").tolist()
+        self.raw = raw
+        self.files, self.folders, self.name_bytes, self.folder_bytes, self.mark_bytes, self.full_scan_at = numbers
+        padded = memoryview(raw)[12:16].cast("I")[0]
+        self.start = HEAD + padded
+        if padded % 8 or min(numbers[:5]) < 0:
+            raise ValueError("the stat cache has impossible numbers")
+        if len(raw) != self._texts() + self.name_bytes + self.folder_bytes + self.mark_bytes:
+            raise ValueError("the stat cache is cut short")
+        self.identity = raw[HEAD : HEAD + padded].rstrip(b"\n")
+        names, paths = self._texts(), self._texts() + self.name_bytes
+        counts = memoryview(raw)[names - 8 * self.folders : names].cast("q").tolist()
+        if (
+            not _sound(raw, names, paths, self.files)
+            or not _sound(raw, paths, paths + self.folder_bytes, self.folders)
+            or min(counts, default=0) < 0
+            or sum(counts) != self.files
+        ):
+            raise ValueError("the stat cache does not hold what it says")
+
+    def _texts(self) -> int:
+        return self.start + 8 * (3 * self.files + 4 * self.folders)
+
+    def columns(self) -> list[list[int]]:
+        """ctime, size, inode of files; mtime, ctime, inode, number of files of folders."""
+        view, result, at = memoryview(self.raw), [], self.start
+        for code, length in zip(CODES, (self.files,) * 3 + (self.folders,) * 4, strict=True):
+            result.append(view[at : at + 8 * length].cast(code).tolist())
+            at += 8 * length
+        return result
+
+    def names(self) -> list[bytes]:
+        at = self._texts()
+        return self.raw[at : at + self.name_bytes].split(b"\0")[:-1]
+
+    def paths(self) -> list[bytes]:
+        at = self._texts() + self.name_bytes
+        return self.raw[at : at + self.folder_bytes].split(b"\0")[:-1]
+
+    def marks(self) -> list[bytes]:
+        at = self._texts() + self.name_bytes + self.folder_bytes
+        return self.raw[at : at + self.mark_bytes].split(b"\0")[:-1]
+
+
+def _sound(raw: bytes, start: int, end: int, texts: int) -> bool:
+    """Are there exactly so many texts between start and end, each followed by NUL?"""
+    return raw.count(b"\0", start, end) == texts and (start == end or raw[end - 1] == 0)
+
+
+def load(path: str) -> Cache | None:
+    """Return the cache, or None if there is none that is whole."""
+    try:
+        fd = open_fd(path, O_RDONLY | O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        size = fstat(fd).st_size
+        raw = read(fd, size)
+        while len(raw) < size:
+            more = read(fd, size - len(raw))
+            if not more:
+                break
+            raw += more
+    except OSError:
+        return None
+    finally:
+        close(fd)
+    if raw[:8] != MAGIC or len(raw) < HEAD or crc32(memoryview(raw)[12:]) != int.from_bytes(raw[8:12], "little"):
+        return None
+    try:
+        return Cache(raw)
+    except ValueError:
+        return None
+
+
+def check(cache: Cache, root: int, accelerated: bool = True) -> tuple[Sequence[int], Sequence[int]]:
+    """Return the numbers of the files and of the folders that are not as the cache has them. `root` is a descriptor."""
+    if accelerated and _check is not None:
+        files, folders = _check.check(cache.raw, root, 2 if cache.files > MANY else 1)
+        return memoryview(files).cast("I"), memoryview(folders).cast("I")
+    return _check_in_python(cache, root)
+
+
+def _check_in_python(cache: Cache, root: int) -> tuple[list[int], list[int]]:
+    ctimes, sizes, inodes, folder_mtimes, folder_ctimes, folder_inodes, counts = cache.columns()
+    names = cache.names()
+    changed: list[int] = []
+    changed_folders: list[int] = []
+    at = 0
+    for number, path in enumerate(cache.paths()):
+        end = at + counts[number]
+        try:
+            folder = open_fd(path or b".", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, dir_fd=root)
+        except OSError:
+            changed_folders.append(number)
+            at = end
+            continue
+        try:
+            seen = fstat(folder)
+            if (
+                seen.st_mtime_ns & BITS != folder_mtimes[number]
+                or seen.st_ctime_ns != folder_ctimes[number]
+                or seen.st_ino != folder_inodes[number]
+            ):
+                changed_folders.append(number)
+            for file in range(at, end):
+                try:
+                    seen = stat(names[file], dir_fd=folder, follow_symlinks=False)
+                except OSError:
+                    changed.append(file)
+                    continue
+                if seen.st_ctime_ns != ctimes[file] or seen.st_size != sizes[file] or seen.st_ino != inodes[file]:
+                    changed.append(file)
+        finally:
+            close(folder)
+        at = end
+    return changed, changed_folders
+
+
+def store(
+    path: str,
+    identity: bytes,
+    full_scan_at: int,
+    columns: Sequence[list[int]],
+    names: list[bytes],
+    folders: list[bytes],
+    marks: Iterable[bytes],
+) -> None:
+    """Write the cache beside `path` and rename it there. It is not synced: a torn one is noticed and not believed."""
+    temporary = path + ".new"
+    fd = open_fd(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
+    try:
+        write_all(fd, encode(identity, full_scan_at, columns, names, folders, marks))
+    finally:
+        close(fd)
+    rename(temporary, path)
+
+
+def encode(
+    identity: bytes,
+    full_scan_at: int,
+    columns: Sequence[list[int]],
+    names: list[bytes],
+    folders: list[bytes],
+    marks: Iterable[bytes],
+) -> bytes:
+    """Return the bytes of a cache."""
+    from array import array
+
+    identity += b"\n" * (-len(identity) % 8)
+    texts = [b"\0".join([*part, b""]) for part in (names, folders, sorted(marks))]
+    numbers = array("q", [len(names), len(folders), *map(len, texts), full_scan_at])
+    body = b"".join(
+        [
+            array("I", [len(identity)]).tobytes(),
+            numbers.tobytes(),
+            identity,
+            *[array(code, column).tobytes() for code, column in zip(CODES, columns, strict=True)],
+            *texts,
+        ]
+    )
+    return MAGIC + crc32(body).to_bytes(4, "little") + body
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Write every byte: one call may write less than it was given."""
+    view = memoryview(data)
+    while view:
+        view = view[write(fd, view) :]
