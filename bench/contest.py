@@ -11,7 +11,7 @@ from statistics import median
 from .changes import Workspace
 from .ground import CLEAN_MICROSECONDS, Ground
 from .measure import Failed, Usage, shuffled, summarise
-from .peer import MARKER, Disk, Peer, digest_of
+from .peer import MARKER, Disk, Peer, digest_of_file
 from .peers import PEERS, REFERENCE, SUBJECT
 from .plan import CASES, CHECKED_FILES, HISTORY_MIX, HISTORY_TOOLS, SLOW_TOOLS, TREE_CASES, Plan
 from .report import Compaction, Conditions, Report, Row
@@ -72,13 +72,12 @@ class Contest:
                 self.peers[tool] = peer
                 if old is not None:
                     self.ground.retire(old.folder)
-        if measured:
-            conditions = self._end("first", begun)
-            for tool in self.tools:
-                disk = self.peers[tool].disk()
-                self._keep("first", tool, usages[tool], disk, disk, conditions)
+        conditions = self._end("first", begun)
         self._check_coverage()
-        self._check_contents("first")
+        self._check_contents("first", self.peers)
+        for tool in self.tools if measured else ():
+            disk = self.peers[tool].disk()
+            self._keep("first", tool, usages[tool], disk, disk, conditions)
 
     def _repeat(self, case: str) -> None:
         # A save of its own before the case: tools that ended the last case early catch up, and caches settle.
@@ -98,7 +97,8 @@ class Contest:
                 if usage is not None:
                     usages[tool].append(usage)
         conditions = self._end(case, begun)
-        self._check_contents(case, [tool for tool in self.tools if not self._is_behind(tool, usages)])
+        most = max((len(usages[tool]) for tool in self.tools), default=0)
+        self._check_contents(case, {tool: self.peers[tool] for tool in self.tools if len(usages[tool]) == most})
         for tool in self.tools:
             after = self.peers[tool].disk()
             growth = per_save(after - before[tool], len(usages[tool]))
@@ -124,6 +124,8 @@ class Contest:
                 else:
                     usages[tool].append(usage)
         conditions = self._end("history", begun)
+        self._check_contents("history", peers)
+        peers = {tool: peer for tool, peer in peers.items() if tool in self.tools}
         for tool, peer in peers.items():
             after = peer.disk()
             growth = per_save(after - before[tool], len(usages[tool]))
@@ -138,7 +140,7 @@ class Contest:
         self.say(f"{self.tree.name}: compacting {tool} ({history})")
         before = peer.disk()
         try:
-            usage = peer.compact()
+            usage = peer.compact(self.plan.compaction_seconds)
         except Failed as problem:
             self._note(f"{tool} could not be compacted: {problem}")
             return
@@ -168,32 +170,37 @@ class Contest:
         try:
             return action()
         except Failed as problem:
-            self._note(f"{tool} failed and is left out from here on: {problem}")
-            self.tools = [other for other in self.tools if other != tool]
-            self.peers.pop(tool, None)
+            self._drop(tool, str(problem))
             return None
 
-    def _is_behind(self, tool: str, usages: dict[str, list[Usage]]) -> bool:
-        return len(usages[tool]) < max((len(usages[other]) for other in self.tools), default=0)
+    def _drop(self, tool: str, why: str) -> None:
+        # A tool that saves nothing is very fast: what it did from here on is not shown.
+        self._note(f"{tool} is left out from here on: {why}")
+        self.tools = [other for other in self.tools if other != tool]
+        self.peers.pop(tool, None)
 
     def _check_coverage(self) -> None:
         whole = survey(self.tree.name, self.copy, "").files - count_files(self.copy / MARKER)
-        for tool in self.tools:
-            count = self.peers[tool].count()
-            if count is not None and count != whole:
-                self._note(f"NOT EVERYTHING: {tool} holds {count:,} of {whole:,} files.")
+        for tool in list(self.tools):
+            try:
+                count = self.peers[tool].count()
+            except Failed as problem:
+                self._drop(tool, str(problem))
+                continue
+            if count != whole:
+                self._drop(tool, f"it holds {count:,} of {whole:,} files.")
 
-    def _check_contents(self, case: str, tools: list[str] | None = None) -> None:
+    def _check_contents(self, case: str, peers: dict[str, Peer]) -> None:
         paths = self.workspace.sample(CHECKED_FILES)
-        for path in paths:
-            with open(self.copy / path, "rb") as file:
-                truth = digest_of(file.fileno())
-            for tool in self.tools if tools is None else tools:
-                try:
-                    if self.peers[tool].digest(path) != truth:
-                        self._note(f"WRONG CONTENT: {tool} holds other bytes of {path} after {case}.")
-                except Failed as problem:
-                    self._note(f"NOT CHECKED: {tool} after {case}: {problem}")
+        truths = {path: digest_of_file(self.copy / path) for path in paths}
+        for tool, peer in list(peers.items()):
+            try:
+                wrong = [path for path in paths if peer.digest(path) != truths[path]]
+            except Failed as problem:
+                self._drop(tool, str(problem))
+                continue
+            if wrong:
+                self._drop(tool, f"after {case} it holds other bytes of {wrong[0]}.")
 
     def _keep(
         self, case: str, tool: str, usages: list[Usage], disk: Disk, growth: Disk, conditions: Conditions

@@ -61,8 +61,11 @@ class Peer:
             total += run(command, self.tree, self.env)
         return total
 
-    def compact(self) -> Usage | None:
-        """Make the store as small as the tool can, or return None if it has no such command."""
+    def compact(self, timeout: float) -> Usage | None:
+        """Make the store as small as the tool can, or return None if it has no such command.
+
+        Raises `Failed` after the timeout: git looks for likeness between 200 MB files for a very long time.
+        """
         return None
 
     def disk(self) -> Disk:
@@ -81,9 +84,9 @@ class Peer:
             raise Failed(f"`{' '.join(command[:3])}` cannot read {path} back.")
         return digest
 
-    def count(self) -> int | None:
-        """Return how many files and links the last save holds, or None if the tool does not say."""
-        return None
+    def count(self) -> int:
+        """Return how many files and links the last save holds."""
+        raise NotImplementedError
 
     def environment(self) -> dict[str, str]:
         return {}
@@ -131,3 +134,8 @@ def digest_of(descriptor: int) -> str:
     while block := os.read(descriptor, 1 << 20):
         digest.update(block)
     return digest.hexdigest()
+
+
+def digest_of_file(path: Path) -> str:
+    with open(path, "rb") as file:
+        return digest_of(file.fileno())

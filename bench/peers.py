@@ -16,7 +16,7 @@ from .shadow_git import GitCline, GitTuned, GitTunedFsync
 from .trees import REPOSITORY
 
 SOURCE = REPOSITORY / "src"
-HOOK = SOURCE / "holdfast" / "frontends" / "hook.py"
+HOOK = SOURCE / "holdfast" / "frontends" / "launch.py"
 
 
 class Restic(Peer):
@@ -37,7 +37,7 @@ class Restic(Peer):
     def reading(self, path: str) -> list[str]:
         return ["restic", "dump", "--quiet", "--host", "bench", "latest", f"/{path}"]
 
-    def count(self) -> int | None:
+    def count(self) -> int:
         entries = map(json.loads, self.ask(["restic", "ls", "--json", "latest"]).splitlines())
         return sum(entry.get("type") in ("file", "symlink") for entry in entries)
 
@@ -69,7 +69,7 @@ class Borg(Peer):
     def reading(self, path: str) -> list[str]:
         return ["borg", "extract", "--stdout", f"::save-{self.archives}", path]
 
-    def count(self) -> int | None:
+    def count(self) -> int:
         kinds = self.ask(["borg", "list", "--format", "{type}{NL}", f"::save-{self.archives}"]).split()
         return sum(kind != "d" for kind in kinds)
 
@@ -78,7 +78,7 @@ class Holdfast(Peer):
     """holdfast as a hook starts it, with the C accelerator where it is built."""
 
     name = "holdfast"
-    about = "python -I -S -B hook.py save; C accelerator, durable"
+    about = "python -I -S -B launch.py save; C accelerator, durable"
     capture: ClassVar[dict[str, object]] = {}
     storing: ClassVar[dict[str, object]] = {}
 
@@ -90,11 +90,15 @@ class Holdfast(Peer):
         return self.folder / "config.json"
 
     def begin(self) -> None:
-        super().begin()
         capture: dict[str, object] = {"exclude": [], "exclude_ignored": [], "ignored": "all"}
         capture |= {"max_file_size": "10GB", "max_files": 1_000_000, **self.capture}
         settings = {"store": {"url": str(self.store), **self.storing}, "capture": capture, "adopt": "any"}
         self.config.write_text(json.dumps(settings, indent=1) + "\n")
+        super().begin()
+
+    def opening(self) -> list[list[str]]:
+        # The cache folder may lie in a repository, and a hook would then adopt that whole repository.
+        return [self.command("init")]
 
     def saving(self) -> list[list[str]]:
         hook = [sys.executable, "-I", "-S", "-B", str(HOOK)]
@@ -103,8 +107,12 @@ class Holdfast(Peer):
     def reading(self, path: str) -> list[str]:
         return self.command("cat", "latest", path)
 
-    def compact(self) -> Usage | None:
-        return run(self.command("compact"), self.tree, self.env)
+    def count(self) -> int:
+        coverage = json.loads(self.ask(self.command("show", "latest", "--json")))["coverage"]
+        return int(coverage["files"]) + int(coverage["links"])
+
+    def compact(self, timeout: float) -> Usage | None:
+        return run(self.command("compact"), self.tree, self.env, timeout)
 
     def disk(self) -> Disk:
         store, marker = measure_disk(self.store), measure_disk(self.tree / MARKER)

@@ -48,6 +48,7 @@ class Plan:
     short: int = 30
     history: int = 200
     startup: int = 40
+    compaction_seconds: float = 1800.0
     quick: bool = False
     seed: int = 1
     cache: Path = CACHE
@@ -79,7 +80,7 @@ def plan_of(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Pla
     """Return the plan that the options ask for, or end with a sentence about the wrong one."""
     plan = Plan(quick=options.quick, seed=options.seed, cache=options.dir.resolve(), limit=options.disk_limit * GB)
     if options.quick:
-        plan = replace(plan, trees=("project",), long=2, short=8, history=20, startup=10)
+        plan = replace(plan, trees=("project",), long=2, short=8, history=20, startup=10, compaction_seconds=120.0)
     if options.pairs:
         plan = replace(plan, long=options.pairs, short=options.pairs)
     if options.history:

@@ -36,10 +36,10 @@ class Git(Peer):
         exclude.parent.mkdir(exist_ok=True)
         exclude.write_text(f"{MARKER}/\n")
 
-    def compact(self) -> Usage | None:
-        return run(["git", "gc", "--quiet", "--prune=now"], self.tree, self.env)
+    def compact(self, timeout: float) -> Usage | None:
+        return run(["git", "gc", "--quiet", "--prune=now"], self.tree, self.env, timeout)
 
-    def count(self) -> int | None:
+    def count(self) -> int:
         return self.ask(["git", "ls-files", "-z"]).count("\0")
 
 
@@ -86,14 +86,14 @@ class GitTuned(Git):
     def reading(self, path: str) -> list[str]:
         return ["git", "cat-file", "blob", f"{self.trees[-1]}:{path}"]
 
-    def compact(self) -> Usage | None:
+    def compact(self, timeout: float) -> Usage | None:
         # gc packs only what a ref reaches, so the saved trees are first chained as commits. This is not measured.
         parent: list[str] = []
         for tree in dict.fromkeys(self.trees):
             commit = self.ask(["git", "commit-tree", tree, *parent, "-m", "checkpoint"]).strip()
             parent = ["-p", commit]
         self.ask(["git", "update-ref", "refs/heads/checkpoints", parent[-1]])
-        return super().compact()
+        return super().compact(timeout)
 
 
 class GitTunedFsync(GitTuned):

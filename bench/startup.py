@@ -36,6 +36,8 @@ def measure_startup(plan: Plan, ground: Ground, say: Callable[[str], None]) -> l
         peers: dict[str, Peer] = {tool: PEERS[tool](ground.fresh(tool), copy) for tool in TOOLS}
         for peer in peers.values():
             peer.first()
+            if peer.count() != tree.files:
+                raise Failed(f"{peer.name} does not hold the {tree.files} files of `{name}`.")
             # The second save reads again what was too young to be trusted at the first.
             peer.save()
         actions: dict[str, Callable[[], Usage]] = {tool: peer.save for tool, peer in peers.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fcntl import LOCK_EX, flock
-from posix import O_CLOEXEC, O_CREAT, O_DIRECTORY, O_RDONLY, O_RDWR, close, fstat, stat, urandom, utime
+from posix import O_CLOEXEC, O_CREAT, O_DIRECTORY, O_RDONLY, O_RDWR, close, fstat, geteuid, stat, urandom, utime
 from posix import open as open_fd
 
 from holdfast.core.errors import Failed, HoldfastError, NoWorkspace
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from holdfast.store.rows import WorkspaceRow
     from holdfast.workspace.cache import Cache
     from holdfast.workspace.capture import Capture
+    from holdfast.workspace.git import GitFacts
     from holdfast.workspace.read import Sink
     from holdfast.workspace.scan import Scan
 
@@ -65,7 +66,7 @@ class Engine:
         with _Folder(self, root, workspace) as folder:
             fresh = folder.fresh()
             changes: Any = None
-            if fresh is not None:
+            if fresh is not None and not event.only:
                 changes = stat_cache.check(fresh, folder.fd, folder.capture.accelerated)
                 if not len(changes[0]) and not len(changes[1]) and not takes(event.trigger, False, False):
                     return Outcome(UNCHANGED, root)
@@ -93,7 +94,9 @@ class Engine:
         from holdfast.workspace.read import capture
 
         started = self.clock()
-        scan = folder.scan(saving, changes)
+        scan = folder.scan_only(event.only) if event.only else folder.scan(saving, changes)
+        if event.force:
+            folder.force(scan, event.force)
         step("save:scanned")
         rows = capture(folder.fd, scan, folder.now, saving, self.progress)
         step("save:read")
@@ -101,43 +104,44 @@ class Engine:
         row = saving.row
         if not takes(event.trigger, bool(changed), row.version == 0):
             saving.abort()
-            folder.remember(scan)
+            folder.remember(scan, row.document)
             outcome = Outcome(UNCHANGED, folder.root)
             outcome.notices = scan.notices
             return outcome
-        git = facts(folder.root)
-        header = {
-            "id": _new_id(event.at),
-            "created_at": event.at,
-            "event_at": event.at,
-            "scan_started": started,
-            "scan_ended": self.clock(),
-            "trigger": event.trigger,
-            "created_by": event.created_by,
-            "message": event.message,
-            "name": event.name or None,
-            "tags": list(event.tags),
-            "pinned": event.pinned,
-            "session": event.session or None,
-            "task": event.task or None,
-            "cwd": event.cwd[len(folder.root) + 1 :].decode("utf-8", "surrogateescape"),
-            "git": {"branch": git.branch, "commit": git.commit, "in_progress": git.in_progress}
-            if git is not None
-            else None,
-            "notices": scan.notices,
-            "tool": TOOL,
-        }
+        header = _header(event, folder.root, event.cwd, started, self.clock(), facts(folder.root), scan.notices)
         checkpoint = saving.finish(header, changed, old)
-        folder.remember(scan)
+        if event.only:
+            folder.renew(checkpoint.document)
+        else:
+            folder.remember(scan, checkpoint.document)
         step("save:remembered")
         outcome = Outcome(CREATED, folder.root, version=checkpoint.version, id=checkpoint.id, message=event.message)
         outcome.checkpoint = checkpoint
         outcome.notices = scan.notices
         return outcome
 
+    def compose(self, event: Event, root: bytes, workspace: str, contents: dict[bytes, bytes]) -> Any:
+        """Make a version that is the newest one with other contents for some files. Nothing on disk is looked at."""
+        with _Folder(self, root, workspace):
+            saving = self.repository().begin(workspace)
+            try:
+                old = self.repository().ledger.current(workspace, list(contents))
+                changed = [
+                    old[path]._replace(content=saving.sink(data), size=len(data))
+                    for path, data in sorted(contents.items())
+                ]
+                now = event.at
+                header = _header(event, root, root, now, now, None, [])
+                return saving.finish(header, changed, old)
+            except BaseException:
+                saving.abort()
+                raise
+
     # Looking
 
-    def look(self, root: bytes, workspace: str, sink: Sink) -> tuple[list[Entry], dict[bytes, Entry], list[str]]:
+    def look(
+        self, root: bytes, workspace: str, sink: Sink, only: tuple[bytes, ...] = ()
+    ) -> tuple[list[Entry], dict[bytes, Entry], list[str]]:
         """Return the rows that a save would record now, the rows they replace, and what was odd about the tree.
 
         Contents go to the sink, which need not keep them. Nothing is written, the stat cache included.
@@ -148,12 +152,12 @@ class Engine:
             with _Folder(self, root, workspace, reading=True) as folder:
                 fresh = folder.fresh()
                 changes: Any = None
-                if fresh is not None:
+                if fresh is not None and not only:
                     changes = stat_cache.check(fresh, folder.fd, folder.capture.accelerated)
                     if not len(changes[0]) and not len(changes[1]):
                         return [], {}, []
                 saving = self.repository().begin(workspace)
-                scan = folder.scan(saving, changes)
+                scan = folder.scan_only(only) if only else folder.scan(saving, changes)
                 rows = capture(folder.fd, scan, folder.now, sink, self.progress)
                 return *saving.changes(rows, scan.seen if scan.full else None), scan.notices
         except OSError as error:
@@ -214,13 +218,17 @@ class Engine:
     def init(self, root: bytes) -> str:
         """Adopt the folder: its own workspace in the store, its marker in the folder. Returns the workspace's id."""
         refuse(root, self.home)
-        workspace = identity(root)
         repository = self._repository = self.place.create()
-        if workspace is None:
-            workspace = self.place.registered().get(root) or urandom(16).hex()
-        self._mark(root, workspace)
-        if repository.workspace(workspace) is None:
-            self._register(repository, workspace, root, self.clock())
+        # Two hooks may adopt the same folder at once: the second must find the marker of the first.
+        lock = open_fd(self.place.path + "/workspaces", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        try:
+            flock(lock, LOCK_EX)
+            workspace = identity(root) or self.place.registered().get(root) or urandom(16).hex()
+            self._mark(root, workspace)
+            if repository.workspace(workspace) is None:
+                self._register(repository, workspace, root, self.clock())
+        finally:
+            close(lock)
         return workspace
 
     def _register(
@@ -232,20 +240,25 @@ class Engine:
 
     def _mark(self, root: bytes, workspace: str) -> None:
         """Write the folder's marker: an id, and a rule that keeps all of it out of git."""
-        from posix import mkdir
+        from _stat import S_ISDIR
+        from posix import lstat, mkdir
 
         from holdfast.core.light_json import dumps
-        from holdfast.store.local import replace
+        from holdfast.store.local import replace, sync_folder
 
         folder = (root + b"/.holdfast").decode("utf-8", "surrogateescape")
         try:
             try:
                 mkdir(folder, 0o755)
             except FileExistsError:
-                pass
+                # A link that came with a cloned repository must not lead our writing elsewhere.
+                if not S_ISDIR(lstat(folder).st_mode):
+                    raise
             text = dumps({"id": workspace, "store": self.place.path})
             replace(folder + "/.gitignore", b"*\n", durable=False)
-            replace(folder + "/workspace.json", text.encode("ascii") + b"\n", durable=False)
+            # Durable: after a power cut an empty marker would stop every hook, and none would begin a new history.
+            replace(folder + "/workspace.json", text.encode("ascii") + b"\n")
+            sync_folder(root.decode("utf-8", "surrogateescape"))
         except OSError as error:
             raise Failed(
                 f"{show(root)} cannot be marked as a workspace: {error.strerror}.", "Check who may write there."
@@ -262,7 +275,7 @@ class _Folder:
 
     def __init__(self, engine: Engine, root: bytes, workspace: str, reading: bool = False) -> None:
         self.engine, self.root, self.workspace, self.reading = engine, root, workspace, reading
-        self.capture = _capture(engine, root)
+        self.capture = _capture(engine)
         self.fd = self.lock = -1
         self.cache: Cache | None = None
         self.full_scan_at = 0
@@ -319,18 +332,20 @@ class _Folder:
         size, head = self.engine.place.head(self.workspace)
         try:
             rules = stat(self.root + b"/.git/info/exclude")
-            exclude = f"{rules.st_mtime_ns} {rules.st_size} {rules.st_ino}"
+            exclude = f"{rules.st_ctime_ns} {rules.st_size} {rules.st_ino}"
         except OSError:
             exclude = "-"
+        # Another user may read what this one could not.
         text = (
-            f"{self.engine.place.id()} {size} {head.decode('ascii', 'replace')} {here.st_dev} {here.st_ino} {exclude}"
+            f"{self.engine.place.id()} {here.st_dev} {here.st_ino} {geteuid()} {size} {head.decode('ascii', 'replace')}"
+            f" {exclude}"
         )
-        return text.encode("ascii") + b"\n" + self.root + b"\n" + self.capture.text
+        return text.encode("utf-8") + b"\n" + self.root + b"\n" + self.capture.text
 
     def fresh(self) -> Cache | None:
         """The cache, if it belongs to the newest version of this very folder."""
         cache = self.cache
-        if cache is None or cache.identity != self.identity():
+        if cache is None or cache.identity.partition(b"\n")[2] != self.identity():
             return None
         if not 0 <= self.now - cache.full_scan_at < DAY:
             return None  # once a day everything is looked at, whatever the folders' times say
@@ -339,6 +354,9 @@ class _Folder:
 
     def settle(self, repository: Repository, now: int) -> None:
         """See to it that the store knows this folder: a moved one is followed, a copied one becomes its own."""
+        marked = identity(self.root)
+        if marked is not None and marked != self.workspace:
+            self._become(marked)  # while we waited for the lock, somebody else noticed that this is a copy
         row = repository.workspace(self.workspace)
         if row is not None and row.path == self.root:
             return
@@ -346,13 +364,17 @@ class _Folder:
         if row is None:
             engine._register(repository, self.workspace, self.root, now)
         elif _elsewhere(row.path, self.root, self.workspace):
-            parent, self.workspace = self.workspace, urandom(16).hex()
-            engine._mark(self.root, self.workspace)
-            engine._register(repository, self.workspace, self.root, now, parent)
-            self.__exit__()
-            self.__enter__()
+            copy = urandom(16).hex()
+            engine._register(repository, copy, self.root, now, parent=self.workspace)
+            engine._mark(self.root, copy)
+            self._become(copy)
         else:
             engine._register(repository, self.workspace, self.root, now)
+
+    def _become(self, workspace: str) -> None:
+        self.__exit__()
+        self.workspace = workspace
+        self.__enter__()
 
     def scan(self, saving: Saving, changes: Any) -> Scan:
         from holdfast.workspace import scan
@@ -364,24 +386,78 @@ class _Folder:
         state = saving.state()
         self.full_scan_at = self.now
         return scan.walk(
-            self.fd, self._vouching(), self.capture, self.now, lambda path: path in state and state[path].kind in "fl"
+            self.fd,
+            self._vouching(saving.row.document),
+            self.capture,
+            self.now,
+            lambda path: path in state and state[path].kind in "fl",
         )
 
-    def _vouching(self) -> Cache | None:
-        """An older cache of this very folder still knows which files have not been touched since."""
+    def scan_only(self, paths: tuple[bytes, ...]) -> Scan:
+        """Look at these paths and nothing else; folders among them are looked at, not into."""
+        from _stat import S_ISDIR, S_ISLNK, S_ISREG
+
+        from holdfast.core.entry import SPECIAL
+        from holdfast.workspace.below import lstat_below
+        from holdfast.workspace.scan import Scan
+
+        found = Scan(False)
+        for path in paths:
+            try:
+                seen = lstat_below(self.fd, path)
+            except (FileNotFoundError, NotADirectoryError):
+                found.gone.append(path)
+                continue
+            if S_ISDIR(seen.st_mode):
+                found.folders.append((path, seen))
+            elif S_ISREG(seen.st_mode) or S_ISLNK(seen.st_mode):
+                found.candidates.append((path, seen))
+            else:
+                found.left.append((path, SPECIAL, 0, seen))
+        return found
+
+    def force(self, scan: Scan, paths: frozenset[bytes]) -> None:
+        """Capture these files although they would be left out."""
+        from _stat import S_ISREG
+
+        kept = []
+        for path, kind, flags, seen in scan.left:
+            if path in paths and seen is not None and S_ISREG(seen.st_mode):
+                scan.candidates.append((path, seen))
+            else:
+                kept.append((path, kind, flags, seen))
+        scan.left[:] = kept
+
+    def renew(self, document: bytes) -> None:
+        """After a save of some paths the cache still holds for all others, and those it will find changed and read again."""
+        if self.full_scan_at:
+            try:
+                stat_cache.rename_identity(
+                    self.engine.place.folder(self.workspace) + "/cache",
+                    self.cache,
+                    document.hex().encode("ascii") + b"\n" + self.identity(),
+                )
+            except OSError:
+                pass  # the next save looks at everything
+
+    def _vouching(self, document: bytes) -> Cache | None:
+        """An older cache of this very folder knows which files were not touched since, if it speaks of this document.
+
+        Of an older one it must not be believed: a folder may have been swapped for another, saved so, and swapped back.
+        """
         cache = self.cache
         if cache is None:
             return None
-        old, new = cache.identity.split(b" ", 5), self.identity().split(b" ", 5)
-        same = len(old) == 6 and (old[0], old[3], old[4]) == (new[0], new[3], new[4])
-        return cache if same and cache.identity.split(b"\n")[1:2] == [self.root] else None
+        said, _, old = cache.identity.partition(b"\n")
+        same = old.split(b" ", 4)[:4] == self.identity().split(b" ", 4)[:4]
+        return cache if same and said == document.hex().encode("ascii") else None
 
-    def remember(self, scan: Scan) -> None:
-        """Write the stat cache. It may fail: the next save then looks at everything."""
+    def remember(self, scan: Scan, document: bytes) -> None:
+        """Write the stat cache of this version. It may fail: the next save then looks at everything."""
         try:
             stat_cache.store(
                 self.engine.place.folder(self.workspace) + "/cache",
-                self.identity(),
+                document.hex().encode("ascii") + b"\n" + self.identity(),
                 self.full_scan_at,
                 scan.columns,
                 scan.names,
@@ -401,11 +477,14 @@ def _elsewhere(path: bytes, root: bytes, workspace: str) -> bool:
         return False
 
 
-def _capture(engine: Engine, root: bytes) -> Capture:
+def _capture(engine: Engine) -> Capture:
     from holdfast.workspace.capture import Capture
 
     settings = engine.settings
-    store = engine.place.path.encode("utf-8", "surrogateescape")
+    try:
+        store = stat(engine.place.path)
+    except OSError:
+        store = None
     return Capture(
         exclude=settings["capture.exclude"],
         exclude_ignored=settings["capture.exclude_ignored"],
@@ -416,8 +495,35 @@ def _capture(engine: Engine, root: bytes) -> Capture:
         max_file_size=settings["capture.max_file_size"],
         max_files=settings["capture.max_files"],
         accelerated=settings["capture.accelerator"],
-        outside=store[len(root) + 1 :] if store.startswith(root + b"/") else b"",
+        store=(store.st_dev, store.st_ino) if store is not None else None,
     )
+
+
+def _header(
+    event: Event, root: bytes, cwd: bytes, started: int, ended: int, git: GitFacts | None, notices: list[str]
+) -> dict[str, Any]:
+    """What a checkpoint says of itself, apart from what the store adds (docs/format/checkpoint.md)."""
+    return {
+        "id": _new_id(event.at),
+        "created_at": event.at,
+        "event_at": event.at,
+        "scan_started": started,
+        "scan_ended": ended,
+        "trigger": event.trigger,
+        "created_by": event.created_by,
+        "message": event.message,
+        "name": event.name or None,
+        "tags": list(event.tags),
+        "pinned": event.pinned,
+        "session": event.session or None,
+        "task": event.task or None,
+        "cwd": cwd[len(root) + 1 :].decode("utf-8", "surrogateescape"),
+        "git": {"branch": git.branch, "commit": git.commit, "in_progress": git.in_progress}
+        if git is not None
+        else None,
+        "notices": notices,
+        "tool": TOOL,
+    }
 
 
 def _new_id(now: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from posix import O_NONBLOCK, O_RDONLY, close, fstat, read
+from posix import O_DIRECTORY, O_NONBLOCK, O_RDONLY, close, fstat, read
 from posix import open as open_fd
 
 from blake3 import blake3
@@ -35,7 +35,11 @@ class Change:
     __slots__ = ("_load_new", "_load_old", "new", "old", "path")
 
     def __init__(
-        self, old: Entry | None, new: Entry | None, load_old: Callable[[Entry], bytes], load_new: Callable[[Entry], bytes]
+        self,
+        old: Entry | None,
+        new: Entry | None,
+        load_old: Callable[[Entry], bytes],
+        load_new: Callable[[Entry], bytes],
     ) -> None:
         entry = new if new is not None else old
         assert entry is not None
@@ -86,14 +90,19 @@ def coverage(row: WorkspaceRow) -> Coverage:
 
 
 def compare(
-    engine: Engine, root: bytes, row: WorkspaceRow, old: CheckpointRow | None, new: CheckpointRow | None, paths: Sequence[bytes] = ()
+    engine: Engine,
+    root: bytes,
+    row: WorkspaceRow,
+    old: CheckpointRow | None,
+    new: CheckpointRow | None,
+    paths: Sequence[bytes] = (),
 ) -> list[Change]:
     """Return what leads from `old` to `new`, sorted by path; `new` None is the disk now, `old` None an empty tree.
 
     `paths` limits it to those and what lies below them.
     """
     if new is not None:
-        return [change for change in _between(engine.repository(), row.id, old, new) if _below(change.path, paths)]
+        return [change for change in between(engine.repository(), row.id, old, new) if lies_below(change.path, paths)]
     return _with_disk(engine, root, row, old, paths)
 
 
@@ -113,18 +122,47 @@ def _with_disk(
     earlier = {path: before.get(path) for path in now}
     if old is None or old.version != row.version:
         newest = repository.ledger.checkpoint(row.id, row.version) if row.version else None
-        for change in _between(repository, row.id, old, newest) if newest is not None else ():
+        for change in between(repository, row.id, old, newest) if newest is not None else ():
             now.setdefault(change.path, change.new)
             earlier[change.path] = change.old
     load, read_disk = _stored(repository), _on_disk(root)
     return [
         Change(earlier[path], now[path], load, read_disk)
         for path in sorted(now)
-        if _below(path, paths) and _differ(earlier[path], now[path])
+        if lies_below(path, paths) and _differ(earlier[path], now[path])
     ]
 
 
-def _between(repository: Repository, workspace: str, old: CheckpointRow | None, new: CheckpointRow) -> Iterator[Change]:
+def disk_now(
+    engine: Engine, root: bytes, row: WorkspaceRow, paths: Sequence[bytes] = ()
+) -> dict[bytes, tuple[Entry | None, Entry | None]]:
+    """Return what differs on disk from the newest version: path → (row there, row now).
+
+    Where `paths` are all files, only they are looked at.
+    """
+    ledger, only = engine.repository().ledger, tuple(paths)
+    for path in paths:
+        known = ledger.current(row.id, [path]).get(path)
+        if not path or (known is not None and known.kind == FOLDER) or _is_folder(root, path):
+            only = ()
+    changed, before, _ = engine.look(root, row.id, _Hashing(), only)
+    return {entry.path: (before.get(entry.path), _there(entry)) for entry in changed if lies_below(entry.path, paths)}
+
+
+def _is_folder(root: bytes, path: bytes) -> bool:
+    try:
+        top = open_fd(root, O_RDONLY)
+        try:
+            close(open_below(top, path, O_RDONLY | O_DIRECTORY | O_NONBLOCK))
+        finally:
+            close(top)
+    except OSError:
+        return False
+    return True
+
+
+def between(repository: Repository, workspace: str, old: CheckpointRow | None, new: CheckpointRow) -> Iterator[Change]:
+    """Return what leads from `old` to `new`; `old` None is an empty tree."""
     load = _stored(repository)
     if old is not None and old.version == new.version:
         return
@@ -139,8 +177,10 @@ def _between(repository: Repository, workspace: str, old: CheckpointRow | None, 
             yield Change(before, after, load, load)
 
 
-def _touched(repository: Repository, workspace: str, old: CheckpointRow | None, new: CheckpointRow) -> list[bytes] | None:
-    """Paths that the change sets between two versions speak of; None if it is cheaper, or safer, to read both states."""
+def _touched(
+    repository: Repository, workspace: str, old: CheckpointRow | None, new: CheckpointRow
+) -> list[bytes] | None:
+    """Paths that the change sets between two versions speak of; None if both states had better be read."""
     low, high = sorted((old.version if old is not None else 0, new.version))
     if low == 0 or high - low > MOST_DOCUMENTS:
         return None
@@ -185,7 +225,7 @@ def _there(entry: Entry) -> Entry | None:
     return None if entry.kind == GONE else entry
 
 
-def _below(path: bytes, limits: Iterable[bytes]) -> bool:
+def lies_below(path: bytes, limits: Iterable[bytes]) -> bool:
     limits = list(limits)
     return not limits or any(not limit or path == limit or path.startswith(limit + b"/") for limit in limits)
 
@@ -232,4 +272,3 @@ class _Hashing:
         while data := read(1 << 20):
             total.update(data)
         return total.digest()
-

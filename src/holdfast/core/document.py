@@ -16,6 +16,23 @@ if TYPE_CHECKING:
 
 MAGIC = b"HFDOC01\n"
 KINDS = frozenset("fldxoius-")
+TEXT, TEXT_OR_NOTHING = (str,), (str, type(None))
+HEADER: dict[str, tuple[type, ...]] = {
+    "id": TEXT,
+    "created_at": (int,),
+    "keyframe": (bool,),
+    "trigger": TEXT,
+    "created_by": TEXT,
+    "message": TEXT,
+    "name": TEXT_OR_NOTHING,
+    "tags": (list,),
+    "pinned": (bool,),
+    "session": TEXT_OR_NOTHING,
+    "task": TEXT_OR_NOTHING,
+    "counts": (dict,),
+    "tree": TEXT,
+}
+"""What every reader relies on; a header may have more."""
 
 
 def encode(header: dict[str, Any], rows: Sequence[Entry]) -> bytes:
@@ -66,7 +83,21 @@ def _header(data: bytes) -> tuple[dict[str, Any], int, int]:
     head = loads(data[24 : 24 + length])
     if not isinstance(head, dict) or head.get("v") != 1:
         raise ValueError("its header is of another version")
+    _check_header(head)
     return head, count, 24 + length
+
+
+def _check_header(head: dict[str, Any]) -> None:
+    for key, types in HEADER.items():
+        if not isinstance(head.get(key, ...), types):
+            raise ValueError(f"its header has no proper `{key}`")
+    if not all(isinstance(tag, str) for tag in head["tags"]):
+        raise ValueError("its header has a tag that is no text")
+    for number in (head["created_at"], *head["counts"].values()):
+        if not isinstance(number, int) or abs(number) >> 63:
+            raise ValueError("its header has a time or a count that is no proper number")
+    if len(head["tree"]) != 64 or head["tree"].strip("0123456789abcdef"):
+        raise ValueError("its header has no proper `tree`")
 
 
 def _decode(data: bytes) -> tuple[dict[str, Any], list[Entry]]:
@@ -93,11 +124,9 @@ def _decode(data: bytes) -> tuple[dict[str, Any], list[Entry]]:
         raise ValueError("a row has an unknown kind")
     modes = _numbers("H", take(2 * count))
     flags = take(count)
-    sizes, mtimes, groups = (
-        _numbers("Q", take(8 * count)),
-        _numbers("q", take(8 * count)),
-        _numbers("Q", take(8 * count)),
-    )
+    sizes = _numbers("Q", _bounded(take(8 * count)))
+    mtimes = _numbers("q", take(8 * count))
+    groups = _numbers("Q", _bounded(take(8 * count)))
     paths = texts(count)
     digests = take(32 * kinds.count(FILE))
     targets = texts(kinds.count(LINK))
@@ -133,6 +162,12 @@ def _column(code: str, numbers: list[int]) -> bytes:
     if byteorder == "big":
         column.byteswap()
     return column.tobytes()
+
+
+def _bounded(column: bytes) -> bytes:
+    if column and max(column[7::8]) > 127:
+        raise ValueError("a number is 2^63 or more")
+    return column
 
 
 def _numbers(code: str, data: bytes) -> list[int]:

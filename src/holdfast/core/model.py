@@ -17,8 +17,10 @@ class Event:
         "at",
         "created_by",
         "cwd",
+        "force",
         "message",
         "name",
+        "only",
         "pinned",
         "session",
         "tags",
@@ -40,9 +42,14 @@ class Event:
         task: str = "",
         created_by: str = "user",
         adopt: bool = False,
+        force: frozenset[bytes] = frozenset(),
+        only: tuple[bytes, ...] = (),
     ) -> None:
         self.cwd, self.at, self.trigger, self.message, self.name, self.tags = cwd, at, trigger, message, name, tags
         self.pinned, self.session, self.task, self.created_by, self.adopt = pinned, session, task, created_by, adopt
+        self.force, self.only = force, only
+        # `force`: files that are captured whatever their size and the ignore rules, because a restore is about to touch
+        # them. `only`: nothing but these paths is looked at; everything else is taken to be as it was.
 
 
 class Outcome:

@@ -18,7 +18,7 @@ USAGE = "usage: launch.py save [--cwd DIR] [--config FILE]"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Exit code 0: saved, unchanged, or nothing of ours; 1: saving was due and failed. Never 2, which blocks an agent."""
+    """Exit code 0: saved, unchanged, or not for us; 1: saving was due and failed. Never 2, which blocks an agent."""
     options = _options(arguments)
     if options is None:
         sys.stderr.write(USAGE + "\n")
@@ -40,7 +40,8 @@ def save(engine: Engine, cwd: bytes) -> int:
     except (NoWorkspace, Unreachable) as error:
         engine.note(cwd, "skipped", "auto", str(error))  # a store out of reach is not the agent's trouble
     except Exception as error:
-        engine.note(cwd, "failed", "auto", str(error) if isinstance(error, HoldfastError) else f"{type(error).__name__}: {error}")
+        text = str(error) if isinstance(error, HoldfastError) else f"{type(error).__name__}: {error}"
+        engine.note(cwd, "failed", "auto", text)
         raise
     return 0
 

@@ -1,8 +1,10 @@
 """Starts the hook under `python -I -S -B /path/to/launch.py`; small, because a started file is compiled every time."""
 
+import gc
 import sys
 from posix import _exit
 
+gc.disable()  # a save makes many values and drops few: collecting them costs more than it gives
 _here = __file__.rpartition("/")[0] or "."
 _site = sys.executable.rpartition("/")[0] + f"/../lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
 sys.path[:0] = [_here + "/../..", _site]

@@ -57,6 +57,9 @@ class LocalBlobs:
                 close(self._last[1])
             self._last = name, fd
         fd, parts = self._last[1], []
+        # Whoever asks for more than there is must not be given the memory first.
+        if offset + length > fstat(fd).st_size:
+            raise EOFError(f"pack {name} ends before byte {offset + length}")
         while length > 0:
             part = pread(fd, length, offset)
             if not part:
@@ -106,14 +109,7 @@ class LocalBlobs:
 class LocalUpload:
     def __init__(self, blobs: LocalBlobs) -> None:
         self.blobs = blobs
-        while True:
-            self.path = f"{blobs.temporary}/{urandom(12).hex()}"
-            self.fd = open_fd(self.path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
-            flock(self.fd, LOCK_EX)
-            # Between open and flock a sweep may have taken the file for a dead writer's.
-            if fstat(self.fd).st_nlink:
-                return
-            close(self.fd)
+        self.path, self.fd = _new_file(blobs.temporary + "/")
 
     def write(self, data: bytes) -> None:
         write_all(self.fd, data)
@@ -252,18 +248,17 @@ def sync_folder(path: str) -> None:
         close(fd)
 
 
-def replace(path: str, data: bytes, durable: bool = True) -> None:
-    """Put `data` in the place of `path` in one step."""
-    temporary = f"{path}.{urandom(6).hex()}"
-    fd = open_fd(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+def replace(path: str, data: bytes, durable: bool = True, growing: str = "") -> None:
+    """Put `data` in the place of `path` in one step. It grows in the folder `growing`, where a sweep finds leftovers."""
+    temporary, fd = _new_file(growing + "/" if growing else path + ".")
     try:
         try:
             write_all(fd, data)
             if durable:
                 fsync(fd)
+            rename(temporary, path)
         finally:
             close(fd)
-        rename(temporary, path)
     except OSError:
         try:
             unlink(temporary)
@@ -272,6 +267,18 @@ def replace(path: str, data: bytes, durable: bool = True) -> None:
         raise
     if durable:
         sync_folder(path.rpartition("/")[0])
+
+
+def _new_file(prefix: str) -> tuple[str, int]:
+    """A new file, locked: that tells a sweep that its writer lives. Returns path and descriptor."""
+    while True:
+        path = prefix + urandom(12).hex()
+        fd = open_fd(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+        flock(fd, LOCK_EX)
+        # Between open and flock a sweep may have taken the file for a dead writer's.
+        if fstat(fd).st_nlink:
+            return path, fd
+        close(fd)
 
 
 def make_folder(path: str) -> None:

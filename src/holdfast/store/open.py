@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from posix import stat, urandom
+from posix import O_CLOEXEC, O_CREAT, O_RDWR, close, rename, stat, unlink, urandom
+from posix import open as open_fd
 
 from holdfast.core.errors import NoWorkspace
 from holdfast.store.local import LocalBlobs, LocalRecords, Lock, explain, make_folder, replace, sync_folder
@@ -35,16 +36,15 @@ def create_store(path: str, *, durable: bool = True) -> Repository:
     try:
         store_id(path)
     except NoWorkspace:
-        from holdfast.store.sqlite import SqliteLedger
-
         try:
             _make_folders(path)
             with Lock(path + "/lock"):
                 if not _exists(path + "/format"):
                     for name in FOLDERS:
                         make_folder(f"{path}/{name}")
-                    if not _exists(path + "/ledger.db"):
-                        SqliteLedger(path + "/ledger.db", path + "/lock", durable=durable, create=True)
+                    for name in ("compact.lock", "log/store.log"):
+                        _touch(f"{path}/{name}")  # now: compaction needs them when no inode may be left
+                    _make_ledger(path, durable)
                     make_reserve(path)
                     # The format file comes last: a folder without it is not a store yet.
                     describe(path, urandom(16).hex())
@@ -53,15 +53,29 @@ def create_store(path: str, *, durable: bool = True) -> Repository:
     return open_store(path, durable=durable)
 
 
+def _make_ledger(path: str, durable: bool) -> None:
+    """Whole or not at all: it gets its name when it is done."""
+    from holdfast.store.sqlite import SqliteLedger
+
+    new = f"{path}/tmp/ledger-{urandom(6).hex()}"
+    _remove(path + "/ledger.db-journal")
+    SqliteLedger(new, new + "-lock", durable=durable, create=True)
+    rename(new, path + "/ledger.db")
+    sync_folder(path)
+    for leftover in ("-lock", "-journal"):
+        _remove(new + leftover)
+
+
 def describe(path: str, identity: str) -> None:
-    replace(path + "/format", f"holdfast store\nversion {FORMAT}\nid {identity}\n".encode("ascii"))
+    text = f"holdfast store\nversion {FORMAT}\nid {identity}\n"
+    replace(path + "/format", text.encode("ascii"), growing=path + "/tmp")
 
 
 def make_reserve(path: str) -> None:
     """Keep a little space that `forget` can give back when the disk is full."""
     if not _exists(path + "/reserve"):
         try:
-            replace(path + "/reserve", bytes(RESERVE))
+            replace(path + "/reserve", bytes(RESERVE), growing=path + "/tmp")
         except OSError:
             pass
 
@@ -74,6 +88,17 @@ def _make_folders(path: str) -> None:
     for folder in reversed(missing):
         make_folder(folder)
         sync_folder(folder.rpartition("/")[0] or "/")
+
+
+def _remove(path: str) -> None:
+    try:
+        unlink(path)
+    except FileNotFoundError:
+        pass
+
+
+def _touch(path: str) -> None:
+    close(open_fd(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600))
 
 
 def _exists(path: str) -> bool:

@@ -23,10 +23,12 @@ if TYPE_CHECKING:
 MAGIC, END = b"HFPACK1\n", b"HFPEND1\n"
 TRAILER = 64
 RAW, ZLIB, ZSTD = 0, 1, 2
-FRAME = 256 << 10
+FRAME = 1 << 20
 MOST_RAW = 1 << 30
 """No frame is larger; one that claims more is damage, not a reason to ask for memory."""
-FEW = 1 << 20
+MOST_SHARED = 64 << 20
+"""No frame of several blobs is larger."""
+FEW = 512 << 10
 """Up to this many bytes a save compresses with zlib and does not pay for loading Zstandard."""
 
 
@@ -113,7 +115,7 @@ class PackWriter:
             self._pool = ThreadPoolExecutor(self.threads)
         self._waiting.append((len(raw), count, self._pool.submit(compress, raw, self.level)))
         # The compressors are kept busy, and memory bounded: at most this many frames wait.
-        self._drain(8 if len(raw) <= 2 * FRAME else 2)
+        self._drain(4 if len(raw) <= 2 * FRAME else 2)
 
     def _drain(self, most: int) -> None:
         while len(self._waiting) > most:
@@ -144,8 +146,8 @@ def compress(raw: bytes, level: int) -> bytes:
     return bytes([ZSTD]) + packed
 
 
-def decompress(stored: bytes) -> bytes:
-    """A frame's raw form. Raises `Damaged` if it cannot be had."""
+def decompress(stored: bytes, most: int = MOST_RAW) -> bytes:
+    """A frame's raw form, at most so many bytes. Raises `Damaged` if it cannot be had."""
     if not stored:
         raise Damaged("a frame is empty")
     codec, body = stored[0], stored[1:]
@@ -158,7 +160,7 @@ def decompress(stored: bytes) -> bytes:
             inflater = zstd().ZstdDecompressor()
         else:
             raise Damaged(f"a frame has the unknown codec {codec}")
-        data: bytes = inflater.decompress(body, MOST_RAW)
+        data: bytes = inflater.decompress(body, most)
     except (ZlibError, EOFError, ValueError) as error:
         raise Damaged(f"a frame does not decompress: {error}") from None
     except Exception as error:
@@ -194,9 +196,20 @@ def read_index(blobs: Blobs, name: str) -> tuple[int, list[tuple[bytes, Location
     at += 32 * blob_count
     lengths = unpack_from(f"<{blob_count}Q", index, at)
     kinds = index[at + 8 * blob_count :]
-    if sum(frame[3] for frame in frames) != blob_count:
+    if sum(frame[3] for frame in frames) != blob_count or not _fits(frames, lengths, table):
         raise Damaged(f"the index of pack {name} contradicts itself")
     return size, _entries(name, frames, digests, lengths, kinds), frames
+
+
+def _fits(frames: Any, lengths: Any, table: int) -> bool:
+    """Do the frames lie back to back up to the table, each as large as its blobs together?"""
+    at, blob = len(MAGIC), 0
+    for offset, stored, raw, count in frames:
+        if offset != at or raw > MOST_RAW or raw != sum(lengths[blob : blob + count]):
+            return False
+        at += stored
+        blob += count
+    return at == table
 
 
 def _entries(name: str, frames: Any, digests: Any, lengths: Any, kinds: Any) -> list[tuple[bytes, Location]]:

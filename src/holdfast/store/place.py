@@ -67,7 +67,7 @@ class Place:
                 for workspace, path in workspaces
             ]
         )
-        replace(self.path + "/paths", text, durable=False)
+        replace(self.path + "/paths", text, durable=False, growing=self.path + "/tmp")
 
 
 def store_id(path: str) -> str:
@@ -89,7 +89,7 @@ def store_id(path: str) -> str:
         lines = read(fd, 4096).decode("ascii", "replace").split("\n")
     finally:
         close(fd)
-    words = [text.split(" ", 1) for text in lines]
+    words = [text.partition(" ")[::2] for text in lines]
     if lines[0] != "holdfast store" or len(words) < 3 or words[1][0] != "version" or words[2][0] != "id":
         raise Damaged(
             f"{path}/format does not describe a store.",

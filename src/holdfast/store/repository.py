@@ -6,12 +6,12 @@ from blake3 import blake3
 
 from holdfast.core import document
 from holdfast.core.entry import FILE, GONE, Entry, gone, same
-from holdfast.core.errors import Damaged, Failed, NoWorkspace
+from holdfast.core.errors import Damaged, Failed, HoldfastError, NoWorkspace
 from holdfast.core.light_json import dumps, loads
 from holdfast.core.steps import step
 from holdfast.store.digest import ZERO, add, digest, weight
-from holdfast.store.packs import PackWriter, decompress, read_index
-from holdfast.store.records import Chain, line
+from holdfast.store.packs import MOST_SHARED, PackWriter, decompress, read_index
+from holdfast.store.records import TAIL, Chain, line
 from holdfast.store.rows import CHUNKS, CONTENT, DOCUMENT, CheckpointRow, Location, Query, WorkspaceRow
 
 TYPE_CHECKING = False
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from holdfast.store.ports import Blobs, Ledger, Records, Transaction
 
 FRAMES_KEPT = 8
+LARGE = 4 << 20
 MOST_PACK = 256 << 20
 CHUNK_MIN, CHUNK_AVERAGE, CHUNK_MAX = 16 << 10, 64 << 10, 256 << 10
 
@@ -97,16 +98,23 @@ class Repository:
                     self.records.append(workspace, b"".join(lines))
         except BaseException:
             if before is not None:
-                # The rows did not become durable, so the record must not speak of them. If this fails too, the
-                # record is adopted by the next process: more is kept than was promised, never less.
-                try:
-                    self.records.truncate(workspace, before)
-                except OSError:
-                    pass
+                self._cut_off(workspace, before)
             raise
         if row is None:
             raise Failed("Nothing was recorded.")
         return row
+
+    def _cut_off(self, workspace: str, size: int) -> None:
+        """Cut off records whose rows did not become durable: they must not speak of what nobody was promised."""
+        try:
+            # Under the lock again, and only if no row knows of them: the error may have come after all was durable, and
+            # another process may have adopted them and built on them in the meantime.
+            with self.ledger.transaction():
+                row = self.ledger.workspace(workspace)
+                if row is None or row.log_size <= size:
+                    self.records.truncate(workspace, size)
+        except (OSError, HoldfastError):
+            pass  # then the next process adopts them: more is kept than was promised, never less
 
     def reconcile(self, tx: Transaction, workspace: str) -> WorkspaceRow | None:
         """Bring the rows up to the end of the log; cut off the trace of a write that was never finished."""
@@ -119,9 +127,23 @@ class Repository:
                 f"The log of workspace {workspace} is shorter than the ledger says: lines are missing at its end.",
                 "Run `holdfast verify --repair`.",
             )
-        chain = Chain(self.records.read(workspace)[known:], row.log_head if row is not None else ZERO, known)
+        data = self.records.read(workspace)
+        if row is not None and data[known - TAIL : known] != row.log_head.hex().encode("ascii") + b"\n":
+            # Without this, a wrong number in the ledger would pass a good line off as the trace of a broken write.
+            raise Damaged(
+                f"The log of workspace {workspace} does not go on where the ledger stopped.",
+                "Run `holdfast verify --repair`.",
+            )
+        chain = Chain(data[known:], row.log_head if row is not None else ZERO, known)
         for record, end, head in zip(chain.records, chain.ends, chain.heads, strict=True):
-            row = self.replay(tx, row, record, end, head)
+            try:
+                if record.get("r") == "keyframe":
+                    self._adopt_packs(tx, bytes.fromhex(record["doc"]), [record["pack"]], record["v"])
+                row = self.replay(tx, row, record, end, head)
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                raise Damaged(f"The log of workspace {workspace} has a line that makes no sense: {error!r}.") from None
+        if row is not None and row.id != workspace:
+            raise Damaged(f"The log of workspace {workspace} is that of {row.id}.")
         if chain.rest:
             if b"\n" in chain.rest[:-1]:  # more than one line: not the trace of one write
                 raise Damaged(
@@ -136,7 +158,7 @@ class Repository:
         self, tx: Transaction, row: WorkspaceRow | None, record: dict[str, Any], log_size: int, log_head: bytes
     ) -> WorkspaceRow:
         """Make the rows that follow from one record. Saving, adopting and rebuilding all pass through here."""
-        kind = record["r"]
+        kind = record.get("r")
         if kind == "workspace":
             if row is None:
                 row = WorkspaceRow(
@@ -153,7 +175,7 @@ class Repository:
         elif kind in ("pin", "unpin", "name"):
             checkpoint = self._row(row.id, record["v"])
             if kind == "name":
-                checkpoint = checkpoint._replace(name=record["name"] or "")
+                checkpoint = checkpoint._replace(name=_storable(record["name"] or ""))
             else:
                 checkpoint = checkpoint._replace(pinned=int(kind == "pin"))
             tx.update_checkpoint(checkpoint)
@@ -170,20 +192,26 @@ class Repository:
 
     def _replay_checkpoint(self, tx: Transaction, row: WorkspaceRow, record: dict[str, Any]) -> WorkspaceRow:
         key = bytes.fromhex(record["doc"])
+        if record["v"] <= row.version:
+            raise Damaged(f"The log of workspace {row.id} has v{record['v']} after v{row.version}.")
         if key in self._at_hand:
             return self.apply(tx, row, record, *self._at_hand[key])
-        if key not in self.ledger.locate([key]):
-            for name in record["packs"]:
-                try:
-                    size, entries, _ = read_index(self.blobs, name)
-                except FileNotFoundError:
-                    raise Damaged(
-                        f"Checkpoint v{record['v']} is in the log, but its pack {name} is missing.",
-                        "Run `holdfast rebuild`.",
-                    ) from None
-                tx.add_pack(name, size, entries)
+        self._adopt_packs(tx, key, record["packs"], record["v"])
         header, rows = document.decode(self.load(key))
         return self.apply(tx, row, record, header, rows)
+
+    def _adopt_packs(self, tx: Transaction, key: bytes, packs: list[str], version: int) -> None:
+        """Register the packs that a record speaks of, unless its document is known already."""
+        if key in self.ledger.locate([key]):
+            return
+        for name in packs:
+            try:
+                size, entries, _ = read_index(self.blobs, name)
+            except FileNotFoundError:
+                raise Damaged(
+                    f"Checkpoint v{version} is in the log, but its pack {name} is missing.", "Run `holdfast rebuild`."
+                ) from None
+            tx.add_pack(name, size, entries)
 
     def apply(
         self,
@@ -197,15 +225,7 @@ class Repository:
         """Add the rows of one checkpoint whose document is at hand; `changed` if that differs from the number of rows."""
         version, counts = record["v"], header["counts"]
         tx.apply(row.id, version, rows, whole=header["keyframe"])
-        tx.add_checkpoint(
-            CheckpointRow(
-                row.id, version, header["id"], bytes.fromhex(record["doc"]), record["seq"], header["created_at"],
-                header["trigger"], header["created_by"], header["message"], header["name"] or "", "\n".join(header["tags"]),
-                header["session"] or "", header["task"] or "", int(header["pinned"]), 0,
-                len(rows) if changed is None else changed, counts.get("f", 0),
-                counts.get("bytes", 0), record.get("size", 0), header["tree"],
-            )
-        )  # fmt: skip
+        tx.add_checkpoint(checkpoint_row(row.id, record, header, len(rows) if changed is None else changed))
         tx.set_meta("seq", str(max(record["seq"], int(self.ledger.meta("seq") or 0))))
         if version > 1 and row.version == version - 1:
             before = self.ledger.checkpoint(row.id, row.version)
@@ -213,7 +233,7 @@ class Repository:
                 tx.drop_intervals(row.id, self._living_before(row.id, version), version)
         return row._replace(
             version=version, document=bytes.fromhex(record["doc"]), tree=header["tree"], counts=dumps(counts),
-            keyframe=version if header["keyframe"] else row.keyframe,
+            keyframe=row.keyframe or version,
         )  # fmt: skip
 
     def _drop_unneeded(self, tx: Transaction, row: WorkspaceRow, versions: list[int]) -> None:
@@ -290,7 +310,8 @@ class Repository:
         frame = self._frames.pop(slot, None)
         if frame is None:
             try:
-                frame = decompress(self.blobs.read(place.pack, place.frame, place.stored))
+                stored = self.blobs.read(place.pack, place.frame, place.stored)
+                frame = decompress(stored, max(MOST_SHARED, place.offset + place.length))
             except EOFError:
                 raise Damaged(f"Pack {place.pack} is cut short.") from None
             while len(self._frames) >= FRAMES_KEPT:
@@ -337,6 +358,19 @@ class Saving:
         key = digest(data)
         self._keep(key, data, CONTENT)
         return key
+
+    def sink(self, data: bytes) -> bytes:
+        """Keep a content of any size that is at hand whole."""
+        if len(data) <= LARGE:
+            return self.small(data)
+        rest = memoryview(data)
+
+        def pull(most: int) -> bytes:
+            nonlocal rest
+            part, rest = bytes(rest[:most]), rest[most:]
+            return part
+
+        return self.large(pull)
 
     def large(self, read: Callable[[int], bytes]) -> bytes:
         from pyfastcdc import FastCDC
@@ -426,7 +460,11 @@ class Saving:
             return [record]
 
         repository._at_hand = {key: (header, changed)}
-        final = repository.commit(row.id, work)
+        try:
+            final = repository.commit(row.id, work)
+        finally:
+            # If the record stays although this failed, whoever adopts it must read the pack and register it.
+            repository._at_hand = {}
         step("save:committed")
         found = repository.ledger.checkpoint(row.id, final.version)
         assert found is not None
@@ -466,6 +504,23 @@ class _Reading:
 
     def __init__(self, read: Callable[[int], bytes]) -> None:
         self.read = read
+
+
+def checkpoint_row(workspace: str, record: dict[str, Any], header: dict[str, Any], changed: int) -> CheckpointRow:
+    """What the ledger keeps of a checkpoint, from the log's line and the document's header."""
+    counts = header["counts"]
+    return CheckpointRow(
+        workspace, record["v"], header["id"], bytes.fromhex(record["doc"]), record["seq"], header["created_at"],
+        _storable(header["trigger"]), _storable(header["created_by"]), _storable(header["message"]),
+        _storable(header["name"] or ""), _storable("\n".join(header["tags"])),
+        _storable(header["session"] or ""), _storable(header["task"] or ""), int(header["pinned"]), 0, changed,
+        counts.get("f", 0), counts.get("bytes", 0), record.get("size", 0), header["tree"],
+    )  # fmt: skip
+
+
+def _storable(text: str) -> str:
+    """Half a character (a shell's stray byte, an emoji cut in two) stays in the document; the ledger gets a `?`."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _escape(path: bytes) -> str:

@@ -211,7 +211,8 @@ class _Index:
             pattern, where = '"' + text.replace('"', '""') + '"', "texts MATCH ?3"
         while True:
             rows = self.db.execute(
-                f"SELECT rowid FROM texts WHERE ({where}) AND rowid > ?1 AND rowid < ?2 ORDER BY rowid DESC LIMIT {PAGE}",
+                f"SELECT rowid FROM texts WHERE ({where}) AND rowid > ?1 AND rowid < ?2"
+                f" ORDER BY rowid DESC LIMIT {PAGE}",
                 (key << 32, before, pattern),
             ).fetchall()
             for (number,) in rows:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from posix import stat
+from posix import O_CLOEXEC, O_CREAT, O_RDWR, close, stat
+from posix import open as open_fd
 
 from holdfast.core.entry import Entry
 from holdfast.core.errors import Busy, Damaged, DiskFull, Failed, HoldfastError, NewerFormat, Unreachable
 from holdfast.core.steps import step
-from holdfast.store.local import Lock
+from holdfast.store.local import FULL, Lock
 from holdfast.store.rows import CheckpointRow, Location, PackRow, WorkspaceRow
 
 TYPE_CHECKING = False
@@ -54,6 +55,20 @@ CHECKPOINT = (
     " changed, files, bytes, added, tree"
 )
 
+N = type(None)
+KINDS = frozenset("fldxoius")
+# Which types a row may have: a flipped bit can turn a number into a text or into nothing.
+NODE_TYPES = (bytes, str, int, int, int, int, int, bytes, bytes)
+NODES = frozenset([NODE_TYPES])
+INTERVALS = frozenset([(int, int, *NODE_TYPES), (int, N, *NODE_TYPES)])
+WORKSPACES = frozenset([(str, bytes, int, str, int, bytes, int, bytes, int, str, str)])
+CHECKPOINTS = frozenset([(str, int, str, bytes, int, int, *(str,) * 7, *(int,) * 6, str)])
+PLACE_TYPES = (int, int, int, int, int)
+PLACES = frozenset([(bytes, str, *PLACE_TYPES), (bytes, N, *PLACE_TYPES)])
+PACKS = frozenset([(str, int)])
+WANTED = frozenset([(int, bytes, str, bytes)])
+TAGS = frozenset([(str, int)])
+
 
 class SqliteLedger:
     """The ledger port on one SQLite file. `lock` is the store's lock file; writers queue there, not in SQLite."""
@@ -71,17 +86,19 @@ class SqliteLedger:
     # Reading
 
     def workspace(self, workspace: str) -> WorkspaceRow | None:
-        rows = self._all(f"SELECT {WORKSPACE} FROM workspace WHERE id = ?", (workspace,))
+        rows = self._rows(WORKSPACES, f"SELECT {WORKSPACE} FROM workspace WHERE id = ?", (workspace,))
         return WorkspaceRow(*rows[0]) if rows else None
 
     def workspaces(self) -> list[WorkspaceRow]:
-        return [WorkspaceRow(*row) for row in self._all(f"SELECT {WORKSPACE} FROM workspace ORDER BY key")]
+        return [WorkspaceRow(*row) for row in self._rows(WORKSPACES, f"SELECT {WORKSPACE} FROM workspace ORDER BY key")]
 
     def checkpoint(self, workspace: str, version: int) -> CheckpointRow | None:
-        rows = self._all(
-            f"SELECT {CHECKPOINT} FROM checkpoint WHERE ws = ? AND version = ?", (self._key(workspace), version)
+        rows = self._rows(
+            CHECKPOINTS,
+            f"SELECT ?1, {CHECKPOINT} FROM checkpoint WHERE ws = ?2 AND version = ?3",
+            (workspace, self._key(workspace), version),
         )
-        return CheckpointRow(workspace, *rows[0]) if rows else None
+        return CheckpointRow(*rows[0]) if rows else None
 
     def find(self, query: Query) -> list[CheckpointRow]:
         where: list[str] = []
@@ -117,7 +134,8 @@ class SqliteLedger:
         if not query.forgotten:
             where.append("c.forgotten = 0")
         order = ("t.version" if query.tag else "c.version") if query.workspace else "c.seq"
-        rows = self._all(
+        rows = self._rows(
+            CHECKPOINTS,
             f"SELECT (SELECT id FROM workspace WHERE key = c.ws), {columns} FROM {source}"
             f" WHERE {' AND '.join(where) or '1'} ORDER BY {order} DESC LIMIT ?",
             (*values, query.limit or -1),
@@ -128,11 +146,13 @@ class SqliteLedger:
         key = self._key(workspace)
         result = {}
         for path in paths:
-            rows = self._all(
-                f"SELECT until, {NODE} FROM node WHERE ws = ? AND path = ? ORDER BY since DESC LIMIT 1", (key, path)
+            rows = self._nodes(
+                INTERVALS,
+                f"SELECT since, until, {NODE} FROM node WHERE ws = ? AND path = ? ORDER BY since DESC LIMIT 1",
+                (key, path),
             )
-            if rows and rows[0][0] is None:
-                result[path] = Entry(*rows[0][1:])
+            if rows and rows[0][1] is None:
+                result[path] = Entry(*rows[0][2:])
         return result
 
     def state(self, workspace: str, version: int, below: bytes = b"") -> Iterator[Entry]:
@@ -141,7 +161,8 @@ class SqliteLedger:
         if below:
             limits, values = " AND (path = ? OR (path >= ? AND path < ?))", [below, below + b"/", below + b"0"]
         while True:
-            rows = self._all(
+            rows = self._nodes(
+                NODES,
                 f"SELECT {NODE} FROM node WHERE ws = ? AND path > ? AND since <= ? AND (until IS NULL OR until > ?)"
                 f"{limits} ORDER BY path LIMIT {PAGE}",
                 (key, after, version, version, *values),
@@ -150,19 +171,22 @@ class SqliteLedger:
                 yield Entry(*row)
             if len(rows) < PAGE:
                 return
-            after = rows[-1][0]
+            after = self._onward(after, rows[-1][0])
 
     def at(self, workspace: str, version: int, path: bytes) -> Entry | None:
-        rows = self._all(
-            f"SELECT until, {NODE} FROM node WHERE ws = ? AND path = ? AND since <= ? ORDER BY since DESC LIMIT 1",
+        rows = self._nodes(
+            INTERVALS,
+            f"SELECT since, until, {NODE} FROM node WHERE ws = ? AND path = ? AND since <= ?"
+            " ORDER BY since DESC LIMIT 1",
             (self._key(workspace), path, version),
         )
-        if not rows or (rows[0][0] is not None and rows[0][0] <= version):
+        if not rows or (rows[0][1] is not None and rows[0][1] <= version):
             return None
-        return Entry(*rows[0][1:])
+        return Entry(*rows[0][2:])
 
     def history(self, workspace: str, path: bytes) -> list[tuple[int, int | None, Entry]]:
-        rows = self._all(
+        rows = self._nodes(
+            INTERVALS,
             f"SELECT since, until, {NODE} FROM node WHERE ws = ? AND path = ? ORDER BY since",
             (self._key(workspace), path),
         )
@@ -171,7 +195,8 @@ class SqliteLedger:
     def intervals(self, workspace: str) -> Iterator[tuple[int, int | None, Entry]]:
         key, path, since = self._key(workspace), b"", 0
         while True:
-            rows = self._all(
+            rows = self._nodes(
+                INTERVALS,
                 f"SELECT since, until, {NODE} FROM node WHERE ws = ? AND (path, since) > (?, ?)"
                 f" ORDER BY path, since LIMIT {PAGE}",
                 (key, path, since),
@@ -180,7 +205,7 @@ class SqliteLedger:
                 yield row[0], row[1], Entry(*row[2:])
             if len(rows) < PAGE:
                 return
-            since, path = rows[-1][0], rows[-1][2]
+            path, since = self._onward((path, since), (rows[-1][2], rows[-1][0]))
 
     def paths(self, workspace: str, text: bytes, limit: int) -> list[bytes]:
         # Distinct paths by jumping from one to the next: the cost is the number of paths, not of intervals.
@@ -189,8 +214,10 @@ class SqliteLedger:
             " SELECT min(path) FROM node WHERE ws = ?1"
             " UNION ALL SELECT (SELECT min(path) FROM node WHERE ws = ?1 AND path > each.path) FROM each"
             " WHERE each.path IS NOT NULL)"
-            " SELECT path FROM each WHERE path IS NOT NULL AND instr(lower(CAST(path AS TEXT)), lower(?2)) LIMIT ?3",
-            (self._key(workspace), text.decode("utf-8", "replace"), limit),
+            " SELECT path FROM each WHERE path IS NOT NULL"
+            # Compared as bytes: SQLite's lower() changes ASCII letters only, and leaves alone what is not UTF-8.
+            " AND instr(CAST(lower(CAST(path AS TEXT)) AS BLOB), ?2) LIMIT ?3",
+            (self._key(workspace), text.lower(), limit),
         )
         return [row[0] for row in rows]
 
@@ -198,7 +225,8 @@ class SqliteLedger:
         result = {}
         for start in range(0, len(digests), 500):
             part = digests[start : start + 500]
-            for row in self._all(
+            for row in self._rows(
+                PLACES,
                 "SELECT b.digest, p.name, b.frame, b.stored, b.offset, b.length, b.kind FROM blob b"
                 f" JOIN pack p ON p.key = b.pack WHERE b.digest IN ({','.join('?' * len(part))})",
                 part,
@@ -209,7 +237,8 @@ class SqliteLedger:
     def locations(self) -> Iterator[tuple[bytes, Location]]:
         after = b""
         while True:
-            rows = self._all(
+            rows = self._rows(
+                PLACES,
                 "SELECT b.digest, p.name, b.frame, b.stored, b.offset, b.length, b.kind FROM blob b"
                 f" LEFT JOIN pack p ON p.key = b.pack WHERE b.digest > ? ORDER BY b.digest LIMIT {PAGE}",
                 (after,),
@@ -218,17 +247,18 @@ class SqliteLedger:
                 yield row[0], Location(*row[1:])
             if len(rows) < PAGE:
                 return
-            after = rows[-1][0]
+            after = self._onward(after, rows[-1][0])
 
     def packs(self) -> list[PackRow]:
-        return [PackRow(*row) for row in self._all("SELECT name, size FROM pack ORDER BY key")]
+        return [PackRow(*row) for row in self._rows(PACKS, "SELECT name, size FROM pack ORDER BY key")]
 
     def wanted(self) -> set[bytes]:
         result: set[bytes] = set()
         for workspace in self.workspaces():
             key, path, since = self._key(workspace.id), b"", 0
             while True:
-                rows = self._all(
+                rows = self._rows(
+                    WANTED,
                     "SELECT since, path, kind, content FROM node WHERE ws = ? AND (path, since) > (?, ?)"
                     f" ORDER BY path, since LIMIT {4 * PAGE}",
                     (key, path, since),
@@ -236,8 +266,12 @@ class SqliteLedger:
                 result.update([row[3] for row in rows if row[2] == "f"])
                 if len(rows) < 4 * PAGE:
                     break
-                since, path = rows[-1][:2]
+                path, since = self._onward((path, since), (rows[-1][1], rows[-1][0]))
         return result
+
+    def tags(self, workspace: str) -> list[tuple[str, int]]:
+        """Every tag with each version that has it."""
+        return self._rows(TAGS, "SELECT tag, version FROM tag WHERE ws = ?", (self._key(workspace),))
 
     def meta(self, key: str) -> str | None:
         rows = self._all("SELECT value FROM meta WHERE key = ?", (key,))
@@ -265,6 +299,23 @@ class SqliteLedger:
         """SQLite's own opinion: "ok", or what is wrong with its pages."""
         return str(self._all("PRAGMA integrity_check(1)")[0][0])
 
+    def shape(self) -> tuple[bytes, list[Any]]:
+        """What is the same in every ledger of ours: the head of the file, and the definitions of its tables."""
+        with open(self.path, "rb") as file:
+            head = file.read(100)
+        return head[:24] + head[44:48] + head[56:92], self._all("SELECT type, name, tbl_name, sql FROM sqlite_master")
+
+    def copy(self, path: str) -> None:
+        """Write all of it, page by page, into a new file."""
+        try:
+            target = sqlite3.connect(path)
+            try:
+                (self._db or self._connect()).backup(target)
+            finally:
+                target.close()
+        except (sqlite3.Error, MemoryError) as error:
+            raise self._explain(error) from None
+
     # Private parts
 
     def _key(self, workspace: str) -> int:
@@ -279,13 +330,33 @@ class SqliteLedger:
     def _all(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
         try:
             return (self._db or self._connect()).execute(statement, values).fetchall()
-        except (sqlite3.Error, UnicodeDecodeError, OverflowError, MemoryError) as error:
+        except (sqlite3.Error, UnicodeError, OverflowError, MemoryError) as error:
             raise self._explain(error) from None
+
+    def _rows(self, types: frozenset[Any], statement: str, values: Sequence[Any] = ()) -> list[Any]:
+        """The same for rows that must have one of these combinations of types."""
+        rows = self._all(statement, values)
+        if rows and not {tuple(map(type, row)) for row in rows} <= types:
+            raise self._explain(sqlite3.DatabaseError("a row has a value of the wrong kind"))
+        return rows
+
+    def _nodes(self, types: frozenset[Any], statement: str, values: Sequence[Any]) -> list[Any]:
+        """The same for rows of `node`, alone or after their interval."""
+        rows, at = self._rows(types, statement, values), 1 if types is NODES else 3
+        if not KINDS.issuperset([row[at] for row in rows]):
+            raise self._explain(sqlite3.DatabaseError("a row is of an unknown kind"))
+        return rows
+
+    def _onward(self, before: Any, last: Any) -> Any:
+        """Where the next page begins; a damaged index must not send us in circles."""
+        if last <= before:
+            raise self._explain(sqlite3.DatabaseError("its rows are not in order"))
+        return last
 
     def _many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
         try:
             (self._db or self._connect()).executemany(statement, rows)
-        except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
+        except (sqlite3.Error, UnicodeError, OverflowError) as error:
             raise self._explain(error) from None
 
     def _connect(self) -> sqlite3.Connection:
@@ -315,11 +386,24 @@ class SqliteLedger:
 
     def _run_script(self) -> None:
         try:
+            # SQLite would give it the mode of any other file, and its journal the same.
+            close(open_fd(self.path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600))
+        except OSError as error:
+            if error.errno in FULL:
+                raise DiskFull(f"The disk is full; the ledger {self.path} was not made.") from None
+            # SQLite says the rest better.
+        try:
             db = sqlite3.connect(self.path, timeout=120, isolation_level=None)
             try:
                 db.execute("PRAGMA journal_mode=TRUNCATE")
                 db.execute(f"PRAGMA synchronous={'FULL' if self.durable else 'OFF'}")
-                db.executescript(f"BEGIN IMMEDIATE;{SCHEMA}PRAGMA user_version={VERSION};COMMIT;")
+                db.execute("BEGIN IMMEDIATE")
+                # A process that was killed here leaves a file without tables; whoever comes next makes them.
+                if not db.execute("PRAGMA user_version").fetchone()[0]:
+                    for statement in SCHEMA.split(";"):
+                        db.execute(statement)
+                    db.execute(f"PRAGMA user_version={VERSION}")
+                db.execute("COMMIT")
             finally:
                 db.close()
         except sqlite3.Error as error:
@@ -333,6 +417,8 @@ class SqliteLedger:
 
     def _explain(self, error: Exception) -> HoldfastError:
         text = str(error)
+        if isinstance(error, UnicodeEncodeError):
+            return Failed(f"A text has half a character in it (\\u{ord(error.object[error.start]):04x}).")
         if "locked" in text or "busy" in text:
             return Busy(f"The ledger {self.path} was busy for two minutes.")
         if "full" in text:
@@ -428,9 +514,14 @@ class SqliteTransaction:
         self._set_tags(key, row)
 
     def update_checkpoint(self, row: CheckpointRow) -> None:
-        key = self.ledger._key(row.workspace)
+        ledger, key = self.ledger, self.ledger._key(row.workspace)
+        before = ledger.checkpoint(row.workspace, row.version)
         columns = ", ".join(f"{name} = ?" for name in CHECKPOINT.split(", "))
-        self.ledger._all(f"UPDATE checkpoint SET {columns} WHERE ws = ? AND version = ?", (*row[1:], key, row.version))
+        ledger._all(f"UPDATE checkpoint SET {columns} WHERE ws = ? AND version = ?", (*row[1:], key, row.version))
+        if before is not None and before.tags != row.tags:
+            for tag in before.tags.split("\n"):
+                ledger._all("DELETE FROM tag WHERE ws = ? AND tag = ? AND version = ?", (key, tag, row.version))
+            self._set_tags(key, row)
 
     def apply(self, workspace: str, version: int, rows: Iterable[Entry], whole: bool = False) -> None:
         ledger, key = self.ledger, self.ledger._key(workspace)
@@ -452,7 +543,8 @@ class SqliteTransaction:
         ledger, key = self.ledger, self.ledger._key(workspace)
         which = "ws = ? AND until IS NOT NULL AND until > ? AND until <= ? AND since > ?"
         values = (key, after, upto, after)
-        size = ledger._all(f"SELECT coalesce(sum(size), 0) FROM node WHERE {which}", values)[0][0]
+        # total() and not sum(): a crafted size must not overflow it.
+        size = ledger._all(f"SELECT total(size) FROM node WHERE kind = 'f' AND {which}", values)[0][0]
         ledger._all(f"DELETE FROM node WHERE {which}", values)
         return int(size)
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from posix import unlink
+
 from holdfast.core import document
 from holdfast.core.entry import FILE
-from holdfast.core.errors import Busy, Damaged, NotFound
+from holdfast.core.errors import Busy, Damaged, DiskFull, HoldfastError, NotFound
 from holdfast.core.steps import step
 from holdfast.store.digest import ZERO, add, digest, weight
-from holdfast.store.local import Lock
+from holdfast.store.local import FULL, Lock, explain
+from holdfast.store.open import make_reserve
 from holdfast.store.packs import PackWriter
 from holdfast.store.records import Chain, line
 from holdfast.store.rows import CHUNKS, DOCUMENT, Location, Query
@@ -15,13 +18,14 @@ from holdfast.store.rows import CHUNKS, DOCUMENT, Location, Query
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from typing import Any
+    from typing import Any, TypeVar
 
     from holdfast.store.ports import Transaction
     from holdfast.store.repository import Repository
     from holdfast.store.rows import WorkspaceRow
 
     Progress = Callable[[int, int], None]
+    Done = TypeVar("Done")
 
 STORE_LOG = "store"
 SMALL_PACK = 8 << 20
@@ -46,10 +50,11 @@ def store_size(repository: Repository) -> int:
     return sum(pack.size for pack in repository.ledger.packs())
 
 
-def forget(repository: Repository, workspace: str, versions: Sequence[int], why: str) -> int:
+def forget(repository: Repository, workspace: str, versions: Sequence[int], why: str, folder: str = "") -> int:
     """Hide these versions; return the bytes of contents that no version shows any more. Compaction gives them back.
 
-    Raises `NotFound` for a version that is not there. All of them, or none.
+    All of them, or none. On a full disk the reserve in the store's `folder` is used. Raises `NotFound` for a version that
+    is not there.
     """
     wanted = sorted(set(versions))
 
@@ -63,8 +68,12 @@ def forget(repository: Repository, workspace: str, versions: Sequence[int], why:
     step("forget:begun")
     if not wanted:
         return 0
-    repository.dropped = 0
-    repository.commit(workspace, work)
+
+    def commit() -> None:
+        repository.dropped = 0
+        repository.commit(workspace, work)
+
+    _with_reserve(folder, "Forgetting", commit)
     step("forget:committed")
     return repository.dropped
 
@@ -82,34 +91,63 @@ def compact(
     if not guard.try_now():
         raise Busy("Another compaction is running.")
     try:
-        for workspace in repository.ledger.workspaces():
-            repository.workspace(workspace.id)  # adopt what is complete before anything is called an orphan
-        repository.blobs.sweep()
-        _remove_orphans(repository)
-        result = Compaction(store_size(repository), len(repository.ledger.packs()))
-        for workspace in repository.ledger.workspaces():
-            _keyframe_if_worth_it(repository, workspace.id, everything)
-        for _ in range(ATTEMPTS):
-            if _Compacting(repository, everything, progress).run():
-                break
-        packs = repository.ledger.packs()
-        result.bytes_after, result.packs_after = sum(pack.size for pack in packs), len(packs)
-        vacuum = getattr(repository.ledger, "vacuum", None)
-        if vacuum is not None:
-            vacuum()
-        return result
+        return _with_reserve(folder, "Compaction", lambda: _compact(repository, everything, progress))
     finally:
         guard.__exit__(None, None, None)
 
 
+def _compact(repository: Repository, everything: bool, progress: Progress | None) -> Compaction:
+    for log in repository.records.logs():
+        if log != STORE_LOG:
+            repository.workspace(log)  # adopt what is complete before anything is called an orphan
+    repository.blobs.sweep()
+    _remove_orphans(repository)
+    result = Compaction(store_size(repository), len(repository.ledger.packs()))
+    for workspace in repository.ledger.workspaces():
+        _keyframe_if_worth_it(repository, workspace.id, everything)
+    attempts, size = ATTEMPTS, result.bytes_before
+    while attempts and not _Compacting(repository, everything, progress).run():
+        before, size = size, store_size(repository)
+        attempts -= size >= before  # where the disk is nearly full, every part that gives space back counts
+    packs = repository.ledger.packs()
+    result.bytes_after, result.packs_after = sum(pack.size for pack in packs), len(packs)
+    try:
+        getattr(repository.ledger, "vacuum", int)()
+    except DiskFull:
+        pass  # free pages stay in the ledger and are used again
+    return result
+
+
+def _with_reserve(folder: str, what: str, work: Callable[[], Done]) -> Done:
+    """Do it; if the disk is full, once more with the space that the store keeps for this."""
+    try:
+        try:
+            return work()
+        except (DiskFull, OSError) as error:
+            if not folder or not (isinstance(error, DiskFull) or error.errno in FULL):
+                raise
+            try:
+                unlink(folder + "/reserve")
+            except FileNotFoundError:
+                raise error from None
+        return work()
+    except OSError as error:
+        raise explain(error, what, folder) from None
+    finally:
+        if folder:
+            make_reserve(folder)
+
+
 def needed_documents(repository: Repository, workspace: WorkspaceRow) -> set[bytes]:
-    """Documents from the last keyframe on, and the keyframes themselves."""
-    keys = set()
-    for record in Chain(repository.records.read(workspace.id)).records:
-        if record["r"] == "keyframe" and record["v"] >= workspace.keyframe:
-            keys.add(bytes.fromhex(record["doc"]))
+    """Documents from the last keyframe on that the oldest living version can be made from, and the keyframes."""
+    records = [record for record in Chain(repository.records.read(workspace.id)).records if record["r"] == "keyframe"]
+    living = repository.ledger.find(Query(workspace=workspace.id))
+    oldest = living[-1].version if living else workspace.version
+    # A repair writes keyframes in the middle of things: only one that no living version precedes sets documents free.
+    since = max([record["v"] for record in records if record["v"] <= oldest], default=0)
+    keys = {bytes.fromhex(record["doc"]) for record in records if record["v"] >= since}
     for row in repository.ledger.find(Query(workspace=workspace.id, forgotten=True)):
-        if row.version >= workspace.keyframe:
+        if row.version >= since:
             keys.add(row.document)
     return keys
 
@@ -159,7 +197,7 @@ def append_store_record(repository: Repository, tx: Transaction, record: dict[st
         repository.records.truncate(STORE_LOG, chain.size)
         before = chain.size
     text, head = line(chain.head if before else ZERO, record)
-    tx.set_meta("store_log", f"{before + len(text)} {head.hex()}")
+    tx.set_meta("store_log", _mark_of(before + len(text), head))
     repository.records.append(STORE_LOG, text)
     return before
 
@@ -167,9 +205,39 @@ def append_store_record(repository: Repository, tx: Transaction, record: dict[st
 def check_store_log(repository: Repository) -> None:
     """Raise `Damaged` if the ledger is older than the last compaction: what it takes for garbage may be all there is."""
     chain = Chain(repository.records.read(STORE_LOG))
-    known = repository.ledger.meta("store_log") or "0 " + ZERO.hex()
-    if known != f"{chain.size} {chain.head.hex()}":
+    if (repository.ledger.meta("store_log") or _mark_of(0, ZERO)) != _mark_of(chain.size, chain.head):
         raise Damaged("The ledger does not belong to this state of the packs.", "Run `holdfast rebuild`.")
+
+
+def settle_store_log(repository: Repository) -> None:
+    """Cut off the records of a compaction that never got to its commit. The caller is inside a transaction.
+
+    The packs it meant to replace are removed after the commit only. If one of them is gone, the ledger is older than
+    the log, and nothing is done about it here.
+    """
+    chain = Chain(repository.records.read(STORE_LOG))
+    known = repository.ledger.meta("store_log") or _mark_of(0, ZERO)
+    marks = [_mark_of(0, ZERO), *map(_mark_of, chain.ends, chain.heads)]
+    if known not in marks[:-1]:
+        return
+    unknown = chain.records[marks.index(known) :]
+    gone = {name for record in unknown for name in record.get("gone", ())}
+    if gone <= set(repository.blobs.names()):
+        repository.records.truncate(STORE_LOG, int(known.split(" ")[0]))
+
+
+def settle_after_failure(repository: Repository) -> None:
+    """Cut off a record whose transaction failed. If that fails too, the next compaction or verification does it."""
+    try:
+        with repository.ledger.transaction():
+            settle_store_log(repository)
+    except (OSError, HoldfastError):
+        pass
+
+
+def _mark_of(size: int, head: bytes) -> str:
+    """How the ledger notes up to where it knows the store's log."""
+    return f"{size} {head.hex()}"
 
 
 def _keyframe_if_worth_it(repository: Repository, workspace: str, everything: bool) -> None:
@@ -187,8 +255,13 @@ def _keyframe_if_worth_it(repository: Repository, workspace: str, everything: bo
 
 def _remove_orphans(repository: Repository) -> None:
     """Remove packs that no row knows: a save was killed between naming its pack and its record."""
-    with repository.ledger.transaction():
-        # Under the writers' lock nobody else is between those two steps.
+    with repository.ledger.transaction() as tx:
+        # Under the writers' lock nobody else is between those two steps. A record that has no row yet is adopted first:
+        # its pack is no orphan.
+        for log in repository.records.logs():
+            if log != STORE_LOG:
+                repository.reconcile(tx, log)
+        settle_store_log(repository)
         check_store_log(repository)
         known = {pack.name for pack in repository.ledger.packs()}
         present = set(repository.blobs.names())
@@ -208,21 +281,25 @@ class _Compacting:
         self.spared: set[str] = set()
 
     def run(self) -> bool:
-        """True if done, False if a save got in between and it must be tried again."""
+        """True if done, False if it must be tried again: a save got in between, or there was space for a part only."""
         repository = self.repository
         self.seq = int(repository.ledger.meta("seq") or 0)
         self.living = self._mark()
         step("compact:marked")
-        while True:
-            chosen = self._choose()
-            if not chosen:
-                return True
+        chosen, whole = self._choose(), True
+        while chosen:
             try:
                 writers, moved = self._copy(chosen)
-                break
             except _DamagedPack as damaged:
                 self.spared.add(damaged.name)  # left as it is, for `verify` to name and `--repair` to heal
-        return self._swap(chosen, writers, moved)
+                chosen = self._choose()
+            except OSError as error:
+                if error.errno not in FULL or len(chosen) == 1:
+                    raise
+                chosen, whole = self._cheaper_half(chosen), False
+            else:
+                return self._swap(chosen, writers, moved) and whole
+        return True
 
     def _mark(self) -> set[bytes]:
         repository = self.repository
@@ -251,6 +328,14 @@ class _Compacting:
         if len(small) >= (2 if self.everything else FEW_SMALL) or (small and wasteful):
             return small | wasteful
         return wasteful
+
+    def _cheaper_half(self, chosen: set[str]) -> set[str]:
+        """The packs with the fewest bytes to copy: removing them first makes room for the others."""
+        cost = dict.fromkeys(chosen, 0)
+        for key, place in self.repository.ledger.locations():
+            if place.pack in chosen and key in self.living:
+                cost[place.pack] += place.length
+        return set(sorted(chosen, key=lambda name: (cost[name], name))[: len(chosen) // 2])
 
     def _copy(self, chosen: set[str]) -> tuple[list[PackWriter], list[tuple[bytes, Location]]]:
         repository = self.repository
@@ -311,10 +396,7 @@ class _Compacting:
                 )
         except BaseException:
             if before is not None:
-                try:
-                    repository.records.truncate(STORE_LOG, before)
-                except OSError:
-                    pass  # the ledger then differs from the log, and a rebuild is asked for before anything is removed
+                settle_after_failure(repository)
             for writer in writers:
                 writer.abort()
             raise

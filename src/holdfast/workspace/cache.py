@@ -34,6 +34,7 @@ from posix import (
     write,
 )
 from posix import open as open_fd
+from sys import byteorder
 from zlib import crc32
 
 try:
@@ -208,13 +209,15 @@ def store(
     marks: Iterable[bytes],
 ) -> None:
     """Write the cache beside `path` and rename it there. It is not synced: a torn one is noticed and not believed."""
-    temporary = path + ".new"
-    fd = open_fd(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
-    try:
-        write_all(fd, encode(identity, full_scan_at, columns, names, folders, marks))
-    finally:
-        close(fd)
-    rename(temporary, path)
+    _put(path, encode(identity, full_scan_at, columns, names, folders, marks))
+
+
+def rename_identity(path: str, cache: Cache | None, identity: bytes) -> None:
+    """Let an unchanged cache speak of another version."""
+    if cache is not None:
+        identity += b"\n" * (-len(identity) % 8)
+        body = len(identity).to_bytes(4, byteorder) + cache.raw[16:HEAD] + identity + cache.raw[cache.start :]
+        _put(path, MAGIC + crc32(body).to_bytes(4, "little") + body)
 
 
 def encode(
@@ -241,6 +244,16 @@ def encode(
         ]
     )
     return MAGIC + crc32(body).to_bytes(4, "little") + body
+
+
+def _put(path: str, data: bytes) -> None:
+    temporary = path + ".new"
+    fd = open_fd(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
+    try:
+        write_all(fd, data)
+    finally:
+        close(fd)
+    rename(temporary, path)
 
 
 def write_all(fd: int, data: bytes) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from posix import O_CLOEXEC, O_NOFOLLOW, O_RDONLY, close, read
+from posix import O_CLOEXEC, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, close, read
 from posix import open as open_fd
 from posix import stat as stat_path
 
-from holdfast.core.errors import Damaged, Refused
+from holdfast.core.errors import Refused
 from holdfast.core.light_json import loads
 
 MARKER = b".holdfast"
 HEX = frozenset("0123456789abcdef")
+MOST_MARKER = 65536
+LIVES = (b"Desktop", b"Documents", b"Downloads")
+MOST_ABOVE = 40
 
 
 def find(start: bytes) -> tuple[bytes, str] | None:
@@ -26,26 +29,23 @@ def find(start: bytes) -> tuple[bytes, str] | None:
 
 
 def identity(folder: bytes) -> str | None:
-    """Return the id in the folder's marker, None if it has none. Raises `Damaged` if the marker is not readable."""
-    # Only the id is believed: a marker that came with a cloned repository must not choose where our store is.
+    """Return the id in the folder's marker, None if it has none that can be believed."""
+    # Only the id is believed: a marker that came with a cloned repository must not choose where our store is. One that
+    # says nothing is as good as none: the folder is found again by its path, and its marker written anew.
     try:
-        fd = open_fd(folder + b"/.holdfast/workspace.json", O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
+        # O_NONBLOCK: a pipe of that name must not stop us.
+        fd = open_fd(folder + b"/.holdfast/workspace.json", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
     except OSError:
         return None
     try:
-        text = read(fd, 65536)
+        workspace = loads(read(fd, MOST_MARKER))["id"]
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
     finally:
         close(fd)
-    try:
-        workspace = loads(text)["id"]
-    except (ValueError, TypeError, KeyError):
-        workspace = None
-    if not isinstance(workspace, str) or len(workspace) != 32 or not HEX.issuperset(workspace):
-        raise Damaged(
-            f"{show(folder)}/.holdfast/workspace.json does not name a workspace.",
-            "Remove that file and run `holdfast init`: the folder is found again by its path.",
-        )
-    return workspace
+    if isinstance(workspace, str) and len(workspace) == 32 and HEX.issuperset(workspace):
+        return workspace
+    return None
 
 
 def git_root(start: bytes) -> bytes | None:
@@ -64,21 +64,43 @@ def git_root(start: bytes) -> bytes | None:
 
 def refuse(root: bytes, home: bytes | None) -> None:
     """Raise `Refused` for the folders that hold a whole life rather than a project."""
-    name = None
-    if root == b"/":
-        name = "the whole file system"
-    elif home:
-        if root == home:
-            name = "your home folder"
-        elif home.startswith(root.rstrip(b"/") + b"/"):
-            name = "a folder above your home folder"
-        elif root.rpartition(b"/")[0] == home and root.rpartition(b"/")[2] in (b"Desktop", b"Documents", b"Downloads"):
-            name = f"your {show(root.rpartition(b'/')[2])} folder"
+    name = "the whole file system" if root == b"/" else _of_home(root, home) if home else ""
     if name:
         raise Refused(
             f"{show(root)} is {name}; holdfast protects projects, not everything at once.",
             "Run `holdfast init` in the folder of one project.",
         )
+
+
+def _of_home(root: bytes, home: bytes) -> str:
+    """Say what the folder is to the user's home, nothing if it is an ordinary one.
+
+    Folders are compared by device and inode: a home is often reached by a link, and on some disks in any case.
+    """
+    here = _place(root)
+    if here is None:
+        return ""
+    if here == _place(home):
+        return "your home folder"
+    for name in LIVES:
+        if here == _place(home + b"/" + name):
+            return f"your {name.decode()} folder"
+    above = home
+    for _ in range(MOST_ABOVE):
+        above += b"/.."
+        if here == _place(above):
+            return "a folder above your home folder"
+        if _place(above) == _place(b"/"):
+            break
+    return ""
+
+
+def _place(path: bytes) -> tuple[int, int] | None:
+    try:
+        found = stat_path(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def show(path: bytes) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from _stat import S_IFLNK, S_IFMT, S_IFREG
+from _stat import S_IFDIR, S_IFLNK, S_IFMT, S_IFREG
 from binascii import b2a_base64
-from errno import ELOOP, ENOENT, ENOTDIR
+from errno import EINVAL, ELOOP, ENXIO
 from posix import O_NONBLOCK, O_RDONLY, close, fstat, read, readlink, stat_result
 from posix import open as open_fd
 
@@ -23,6 +23,8 @@ from holdfast.core.entry import (
 from holdfast.core.light_json import dumps
 from holdfast.workspace.below import FOLDER as FOLDER_FLAGS
 from holdfast.workspace.below import LONG, lstat_below, open_below
+from holdfast.workspace.choose import SHORTAGE
+from holdfast.workspace.walk import DENIED, UNREAD, VANISHED
 
 try:
     from posix import getxattr, listxattr
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Protocol
 
-    from holdfast.workspace.scan import Scan
+    from holdfast.workspace.walk import Scan
 
     class Sink(Protocol):
         """Where contents go; gives back their digests."""
@@ -45,15 +47,21 @@ if TYPE_CHECKING:
 
 LARGE = 4 << 20
 """Files over this are streamed and stored in chunks."""
+SLACK = 16 << 20
+"""A file that grows while we read is read this far beyond its size: somebody may write faster than we read."""
 ATTEMPTS = 3
 MOST_ATTRIBUTES = 64 << 10
+EARLIEST, LATEST = -(1 << 63), (1 << 63) - 1
+"""Times a document can hold. Anybody can set others."""
 
 
-def capture(root: int, scan: Scan, now: int, sink: Sink, progress: Callable[[int, int], None] | None = None) -> dict[bytes, Entry]:
+def capture(
+    root: int, scan: Scan, now: int, sink: Sink, progress: Callable[[int, int], None] | None = None
+) -> dict[bytes, Entry]:
     """Read everything the scan named and return its rows by path; paths that are gone have a row of kind `-`.
 
     The scan's stat columns are brought up to date with what was read. A file that cannot be read becomes a row that
-    says so.
+    says so; an error of `sink` is raised as it is.
     """
     reader = _Reader(root, scan, now, sink)
     rows = reader.rows
@@ -62,17 +70,22 @@ def capture(root: int, scan: Scan, now: int, sink: Sink, progress: Callable[[int
     for path, seen in scan.folders:
         rows[path] = reader.folder(path, seen)
     for path, kind, flags, info in scan.left:
-        size = info.st_size if info is not None else 0
-        rows[path] = Entry(path, kind, info.st_mode & 0o7777 if info is not None else 0, flags, size, 0, 0, b"", b"")
-        if kind == UNREADABLE:
-            rows[path] = rows[path]._replace(size=0)
+        rows[path] = _left_out(path, kind, flags, info)
     total = len(scan.candidates)
-    for number, (path, seen) in enumerate(scan.candidates):
-        if progress is not None and not number & 255:
-            progress(number, total)
-        reader.candidate(path, seen)
-    reader.close()
+    try:
+        for number, (path, seen) in enumerate(scan.candidates):
+            if progress is not None and not number & 255:
+                progress(number, total)
+            rows[path] = reader.candidate(path, seen)
+    finally:
+        reader.close()
     return rows
+
+
+def _left_out(path: bytes, kind: str, flags: int, info: stat_result | None) -> Entry:
+    mode = info.st_mode & 0o7777 if info is not None else 0
+    size = info.st_size if info is not None and kind != UNREADABLE else 0
+    return Entry(path, kind, mode, flags, size, 0, 0, b"", b"")
 
 
 class _Reader:
@@ -81,53 +94,77 @@ class _Reader:
         self.rows: dict[bytes, Entry] = {}
         owner = fstat(root)
         self.owner = owner.st_uid, owner.st_gid
-        self.path: bytes | None = None
-        self.fd = -1
+        self.storing = False
+        """Is it the store that works just now? Then an error is not the file's."""
+        self._path: bytes | None = None
+        self._fd = -1
 
     def close(self) -> None:
-        if self.fd >= 0:
-            close(self.fd)
-            self.fd = -1
-
-    def candidate(self, path: bytes, seen: stat_result) -> None:
-        try:
-            self.rows[path] = self._read(path, seen)
-        except OSError as error:
-            if error.errno in (ENOENT, ENOTDIR):
-                self.rows[path] = gone(path)
-                self._distrust(path)
-                return
-            self.rows[path] = Entry(path, UNREADABLE, seen.st_mode & 0o7777, 0, 0, 0, 0, b"", b"")
-            mark = b"u" + path
-            if mark not in self.scan.marks:
-                self.scan.marks.append(mark)
+        if self._fd >= 0:
+            close(self._fd)
+        self._fd, self._path = -1, None
 
     def folder(self, path: bytes, seen: stat_result) -> Entry:
         flags, extra = self._attributes(seen, -1)
         return Entry(path, FOLDER, seen.st_mode & 0o7777, flags, 0, 0, 0, b"", extra)
 
-    def _read(self, path: bytes, seen: stat_result) -> Entry:
-        if S_IFMT(seen.st_mode) == S_IFLNK:
-            return self._link(path, seen)
-        for attempt in range(ATTEMPTS):
-            try:
-                fd = self._open(path)
-            except OSError as error:
-                if error.errno == ELOOP:  # it has become a link
-                    return self._link(path, lstat_below(self.root, path))
+    def candidate(self, path: bytes, seen: stat_result) -> Entry:
+        try:
+            return self._read(path, seen)
+        except OSError as error:
+            if self.storing or error.errno in SHORTAGE:
                 raise
+            if error.errno in VANISHED:
+                self._distrust(path)
+                return gone(path)
+            if error.errno not in DENIED:
+                self._distrust(path)  # it may pass: a bad sector, a lock of another system
+            self.scan.marks.add(UNREAD + path)
+            return _left_out(path, UNREADABLE, 0, seen)
+
+    def _read(self, path: bytes, seen: stat_result) -> Entry:
+        """Read what is there now; it need no longer be of the kind that the scan saw, nor hold still."""
+        found, kind = seen, S_IFMT(seen.st_mode)
+        for attempt in range(ATTEMPTS):
+            last = attempt + 1 == ATTEMPTS
             try:
-                before = fstat(fd)
-                if S_IFMT(before.st_mode) != S_IFREG:
-                    return Entry(path, SPECIAL, before.st_mode & 0o7777, 0, 0, 0, 0, b"", b"")
-                digest, length = self._content(fd, before.st_size)
-                after = fstat(fd)
-                steady = before.st_ctime_ns == after.st_ctime_ns and length == after.st_size
-                if steady or attempt + 1 == ATTEMPTS:
-                    return self._file(path, fd, after, length, digest, steady)
-            finally:
-                close(fd)
-        raise AssertionError
+                if kind == S_IFLNK:
+                    return self._link(path, found)
+                row = self._file(path, seen, last) if kind == S_IFREG else None
+                if row is not None:
+                    return row
+            except OSError as error:
+                # ELOOP: it has become a link; EINVAL: it no longer is one; ENXIO: a socket.
+                if self.storing or last or error.errno not in (ELOOP, EINVAL, ENXIO):
+                    raise
+            found = lstat_below(self.root, path)
+            kind = S_IFMT(found.st_mode)
+            if kind not in (S_IFREG, S_IFLNK):
+                break
+        self._distrust(path)
+        # Of a folder in its place nothing is known yet: the next save looks into it.
+        return _left_out(path, UNREADABLE if kind == S_IFDIR else SPECIAL, 0, found)
+
+    def _file(self, path: bytes, seen: stat_result, last: bool) -> Entry | None:
+        """Read a regular file; None if it is none, or changed meanwhile and there is another attempt."""
+        fd = self._open(path)
+        try:
+            before = fstat(fd)
+            if S_IFMT(before.st_mode) != S_IFREG:
+                return None
+            data, digest = b"", b""
+            if before.st_size > LARGE:
+                digest, length = self._stream(lambda most: read(fd, most), before.st_size + SLACK)
+            else:
+                data = self._content(fd, before.st_size)
+                length = len(data)
+            after = fstat(fd)
+            steady = before.st_ctime_ns == after.st_ctime_ns and length == after.st_size
+            if not steady and not last:
+                return None
+            return self._row(path, fd, after, seen, length, digest or self._keep(data), steady)
+        finally:
+            close(fd)
 
     def _open(self, path: bytes) -> int:
         """Files of one folder are opened from its descriptor: shorter walks for the kernel."""
@@ -135,55 +172,67 @@ class _Reader:
         folder, _, name = path.rpartition(b"/")
         if len(path) >= LONG:
             return open_below(self.root, path, O_RDONLY | O_NONBLOCK)
-        if folder != self.path:
+        if folder != self._path:
             self.close()
-            self.fd = open_fd(folder or b".", FOLDER_FLAGS, dir_fd=self.root)
-            self.path = folder
-        return open_below(self.fd, name, O_RDONLY | O_NONBLOCK)
+            self._fd = open_fd(folder or b".", FOLDER_FLAGS, dir_fd=self.root)
+            self._path = folder
+        return open_below(self._fd, name, O_RDONLY | O_NONBLOCK)
 
-    def _content(self, fd: int, size: int) -> tuple[bytes, int]:
-        if size <= LARGE:
-            data = read(fd, size + 1)
-            if len(data) != size:
-                parts = [data]
-                while data and sum(map(len, parts)) <= LARGE:
-                    data = read(fd, 1 << 20)
-                    parts.append(data)
-                if data:  # it grew past the limit while we read
-                    return self._stream(fd, parts)
-                data = b"".join(parts)
-            return self.sink.small(data), len(data)
-        return self._stream(fd, [])
+    def _content(self, fd: int, size: int) -> bytes:
+        """Return a small file's bytes; somewhat more than `size` if it grows meanwhile."""
+        data = read(fd, size + 1)
+        if len(data) == size:
+            return data
+        parts = [data]
+        while data and size + SLACK > sum(map(len, parts)):
+            data = read(fd, 1 << 20)
+            parts.append(data)
+        return b"".join(parts)
 
-    def _stream(self, fd: int, parts: list[bytes]) -> tuple[bytes, int]:
+    def _stream(self, more: Callable[[int], bytes], limit: int) -> tuple[bytes, int]:
+        """Hand a large file to the store in parts; return digest and length."""
         length = 0
 
         def pull(most: int) -> bytes:
             nonlocal length
-            data = parts.pop(0) if parts else read(fd, most)
-            if len(data) > most:
-                parts.insert(0, data[most:])
-                data = data[:most]
+            self.storing = False
+            data = more(min(most, limit - length))
+            self.storing = True
             length += len(data)
             return data
 
-        return self.sink.large(pull), length
+        self.storing = True
+        digest = self.sink.large(pull)
+        self.storing = False
+        return digest, length
 
-    def _file(self, path: bytes, fd: int, seen: stat_result, length: int, digest: bytes, steady: bool) -> Entry:
-        flags, extra = self._attributes(seen, fd)
-        if seen.st_blocks * 512 < seen.st_size:
+    def _keep(self, data: bytes) -> bytes:
+        """Hand a file that was read at once to the store; return its digest."""
+        if len(data) > LARGE:  # it grew while it was read
+            from io import BytesIO
+
+            return self._stream(BytesIO(data).read, len(data))[0]
+        self.storing = True
+        digest = self.sink.small(data)
+        self.storing = False
+        return digest
+
+    def _row(
+        self, path: bytes, fd: int, after: stat_result, seen: stat_result, length: int, digest: bytes, steady: bool
+    ) -> Entry:
+        flags, extra = self._attributes(after, fd)
+        if after.st_blocks * 512 < after.st_size:
             flags |= SPARSE
         if not steady:
             flags |= UNSTEADY
-        place = self.scan.places.get(path)
-        if place is not None:
-            ctimes, sizes, inodes = self.scan.columns[:3]
-            ctimes[place] = seen.st_ctime_ns if steady and 0 < seen.st_ctime_ns < self.now else -1
-            sizes[place], inodes[place] = seen.st_size, seen.st_ino
+        # Only what is still as the scan saw it is believed: what was decided about it rests on that.
+        if not steady or (after.st_ctime_ns, after.st_ino) != (seen.st_ctime_ns, seen.st_ino):
+            self._distrust(path)
         group = 0
-        if seen.st_nlink > 1:
-            group = (seen.st_ino ^ seen.st_dev << 48) & (1 << 63) - 1
-        return Entry(path, FILE, seen.st_mode & 0o7777, flags, length, seen.st_mtime_ns, group, digest, extra)
+        if after.st_nlink > 1:
+            group = (after.st_ino ^ after.st_dev << 48) & LATEST
+        mtime = min(max(after.st_mtime_ns, EARLIEST), LATEST)
+        return Entry(path, FILE, after.st_mode & 0o7777, flags, length, mtime, group, digest, extra)
 
     def _link(self, path: bytes, seen: stat_result) -> Entry:
         if len(path) < LONG:
@@ -196,7 +245,8 @@ class _Reader:
             finally:
                 close(fd)
         flags, extra = self._attributes(seen, -1)
-        return Entry(path, LINK, 0o777, flags, len(target), seen.st_mtime_ns, 0, target, extra)
+        mtime = min(max(seen.st_mtime_ns, EARLIEST), LATEST)
+        return Entry(path, LINK, 0o777, flags, len(target), mtime, 0, target, extra)
 
     def _attributes(self, seen: stat_result, fd: int) -> tuple[int, bytes]:
         """Owner and group where they differ from the root's, and extended attributes, as JSON."""
@@ -223,6 +273,7 @@ class _Reader:
         return ATTRIBUTES, dumps(extra).encode("ascii")
 
     def _distrust(self, path: bytes) -> None:
+        """See to it that the next save looks at this file again."""
         place = self.scan.places.get(path)
         if place is not None:
             self.scan.columns[0][place] = -1

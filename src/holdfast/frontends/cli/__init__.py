@@ -10,6 +10,6 @@ def main() -> NoReturn:
     import sys
 
     from holdfast.frontends.cli.root import run
-    from holdfast.frontends.surroundings import surroundings
+    from holdfast.frontends.surroundings import now_ns, surroundings
 
-    sys.exit(run(sys.argv[1:], surroundings()))
+    sys.exit(run(sys.argv[1:], surroundings(), now_ns))

@@ -36,7 +36,14 @@ def cat(session: Session, reference: str, path: str) -> None:
 
         content = entry.content if entry.kind == LINK else session.repository.load(entry.content)
         facts = of_entry(entry) or {}
-        write_json({"version": f"v{row.version}", **of_path(entry.path), **facts, "content_base64": b64encode(content).decode("ascii")})
+        write_json(
+            {
+                "version": f"v{row.version}",
+                **of_path(entry.path),
+                **facts,
+                "content_base64": b64encode(content).decode("ascii"),
+            }
+        )
     elif entry.kind == LINK:
         write_bytes(entry.content)
     else:

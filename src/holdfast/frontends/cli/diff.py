@@ -60,12 +60,27 @@ def diff(session: Session, references: tuple[str, ...], stat: bool, name_only: b
     if session.json:
         _as_json(changes, old, new, with_lines=not name_only)
     elif name_only:
-        _names(session, changes)
+        _names(session, _without_implied(changes))
     elif stat:
         _table(session, changes)
     else:
-        for change in changes:
+        for change in _without_implied(changes):
             _patch(session, change)
+
+
+def _without_implied(changes: list[Change]) -> list[Change]:
+    """Leave out folders that come or go with something in them: the paths below say it."""
+    parents: set[tuple[str, bytes]] = set()
+    for change in changes:
+        folder = change.path.rpartition(b"/")[0]
+        while folder and (change.kind, folder) not in parents:
+            parents.add((change.kind, folder))
+            folder = folder.rpartition(b"/")[0]
+    return [
+        change
+        for change in changes
+        if change.kind not in ("added", "deleted") or (change.kind, change.path) not in parents
+    ]
 
 
 def _names(session: Session, changes: list[Change]) -> None:

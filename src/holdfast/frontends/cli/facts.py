@@ -14,7 +14,16 @@ if TYPE_CHECKING:
     from holdfast.looking import Change, Coverage
     from holdfast.store.rows import CheckpointRow
 
-KINDS = {"f": "file", "l": "link", "d": "folder", "x": "excluded", "o": "oversize", "i": "ignored", "u": "unreadable", "s": "special"}
+KINDS = {
+    "f": "file",
+    "l": "link",
+    "d": "folder",
+    "x": "excluded",
+    "o": "oversize",
+    "i": "ignored",
+    "u": "unreadable",
+    "s": "special",
+}
 LETTERS = {"added": "A", "deleted": "D", "modified": "M", "mode": "M", "type": "T", "left out": "-"}
 COLOURS = {"A": "green", "D": "red", "M": "yellow", "T": "yellow", "-": "dim"}
 
@@ -92,8 +101,8 @@ def kept(coverage: Coverage) -> str:
 
 
 def left_out(coverage: Coverage) -> str:
-    """`3 not looked at, 1 unreadable`; empty if nothing was."""
-    return ", ".join([f"{number:,} {REASONS[kind]}" for kind, number in coverage.left_out.items()])
+    """`3 not looked at; 1 unreadable`; empty if nothing was."""
+    return "; ".join([f"{number:,} {REASONS[kind]}" for kind, number in coverage.left_out.items()])
 
 
 def title(row: CheckpointRow) -> str:

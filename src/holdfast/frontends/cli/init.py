@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def init(session: Session, folder: str | None) -> None:
     """Protect DIR, by default the current folder; it is made if need be.
 
-    Its checkpoints go to the store outside of it. Only a small folder .holdfast is added, which keeps itself out of git.
+    Checkpoints go to the store, outside of it. Only a small folder .holdfast is added, which keeps itself out of git.
     """
     from holdfast.workspace.find import find, identity, refuse, show
 
@@ -33,7 +33,9 @@ def init(session: Session, folder: str | None) -> None:
     if session.json:
         write_json({"workspace": workspace, "root": show(root), "store": engine.place.path, "adopted": not known})
         return
-    session.say(f"{show(root)} is protected already." if known else f"Protecting {show(root)} in the store {engine.place.path}.")
+    session.say(
+        f"{show(root)} is protected already." if known else f"Protecting {show(root)} in the store {engine.place.path}."
+    )
     if outer is not None and not known:
         session.remark(f"It lies in the workspace {show(outer[0])}, which keeps its files too.")
     if not known:

@@ -43,7 +43,9 @@ def name(session: Session, reference: str, text: str | None, remove: bool) -> No
     if wanted:
         _answer(session, row.version, changed, f"v{row.version} is named {wanted}{'' if changed else ' already'}.")
     else:
-        _answer(session, row.version, changed, f"v{row.version} has no name {'any more' if changed else 'to take away'}.")
+        _answer(
+            session, row.version, changed, f"v{row.version} has no name {'any more' if changed else 'to take away'}."
+        )
 
 
 def _pin(session: Session, reference: str, pinned: bool) -> None:

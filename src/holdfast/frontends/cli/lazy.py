@@ -31,7 +31,9 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(import_module(entry.module), entry.attribute)
         return command
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in self.table and not args[0].startswith("-"):
             from difflib import get_close_matches
 

@@ -64,7 +64,15 @@ def _as_table(session: Session, rows: list[CheckpointRow], homes: dict[str, byte
     now, head, lines = session.now(), ["VERSION", "WHEN", "TRIGGER", "MESSAGE", "FILES", "CHANGED", "SIZE"], []
     for row in rows:
         lines.append(
-            [f"v{row.version}", age(row.created_at, now), row.trigger, _message(row), f"{row.files:,}", f"{row.changed:,}", size(row.bytes)]
+            [
+                f"v{row.version}",
+                age(row.created_at, now),
+                row.trigger,
+                _message(row),
+                f"{row.files:,}",
+                f"{row.changed:,}",
+                size(row.bytes),
+            ]
         )
     if homes:
         head.append("WORKSPACE")

@@ -23,7 +23,9 @@ class Paint:
             return text
         return f"\x1b[{';'.join([CODES[word] for word in style.split()])}m{text}\x1b[0m"
 
-    def table(self, head: Sequence[str], rows: Sequence[Sequence[str]], *, right: str = "", give: int = -1) -> list[str]:
+    def table(
+        self, head: Sequence[str], rows: Sequence[Sequence[str]], *, right: str = "", give: int = -1
+    ) -> list[str]:
         """Lay out rows in columns; `right` has an `r` for each column to align right. Column `give` is cut to fit."""
         cells = [list(head), *[list(row) for row in rows]]
         widths = [max(width(row[column]) for row in cells) for column in range(len(head))]
@@ -123,4 +125,3 @@ def local(moment: int) -> str:
         return datetime.fromtimestamp(moment // SECOND).strftime("%Y-%m-%d %H:%M:%S")
     except (ValueError, OverflowError, OSError):
         return "?"
-

@@ -11,7 +11,7 @@ from holdfast.frontends.cli.session import Session
 OFFERED = 20
 
 
-class Reference(click.ParamType):
+class Reference(click.types.StringParamType):
     name = "ref"
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

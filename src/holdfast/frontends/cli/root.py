@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic
 
 import click
@@ -28,6 +29,14 @@ TABLE = {
     "diff": Entry(HERE + "diff", "diff", "Show what differs between two checkpoints, or one and the disk now."),
     "cat": Entry(HERE + "cat", "cat", "Write a file as it was to standard output."),
     "search": Entry(HERE + "search", "search", "Find checkpoints by message, name, tag or path."),
+    "restore": Entry(HERE + "restore", "restore", "Bring files back to how they were."),
+    "undo": Entry(HERE + "restore", "undo", "Take back the last restore."),
+    "redo": Entry(HERE + "restore", "redo", "Take back the last undo."),
+    "fork": Entry(HERE + "fork", "fork", "Make a new folder with the state of a checkpoint."),
+    "export": Entry(HERE + "carry", "export", "Write checkpoints into one file, to take them along."),
+    "import": Entry(HERE + "carry", "import_", "Take over checkpoints from such a file."),
+    "mount": Entry(HERE + "mount", "mount", "Browse checkpoints as folders, read-only."),
+    "watch": Entry(HERE + "watch", "watch", "Save whenever the tree settles after changes."),
     "status": Entry(HERE + "status", "status", "Say how this workspace is protected right now."),
     "pin": Entry(HERE + "label", "pin", "Keep a checkpoint for good."),
     "unpin": Entry(HERE + "label", "unpin", "Let a checkpoint go with the others again."),
@@ -54,19 +63,21 @@ class Root(LazyGroup):
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="When to use colour.")
 @click.version_option(__version__, "--version", prog_name=NAME, message="%(prog)s %(version)s")
 @click.pass_context
-def root(ctx: click.Context, config: str | None, folder: str | None, store: str | None, quiet: bool, color: str) -> None:
+def root(
+    ctx: click.Context, config: str | None, folder: str | None, store: str | None, quiet: bool, color: str
+) -> None:
     """Every state of your workspace can come back."""
     session: Session = ctx.obj
     session.use(config=config, folder=folder, store=store, quiet=quiet, color=color)
 
 
-def run(arguments: Sequence[str], around: Surroundings) -> int:
+def run(arguments: Sequence[str], around: Surroundings, clock: Callable[[], int]) -> int:
     """Run one command line; return its exit code. No traceback ever reaches a person."""
     _never_fail_to_print()
-    session = Session(around, monotonic())
+    session = Session(around, clock, monotonic())
     try:
         if around.text(COMPLETE):
-            return _complete(around)
+            return _complete(session)
         return _run(arguments, session)
     except BrokenPipeError:
         return _stop_writing()
@@ -100,7 +111,7 @@ def _run(arguments: Sequence[str], session: Session) -> int:
     except Exception as error:
         if session.around.text("HOLDFAST_DEBUG"):
             raise
-        return _report(session, arguments, _unexpected(error))
+        return _report(session, arguments, _explained(error, session))
 
 
 def _report(session: Session, arguments: Sequence[str], error: HoldfastError) -> int:
@@ -116,15 +127,21 @@ def _report(session: Session, arguments: Sequence[str], error: HoldfastError) ->
     return exit_code
 
 
-def _unexpected(error: Exception) -> HoldfastError:
+def _explained(error: Exception, session: Session) -> HoldfastError:
+    """A sentence for what no layer below has put into words."""
     if isinstance(error, OSError) and error.strerror:
         from holdfast.workspace.find import show
 
-        name = error.filename.encode("utf-8", "surrogateescape") if isinstance(error.filename, str) else error.filename
-        where = f": {show(name)}" if isinstance(name, bytes) else ""
-        return HoldfastError(f"{error.strerror}{where}.")
+        name = os.fsencode(error.filename) if isinstance(error.filename, str | bytes) else b""
+        store = session.store_path()
+        if store and (not name or name.startswith(os.fsencode(store))):
+            from holdfast.store.local import explain
+
+            return explain(error, "The command", store)
+        return HoldfastError(f"{error.strerror}: {show(name)}." if name else f"{error.strerror}.")
     return HoldfastError(
-        f"This should not happen: {type(error).__name__}: {error}.", "Please report it; HOLDFAST_DEBUG=1 shows where it happened."
+        f"This should not happen: {type(error).__name__}: {error}.",
+        "Please report it; HOLDFAST_DEBUG=1 shows where it happened.",
     )
 
 
@@ -132,14 +149,10 @@ def _before_paths(arguments: Sequence[str]) -> Sequence[str]:
     return arguments[: arguments.index("--")] if "--" in arguments else arguments
 
 
-def _complete(around: Surroundings) -> int:
+def _complete(session: Session) -> int:
     from click.shell_completion import shell_complete
 
-    session = Session(around, monotonic())
-    try:
-        return shell_complete(root, {"obj": session}, NAME, COMPLETE, around.text(COMPLETE))
-    finally:
-        session.close()
+    return shell_complete(root, {"obj": session}, NAME, COMPLETE, session.around.text(COMPLETE))
 
 
 def _never_fail_to_print() -> None:
@@ -152,8 +165,6 @@ def _never_fail_to_print() -> None:
 
 def _stop_writing() -> int:
     """The reader has gone (`| head`): nothing is wrong, and Python must not complain while it shuts down."""
-    import os
-
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)
     return 0

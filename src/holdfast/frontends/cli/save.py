@@ -60,7 +60,15 @@ def checkpoint_list(ctx: click.Context, rest: tuple[str, ...]) -> Any:
 
 
 def _save(
-    session: Session, *, message: str | None, name: str, tags: tuple[str, ...], pinned: bool, session_id: str, task_id: str, auto: bool
+    session: Session,
+    *,
+    message: str | None,
+    name: str,
+    tags: tuple[str, ...],
+    pinned: bool,
+    session_id: str,
+    task_id: str,
+    auto: bool,
 ) -> int:
     from holdfast.core.model import Event
     from holdfast.store.resolve import checked_name
@@ -154,7 +162,10 @@ def _warn_of_poor(session: Session, found: Coverage, reasons: dict[str, str]) ->
         left = sum(found.left_out.values())
         worst = max(found.left_out, key=lambda kind: found.left_out[kind])
         session.warn(
-            paint("bold yellow", f"Warning: {left:,} entries were left out, more than the {found.files + found.links:,} captured;")
+            paint(
+                "bold yellow",
+                f"Warning: {left:,} entries were left out, more than the {found.files + found.links:,} captured;",
+            )
             + f" most of them: {reasons[worst]}. `holdfast show --left-out` names them."
         )
 
@@ -183,5 +194,3 @@ def _word(what: str, text: str) -> str:
     if len(text) > 200 or not text.isprintable() or text != text.strip():
         raise Usage(f"{text!r} is not a {what}.", "Give one line of at most 200 characters, without spaces around it.")
     return text
-
-

@@ -35,7 +35,12 @@ def search(session: Session, text: str, limit: int) -> None:
         return
     now = session.now()
     rows = [
-        [f"v{hit.checkpoint.version}", age(hit.checkpoint.created_at, now), hit.where, show(hit.path) if hit.path else one_line(hit.text.replace("\n", " "))]
+        [
+            f"v{hit.checkpoint.version}",
+            age(hit.checkpoint.created_at, now),
+            hit.where,
+            show(hit.path) if hit.path else one_line(hit.text.replace("\n", " ")),
+        ]
         for hit in hits
     ]
     for line in session.paint.table(["VERSION", "WHEN", "WHERE", "FOUND"], rows, give=3):

@@ -12,7 +12,7 @@ import click
 
 from holdfast.core.errors import Failed, NoWorkspace, Usage
 from holdfast.frontends.cli.paint import Paint
-from holdfast.frontends.surroundings import Surroundings, current_folder, now_ns
+from holdfast.frontends.surroundings import Surroundings, current_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,8 +31,8 @@ COLOURS = ("auto", "always", "never")
 class Session:
     """One run of the command line."""
 
-    def __init__(self, around: Surroundings, started: float) -> None:
-        self.around, self.started = around, started
+    def __init__(self, around: Surroundings, clock: Callable[[], int], started: float) -> None:
+        self.around, self.now, self.started = around, clock, started
         self.json = self.quiet = False
         self._config: str | None = None
         self._folder: str | None = None
@@ -61,9 +61,6 @@ class Session:
         except FileNotFoundError:
             raise NoWorkspace("The current folder is gone.", "Change to a folder that is there.") from None
 
-    def now(self) -> int:
-        return now_ns()
-
     @cached_property
     def config_path(self) -> str:
         return self._config or self.around.config
@@ -91,7 +88,7 @@ class Session:
     def engine(self) -> Engine:
         from holdfast.wiring import build
 
-        return build(self.settings, self.around.data, self.around.home, now_ns)
+        return build(self.settings, self.around.data, self.around.home, self.now)
 
     @property
     def repository(self) -> Repository:
@@ -105,6 +102,10 @@ class Session:
         from holdfast.store.resolve import resolve
 
         return resolve(self.repository, row.id, text, self.now())
+
+    def store_path(self) -> str:
+        """Where the store is; empty if the command never came to ask."""
+        return self.engine.place.path if "engine" in self.__dict__ else ""
 
     def close(self) -> None:
         if "engine" in self.__dict__:
@@ -167,7 +168,9 @@ class Session:
         if yes:
             return True
         if self.json or not sys.stdin.isatty():
-            raise Usage("This asks before it acts, and there is nobody to ask.", "Add -y to agree, or --dry-run to see.")
+            raise Usage(
+                "This asks before it acts, and there is nobody to ask.", "Add -y to agree, or --dry-run to see."
+            )
         return click.confirm(question, err=True)
 
     def _coloured(self, stream: Any) -> bool:
@@ -182,14 +185,18 @@ class Session:
 
         text = self.around.text("COLUMNS")
         try:
-            return int(text) if text.isdigit() and int(text) else os.get_terminal_size(sys.stdout.fileno()).columns or 80
+            return (
+                int(text) if text.isdigit() and int(text) else os.get_terminal_size(sys.stdout.fileno()).columns or 80
+            )
         except OSError:
             return 80
 
 
 def common(command: Command) -> Command:
     """Give a command `--json` and the session as its first argument."""
-    command = click.option("--json", "as_json", is_flag=True, expose_value=False, callback=_as_json, help="Answer in JSON.")(command)
+    command = click.option(
+        "--json", "as_json", is_flag=True, expose_value=False, callback=_as_json, help="Answer in JSON."
+    )(command)
     return click.pass_obj(command)  # type: ignore[return-value]
 
 

@@ -18,12 +18,18 @@ if TYPE_CHECKING:
     from holdfast.store.rows import CheckpointRow
 
 SHOWN = 40
-WHY_EXCLUDED = {BY_NAME: "excluded by its name", BY_IGNORE: "ignored, and large or made again", BY_MARKER: "marked as a cache"}
+WHY_EXCLUDED = {
+    BY_NAME: "excluded by its name",
+    BY_IGNORE: "ignored, and large or made again",
+    BY_MARKER: "marked as a cache",
+}
 
 
 @click.command()
 @click.argument("reference", metavar="[REF]", type=REFERENCE, default="latest")
-@click.option("--left-out", "all_left_out", is_flag=True, help="Name everything that was left out, not only what is new.")
+@click.option(
+    "--left-out", "all_left_out", is_flag=True, help="Name everything that was left out, not only what is new."
+)
 @click.option("--all", "everything", is_flag=True, help="Name every changed path.")
 @common
 def show(session: Session, reference: str, all_left_out: bool, everything: bool) -> None:
@@ -77,7 +83,8 @@ def _print_head(session: Session, row: CheckpointRow, header: dict[str, Any]) ->
         ("name", row.name),
         ("tags", ", ".join(row.tags.split("\n"))),
         ("pinned", "yes" if row.pinned else ""),
-        ("made", f"{local(row.created_at)}, {age_in_words(row.created_at, session.now())}, by {row.created_by}, trigger {row.trigger}"),
+        ("made", f"{local(row.created_at)}, {age_in_words(row.created_at, session.now())}"),
+        ("why", f"{row.trigger}, by {row.created_by}"),
         ("session", row.session),
         ("task", row.task),
         ("folder", printable(header.get("cwd") or "")),

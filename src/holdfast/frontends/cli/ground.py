@@ -1,0 +1,46 @@
+"""What the store stands on: file systems where kernel locks and syncs do not keep their promises."""
+
+from __future__ import annotations
+
+NETWORK = frozenset((
+    "9p", "afs", "ceph", "cifs", "davfs", "fuse.davfs2", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs",
+    "fuse.vmhgfs-fuse", "glusterfs", "lustre", "nfs", "nfs4", "smb3", "smbfs", "vboxsf", "virtiofs",
+))  # fmt: skip
+SYNCED = (
+    "Dropbox", "Google Drive", "GoogleDrive", "Mobile Documents", "Nextcloud", "OneDrive", "Syncthing", "iCloud Drive",
+    "ownCloud",
+)  # fmt: skip
+
+
+def is_remote(kind: str) -> bool:
+    return kind in NETWORK
+
+
+def synced_folder(path: str) -> str | None:
+    """The part of the path that a program which copies files between machines is known by."""
+    return next((part for part in path.split("/") if part in SYNCED), None)
+
+
+def file_system(path: str, mounted: list[tuple[str, str]]) -> str:
+    """The kind of file system that the path lies on; empty if it is not known."""
+    best, kind = "", ""
+    for where, its_kind in mounted:
+        if (path == where or path.startswith(where.rstrip("/") + "/")) and len(where) >= len(best):
+            best, kind = where, its_kind
+    return kind
+
+
+def mounts() -> list[tuple[str, str]]:
+    """(folder, kind) of everything that is mounted; empty where the system does not say."""
+    try:
+        with open("/proc/mounts", encoding="utf-8", errors="surrogateescape") as file:
+            lines = [line.split(" ") for line in file]
+    except OSError:
+        return []
+    return [(_unescaped(words[1]), words[2]) for words in lines if len(words) > 2]
+
+
+def _unescaped(text: str) -> str:
+    for code, char in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        text = text.replace(code, char)
+    return text

@@ -1,0 +1,154 @@
+"""`holdfast status`: how this workspace is protected right now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast.core.errors import HoldfastError, NoWorkspace
+from holdfast.frontends.cli.session import Session, common, write_json
+
+if TYPE_CHECKING:
+    from holdfast.looking import Change, Coverage
+    from holdfast.store.rows import CheckpointRow
+
+SHOWN, NOTICES = 20, 5
+WEEK = 7 * 86_400_000_000_000
+
+
+class Standing:
+    """Everything that `status` says."""
+
+    root: bytes
+    workspace: str
+    last: CheckpointRow | None
+    changes: list[Change]
+    remarks: list[str]
+    coverage: Coverage
+    notices: list[dict[str, Any]]
+    size: int
+
+
+@click.command()
+@common
+def status(session: Session) -> None:
+    """Say what protects this workspace: last checkpoint, changes since, what is left out, what went wrong."""
+    standing = _look(session)
+    if session.json:
+        _as_json(session, standing)
+    else:
+        _as_text(session, standing)
+
+
+def _look(session: Session) -> Standing:
+    from holdfast.looking import coverage, pending
+    from holdfast.store.notices import read
+    from holdfast.store.rows import Query
+    from holdfast.store.upkeep import store_size
+
+    try:
+        root, row = session.workspace()
+    except NoWorkspace as error:
+        raise NoWorkspace(str(error), _way_in(session)) from None
+    found = Standing()
+    found.root, found.workspace = root, row.id
+    newest = session.repository.ledger.find(Query(workspace=row.id, limit=1))
+    found.last = newest[0] if newest else None
+    found.coverage = coverage(row)
+    since = session.now() - WEEK
+    found.notices = [notice for notice in read(session.engine.notice_folders(root, row.id)) if notice["at"] >= since]
+    found.size = store_size(session.repository)
+    with session.progress("Looking") as progress:
+        session.engine.progress = progress
+        try:
+            found.changes, found.remarks = pending(session.engine, root, row)
+        except HoldfastError as error:
+            found.changes, found.remarks = [], [f"What changed is not known: {error}"]
+    return found
+
+
+def _way_in(session: Session) -> str:
+    """What to do in a folder that nobody protects."""
+    from holdfast.workspace.find import git_root, show
+
+    root = git_root(session.cwd)
+    if root is None:
+        return "Run `holdfast init` here once; a folder without git is not protected by itself."
+    if session.settings["adopt"] in ("git", "any"):
+        return f"Run `holdfast init {show(root)}`; hooks do it by themselves at their first event."
+    return f"Run `holdfast init {show(root)}`; the setting `adopt` keeps hooks from doing it."
+
+
+def _as_json(session: Session, standing: Standing) -> None:
+    from holdfast.frontends.cli.facts import of_change, of_checkpoint, of_coverage, of_notice
+    from holdfast.workspace.find import show
+
+    write_json(
+        {
+            "workspace": {"id": standing.workspace, "root": show(standing.root)},
+            "store": {"path": session.engine.place.path, "bytes": standing.size},
+            "last": of_checkpoint(standing.last) if standing.last is not None else None,
+            "changes": [of_change(change) for change in standing.changes],
+            "coverage": of_coverage(standing.coverage),
+            "notices": [of_notice(notice) for notice in standing.notices],
+            "remarks": standing.remarks,
+            "warnings": session.settings.warnings,
+            "workers": [],
+        }
+    )
+
+
+def _as_text(session: Session, standing: Standing) -> None:
+    from holdfast.frontends.cli.facts import kept, left_out, title
+    from holdfast.frontends.cli.paint import age_in_words, size
+    from holdfast.workspace.find import show
+
+    last, paint = standing.last, session.paint
+    session.print(f"Workspace  {show(standing.root)}")
+    session.print(f"Store      {session.engine.place.path}, {size(standing.size)}")
+    if last is None:
+        session.print("Last       " + paint("yellow", "no checkpoint yet; run `holdfast save`"))
+    else:
+        session.print(
+            f"Last       {title(last)}, {age_in_words(last.created_at, session.now())}, trigger {last.trigger}"
+        )
+        session.print(f"Kept       {kept(standing.coverage)}")
+        if standing.coverage.left_out:
+            text = left_out(standing.coverage)
+            session.print("Left out   " + (paint("bold yellow", text) if standing.coverage.is_poor else text))
+    session.print("Workers    none")
+    _print_changes(session, standing)
+    _print_notices(session, standing)
+    for warning in session.settings.warnings:
+        session.print(paint("yellow", f"Settings: {warning}"))
+
+
+def _print_changes(session: Session, standing: Standing) -> None:
+    from holdfast.frontends.cli.facts import COLOURS, changed_line
+    from holdfast.frontends.cli.paint import plural
+
+    changes = standing.changes
+    if standing.last is not None or changes:
+        since = f"since v{standing.last.version}" if standing.last is not None else "to save"
+        session.print(f"{plural(len(changes), 'change')} {since}:" if changes else f"Nothing changed {since}.")
+    for change in changes[:SHOWN]:
+        letter, text = changed_line(change)
+        session.print(f"  {session.paint(COLOURS[letter], letter)}  {text}")
+    if len(changes) > SHOWN:
+        session.print(f"  … and {len(changes) - SHOWN:,} more; `holdfast diff --name-only` names them.")
+    for remark in standing.remarks:
+        session.print(session.paint("yellow", remark))
+
+
+def _print_notices(session: Session, standing: Standing) -> None:
+    from holdfast.frontends.cli.paint import age_in_words, printable
+
+    if not standing.notices:
+        return
+    session.print(session.paint("bold yellow", "In the last week, without anybody being told:"))
+    for notice in reversed(standing.notices[-NOTICES:]):
+        when, what = age_in_words(notice["at"], session.now()), f"a checkpoint ({notice['trigger']}) {notice['kind']}"
+        session.print(printable(f"  {when}, {what}: {notice['text']}"))
+    if len(standing.notices) > NOTICES:
+        session.print(f"  … and {len(standing.notices) - NOTICES:,} more; `holdfast status --json` has them.")

@@ -1,0 +1,144 @@
+"""Where lost parts are found again: documents and log lines in the ledger, contents in the files on disk."""
+
+from __future__ import annotations
+
+from posix import O_CLOEXEC, O_NONBLOCK, O_RDONLY, close, fstat, read
+from posix import open as open_fd
+from stat import S_ISREG
+
+from holdfast.core import document
+from holdfast.core.entry import FILE
+from holdfast.core.errors import HoldfastError
+from holdfast.store.digest import digest
+from holdfast.store.repository import CHUNK_AVERAGE, CHUNK_MAX, CHUNK_MIN
+from holdfast.store.rows import CHUNKS, CONTENT, DOCUMENT, Query
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from holdfast.store.repository import Repository
+    from holdfast.store.rows import CheckpointRow, WorkspaceRow
+
+LARGE = 4 << 20
+"""Contents over this are stored in chunks."""
+
+
+def header_from_ledger(repository: Repository, row: CheckpointRow) -> dict[str, Any]:
+    """Return the header of a version's document: its own if it can be read, else what the ledger knows of it."""
+    try:
+        return repository.document(row)[0]
+    except HoldfastError:
+        pass
+    counts: dict[str, int] = {}
+    for entry in repository.ledger.state(row.workspace, row.version):
+        counts[entry.kind] = counts.get(entry.kind, 0) + 1
+        if entry.kind == FILE:
+            counts["bytes"] = counts.get("bytes", 0) + entry.size
+    return {
+        "v": 1, "workspace": row.workspace, "parent": None, "id": row.id, "created_at": row.created_at,
+        "event_at": row.created_at, "scan_started": row.created_at, "scan_ended": row.created_at,
+        "trigger": row.trigger, "created_by": row.created_by, "message": row.message, "name": row.name or None,
+        "tags": row.tags.split("\n") if row.tags else [], "pinned": bool(row.pinned),
+        "session": row.session or None, "task": row.task or None, "cwd": "", "git": None,
+        "notices": ["Written again by repair."], "counts": counts, "tree": row.tree, "tool": "repair",
+    }  # fmt: skip
+
+
+def records_from_ledger(repository: Repository, row: WorkspaceRow) -> list[dict[str, Any]]:
+    """Return records that lead to what the ledger knows of a workspace."""
+    first: dict[str, Any] = {
+        "r": "workspace", "id": row.id, "path": row.path.decode("utf-8", "surrogateescape"), "at": row.created_at,
+    }  # fmt: skip
+    if row.parent:
+        first["parent"] = row.parent
+    found = repository.ledger.find(Query(workspace=row.id, forgotten=True))[::-1]
+    places = repository.ledger.locate([checkpoint.document for checkpoint in found])
+    made: list[dict[str, Any]] = []
+    named: list[dict[str, Any]] = []
+    for checkpoint in found:
+        place = places.get(checkpoint.document)
+        made.append(
+            {
+                "r": "checkpoint", "v": checkpoint.version, "id": checkpoint.id, "doc": checkpoint.document.hex(),
+                "packs": [place.pack] if place else [], "at": checkpoint.created_at, "seq": checkpoint.seq,
+                "size": checkpoint.added,
+            }
+        )  # fmt: skip
+        named.append({"r": "pin" if checkpoint.pinned else "unpin", "v": checkpoint.version})
+        named.append({"r": "name", "v": checkpoint.version, "name": checkpoint.name or None})
+    forgotten = [checkpoint.version for checkpoint in found if checkpoint.forgotten]
+    hidden = [{"r": "forget", "v": forgotten, "why": "repair"}] if forgotten else []
+    # Keyframes follow the forgetting: only then do they set older documents free.
+    return [first, *made, *hidden, *_keyframes(repository, found), *named]
+
+
+def _keyframes(repository: Repository, found: list[CheckpointRow]) -> list[dict[str, Any]]:
+    """Keyframes are found again by what their own headers say."""
+    versions = {checkpoint.id: checkpoint.version for checkpoint in found}
+    own = {checkpoint.document for checkpoint in found}
+    result = []
+    for key, place in repository.ledger.locations():
+        if place.kind != DOCUMENT or key in own:
+            continue
+        try:
+            header = document.header(repository.load(key))
+        except HoldfastError:
+            continue
+        version = versions.get(header["id"], 0)
+        if header["keyframe"] and version:
+            result.append({"r": "keyframe", "v": version, "doc": key.hex(), "pack": place.pack})
+    return sorted(result, key=lambda record: (record["v"], record["doc"]))
+
+
+def on_disk(repository: Repository, keys: set[bytes]) -> Iterator[tuple[bytes, bytes, int]]:
+    """Yield (digest, bytes, kind) of those that files of the workspaces still hold, whole or as chunks."""
+    missing = set(keys)
+    for workspace in repository.ledger.workspaces() if missing else ():
+        for _, until, row in repository.ledger.intervals(workspace.id):
+            if not missing:
+                return
+            # Chunks may lie in any large file; a small one is read only if it is the very content.
+            if row.kind != FILE or (row.content not in missing and (row.size <= LARGE or until is not None)):
+                continue
+            for key, data, kind in _pieces(_read(workspace.path + b"/" + row.path)):
+                if key in missing:
+                    missing.discard(key)
+                    yield key, data, kind
+
+
+def _read(path: bytes) -> bytes:
+    """The file's bytes, or none: what is there now may be anything."""
+    try:
+        fd = open_fd(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        if not S_ISREG(fstat(fd).st_mode):
+            return b""
+        parts = []
+        while part := read(fd, 1 << 20):
+            parts.append(part)
+        return b"".join(parts)
+    except OSError:
+        return b""
+    finally:
+        close(fd)
+
+
+def _pieces(data: bytes) -> Iterator[tuple[bytes, bytes, int]]:
+    """The blobs that saving this content would make."""
+    whole = digest(data)
+    if len(data) <= LARGE:
+        yield whole, data, CONTENT
+        return
+    from pyfastcdc import FastCDC
+
+    cutter = FastCDC(avg_size=CHUNK_AVERAGE, min_size=CHUNK_MIN, max_size=CHUNK_MAX, normalized_chunking=1)
+    keys = []
+    for chunk in cutter.cut_buf(data):
+        part = bytes(chunk.data)
+        keys.append(digest(part))
+        yield keys[-1], part, CONTENT
+    yield whole, b"".join(keys), CHUNKS

@@ -1,0 +1,295 @@
+"""A walk through everything below the root, and the visit of one folder, which the re-check needs as well."""
+
+from __future__ import annotations
+
+from errno import EACCES, ELOOP, ENOENT, ENOTDIR, EPERM, ESTALE
+from posix import O_DIRECTORY, O_RDONLY, close, fstat, scandir, stat_result
+
+from holdfast.core.entry import BY_MARKER, BY_NAME, EXCLUDED, UNREADABLE
+from holdfast.core.errors import Refused
+from holdfast.workspace.below import lstat_below, open_below
+from holdfast.workspace.cache import BITS, Cache
+from holdfast.workspace.capture import Capture
+from holdfast.workspace.choose import ENCODING, ERRORS, SHORTAGE, Chooser, Rulebook
+from holdfast.workspace.find import show
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.workspace.choose import Listing, Stack
+
+    Folder = tuple[bytes, Stack, bool]  # path, rules around it, whether it is ignored
+
+VANISHED = (ENOENT, ENOTDIR, ELOOP, ESTALE)
+"""Errors of a path that is no longer what it was when it was listed."""
+DENIED = (EACCES, EPERM)
+
+# Marks: what the stat cache must know beside the columns. Each is a letter and a path.
+NOT_ENTERED = b"x"  # a row of kind x
+UNREAD = b"u"  # a row of kind u: to be tried again when its folder is listed
+SMALL = b"k"  # an ignored folder that is kept because it has few files: to be counted again when it changes
+REPOSITORY = b"r"  # a folder below the root that holds a .git: ignore rules begin anew there
+DISREGARDED = b"!"  # the rules of this repository hide everything and are not followed
+
+
+class Scan:
+    """What a scan found, and the columns from which the next stat cache is written."""
+
+    __slots__ = (
+        "candidates",
+        "columns",
+        "folders",
+        "full",
+        "gone",
+        "left",
+        "marks",
+        "names",
+        "notices",
+        "paths",
+        "places",
+        "seen",
+    )
+
+    def __init__(self, full: bool) -> None:
+        self.full = full
+        self.candidates: list[tuple[bytes, stat_result]] = []
+        """Files and links that must be read."""
+        self.folders: list[tuple[bytes, stat_result]] = []
+        """Folders that are new or whose mode may have changed."""
+        self.left: list[tuple[bytes, str, int, stat_result | None]] = []
+        """What is left out: path, kind, flags."""
+        self.gone: list[bytes] = []
+        """Known paths that are no longer there (after a check; after a walk everything not in `seen` is gone)."""
+        self.seen: set[bytes] = set()
+        self.notices: list[str] = []
+        # The next stat cache.
+        self.columns: list[list[int]] = [[] for _ in range(7)]
+        self.names: list[bytes] = []
+        self.paths: list[bytes] = []
+        self.marks: set[bytes] = set()
+        self.places: dict[bytes, int] = {}
+        """Where the stat columns of a candidate are."""
+
+
+def walk(root: int, cache: Cache | None, capture: Capture, now: int, known: Callable[[bytes], bool]) -> Scan:
+    """Look at everything below the descriptor `root`.
+
+    `cache` vouches for files whose stat has not moved, if `known(path)` says that the newest version has them; it must
+    speak of that version. `now` is the file system's clock less a margin: a time at or after it is not trusted.
+    Raises `Refused` for a tree of more files than `capture.max_files`.
+    """
+    scan = Scan(True)
+    visitor = Visitor(root, capture, now, scan, Known(cache), known)
+    visitor.enter((b"", (), False))
+    return scan
+
+
+class Known:
+    """What a cache knows of the files of a folder."""
+
+    def __init__(self, cache: Cache | None) -> None:
+        self.names: list[bytes] = cache.names() if cache is not None else []
+        self.paths: list[bytes] = cache.paths() if cache is not None else []
+        self.columns = cache.columns() if cache is not None else [[] for _ in range(7)]
+        self.starts: list[int] = [0]
+        """Number of the first file of each folder, and of all files at the end."""
+        total = 0
+        for count in self.columns[6]:
+            total += count
+            self.starts.append(total)
+        self.numbers = dict(zip(self.paths, range(len(self.paths)), strict=True))
+
+    def files(self, folder: bytes) -> dict[bytes, int]:
+        """Return the number of each file directly in the folder by its name."""
+        number = self.numbers.get(folder)
+        if number is None:
+            return {}
+        start, end = self.starts[number], self.starts[number + 1]
+        return dict(zip(self.names[start:end], range(start, end), strict=True))
+
+
+class Visitor:
+    """Looks at one folder after another and notes in `scan` what becomes of all that lies in them."""
+
+    def __init__(
+        self, root: int, capture: Capture, now: int, scan: Scan, old: Known, is_known: Callable[[bytes], bool]
+    ) -> None:
+        self.root, self.capture, self.now, self.scan, self.old, self.is_known = root, capture, now, scan, old, is_known
+        self.rules = Rulebook(root, capture)
+        self.chooser = Chooser(root, capture)
+
+    def enter(self, start: Folder) -> None:
+        """Visit a folder and all below it."""
+        todo = [start]
+        while todo:
+            path, stack, ignored = todo.pop()
+            try:
+                seen, entries = list_folder(self.root, path)
+            except OSError as error:
+                if not path or error.errno in SHORTAGE:
+                    raise
+                if error.errno not in VANISHED:
+                    self._closed(path)
+                continue
+            names = {name for name, _, _ in entries}
+            if self.stands_apart(path, seen, names):
+                continue
+            todo += self.visit(path, seen, entries, names, self._rules(path, stack, entries, names), ignored)
+
+    def stands_apart(self, path: bytes, seen: stat_result, names: set[bytes]) -> bool:
+        """Leave the folder out if it is the store, or carries a file that says it can be made again."""
+        if not path:
+            return False
+        if (seen.st_dev, seen.st_ino) == self.capture.store:
+            self._leave(path, BY_NAME)
+        elif not self.capture.markers.isdisjoint(names) and self.chooser.is_marked(path, names):
+            self._leave(path, BY_MARKER)
+            self._note(path, seen, 0)  # watched, in case the marker goes
+        else:
+            return False
+        return True
+
+    def visit(
+        self, path: bytes, seen: stat_result, entries: Listing, names: set[bytes], stack: Stack, ignored: bool
+    ) -> list[Folder]:
+        """Note all that lies directly in the folder; return the folders in it that are to be entered."""
+        scan, capture, chooser, now = self.scan, self.capture, self.chooser, self.now
+        prefix = path + b"/" if path else b""
+        before, (old_ctimes, old_sizes, old_inodes) = self.old.files(path), self.old.columns[:3]
+        ctimes, sizes, inodes = scan.columns[:3]
+        first = len(ctimes)
+        further: list[Folder] = []
+        if path:
+            scan.folders.append((path, seen))
+        for name, is_folder, info in entries:
+            if name[0] == 46 and chooser.never(prefix, name, names):  # "."
+                continue
+            below = prefix + name
+            if is_folder:
+                flags, inside = chooser.folder(below, stack, ignored)
+                if flags:
+                    self._leave(below, flags)
+                    continue
+                if inside and not ignored:
+                    scan.marks.add(SMALL + below)
+                further.append((below, stack, inside))
+                continue
+            if capture.excludes_files and chooser.exclude.match(below, False):
+                self._leave(below, BY_NAME)
+                continue
+            scan.seen.add(below)
+            if info is None:
+                scan.left.append((below, UNREADABLE, 0, None))
+                scan.marks.add(UNREAD + below)
+                continue
+            ctime = info.st_ctime_ns
+            kind = chooser.file(below, info, stack, ignored)
+            if kind is not None:
+                scan.left.append((below, kind, 0, info))
+            else:
+                at = before.get(name, -1)
+                if (
+                    at < 0
+                    or old_ctimes[at] != ctime
+                    or old_sizes[at] != info.st_size
+                    or old_inodes[at] != info.st_ino
+                    or not self.is_known(below)
+                ):
+                    scan.candidates.append((below, info))
+                    scan.places[below] = len(ctimes)
+            scan.names.append(name)
+            ctimes.append(ctime if 0 < ctime < now else -1)
+            sizes.append(info.st_size)
+            inodes.append(info.st_ino)
+        if len(ctimes) > capture.max_files:
+            raise too_many(capture.max_files)
+        self._note(path, seen, len(ctimes) - first)
+        return further
+
+    def _rules(self, path: bytes, stack: Stack, entries: Listing, names: set[bytes]) -> Stack:
+        """Return the rules in force in the folder."""
+        if self.capture.ignored == "all":
+            return ()
+        is_repository = b".git" in names
+        if path and is_repository:
+            self.scan.marks.add(REPOSITORY + path)
+        if not path or is_repository or b".gitignore" in names:
+            stack = self.rules.enter(path, stack, is_repository)
+        if (not path or is_repository) and self.chooser.hides_everything(path, entries, stack):
+            self.disregard(path)
+            return ()
+        return stack
+
+    def disregard(self, path: bytes) -> None:
+        where = show(path) if path else "the root"
+        self.scan.notices.append(f"The ignore rules in {where} hide nearly everything there; they are disregarded.")
+        self.scan.marks.add(DISREGARDED + path)
+
+    def _leave(self, path: bytes, flags: int) -> None:
+        self.scan.left.append((path, EXCLUDED, flags, None))
+        self.scan.marks.add(NOT_ENTERED + path)
+        self.scan.seen.add(path)
+
+    def _closed(self, path: bytes) -> None:
+        """The folder is there and cannot be listed."""
+        try:
+            seen = lstat_below(self.root, path)
+        except OSError as error:
+            if error.errno in VANISHED:
+                return
+            self.scan.left.append((path, UNREADABLE, 0, None))
+            self.scan.marks.add(UNREAD + path)
+            self.scan.seen.add(path)
+            return
+        self.scan.left.append((path, UNREADABLE, 0, seen))
+        self._note(path, seen, 0)
+
+    def _note(self, path: bytes, seen: stat_result, files: int) -> None:
+        scan = self.scan
+        scan.seen.add(path)
+        scan.paths.append(path)
+        for column, value in zip(
+            scan.columns[3:],
+            (
+                seen.st_mtime_ns & BITS,
+                seen.st_ctime_ns if 0 < seen.st_ctime_ns < self.now else -1,
+                seen.st_ino,
+                files,
+            ),
+            strict=True,
+        ):
+            column.append(value)
+
+
+def list_folder(root: int, path: bytes) -> tuple[stat_result, Listing]:
+    """Return the folder's stat (taken before listing) and its entries by name: (name, is a folder, stat of a file).
+
+    The stat is None where the folder lets us see the name and no more.
+    """
+    fd = open_below(root, path, O_RDONLY | O_DIRECTORY)
+    try:
+        seen = fstat(fd)
+        found: list[tuple[bytes, bool, stat_result | None]] = []
+        with scandir(fd) as entries:
+            for entry in entries:
+                name = entry.name.encode(ENCODING, ERRORS)
+                try:
+                    if entry.is_dir(follow_symlinks=False):
+                        found.append((name, True, None))
+                    else:
+                        found.append((name, False, entry.stat(follow_symlinks=False)))
+                except OSError as error:
+                    if error.errno not in VANISHED:
+                        found.append((name, False, None))
+    finally:
+        close(fd)
+    found.sort()
+    return seen, found
+
+
+def too_many(limit: int) -> Refused:
+    return Refused(
+        f"The tree has more than {limit:,} files.",
+        "Exclude what can be made again (`holdfast config set capture.exclude …`), or raise `capture.max_files`.",
+    )

@@ -1,0 +1,233 @@
+"""Docs that can rot are compared with the code: commands, flags, exit codes, keys of JSON answers."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import pytest
+
+from holdfast.core import errors
+from holdfast.frontends.cli.root import TABLE, root
+
+from .box import SOURCE, Box
+
+REPOSITORY = SOURCE.parent
+COMMANDS = REPOSITORY / "docs/commands.md"
+JSON = REPOSITORY / "docs/json.md"
+MAGIC = "store"  # `holdfast store` is the first line of a store's format file
+
+
+# docs/commands.md
+
+
+def every_command() -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(root, info_name="holdfast")
+    for name in TABLE:
+        command = root.get_command(context, name)
+        assert command is not None
+        yield name, command
+        if isinstance(command, click.Group):
+            for inner, subcommand in command.commands.items():
+                yield f"{name} {inner}", subcommand
+
+
+def flags(command: click.Command) -> list[click.Option]:
+    return [option for option in command.params if isinstance(option, click.Option) and not option.hidden]
+
+
+def spelled(option: click.Option) -> str:
+    value = "" if option.is_flag else f" {option.make_metavar(click.Context(root))}".replace("|", "\\|")
+    return ", ".join([f"`{name}{value}`" for name in option.opts])
+
+
+def table(head: str, rows: list[str]) -> str:
+    return "\n".join([head, re.sub(r"[^|]+", "---", head), *rows])
+
+
+def options_table() -> str:
+    return table("| option | meaning |", [f"| {spelled(one)} | {one.help} |" for one in flags(root) if one.help])
+
+
+def commands_table() -> str:
+    rows = []
+    for name, command in every_command():
+        if (isinstance(command, click.Group) and name == "config") or command.hidden:
+            continue
+        arguments = [
+            argument.make_metavar(click.Context(command))
+            for argument in command.params
+            if isinstance(argument, click.Argument)
+        ]
+        words = " ".join(["holdfast", name, *arguments]).replace("|", "\\|")
+        text = TABLE[name].help if name in TABLE else command.get_short_help_str(200)
+        listed = ", ".join([spelled(option) for option in flags(command) if option.name != "as_json"])
+        rows.append(f"| `{words}` | {text} | {listed} |")
+    return table("| command | what it does | options |", [row.replace("  ", " ") for row in rows])
+
+
+def exit_codes_table() -> str:
+    found = {0: [("", "done, or nothing to do")], 130: [("", "interrupted by Ctrl-C")]}
+    for value in vars(errors).values():
+        if isinstance(value, type) and issubclass(value, errors.HoldfastError) and value is not errors.HoldfastError:
+            meaning = (value.__doc__ or "").split("\n")[0].rstrip(".")
+            found.setdefault(value.exit_code, []).append((value.kind, meaning))
+    rows = []
+    for code in sorted(found):
+        kinds = ", ".join([f"`{kind}`" for kind, _ in found[code] if kind])
+        rows.append(f"| {code} | {kinds} | {'; '.join([meaning for _, meaning in found[code]])} |")
+    return table("| code | `kind` in JSON | meaning |", rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("options", options_table), ("commands", commands_table), ("exit codes", exit_codes_table)]
+)
+def test_the_tables_of_commands_say_what_the_code_does(name: str, content: Any) -> None:
+    begin, end = f"<!-- begin {name} -->\n", f"<!-- end {name} -->"
+    text = COMMANDS.read_text()
+    before, rest = text.split(begin)
+    written, after = rest.split(end)
+    if os.environ.get("HOLDFAST_DOCS") == "write":
+        written = content() + "\n"
+        COMMANDS.write_text(before + begin + written + end + after)
+
+    assert written == content() + "\n"
+
+
+# Every command line in docs and in our own sentences
+
+
+def spoken_of() -> list[tuple[str, str]]:
+    """(where, command line) of every `holdfast …` in back-ticks or as a line of shell."""
+    found = []
+    files = [*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md"), *(SOURCE / "holdfast").rglob("*.py")]
+    for path in files:
+        text = path.read_text()
+        lines = re.findall(r"`holdfast ([^`\n]+)`", text)
+        if path.suffix == ".md":
+            for block in re.findall(r"^```(?:sh|bash|console)?\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+                lines += re.findall(r"^(?:\$ )?holdfast ([^\n#]+)", block, re.MULTILINE)
+        found += [(str(path.relative_to(REPOSITORY)), line.strip()) for line in lines if line != MAGIC]
+    return found
+
+
+def known_flags(command: click.Command) -> set[str]:
+    names = {name for option in flags(command) for name in [*option.opts, *option.secondary_opts]}
+    return names | {"--help", "-h"}
+
+
+def test_every_command_and_flag_that_we_speak_of_exists() -> None:
+    commands = dict(every_command())
+    lines = spoken_of()
+    unknown = []
+    for where, line in lines:
+        words = line.split()
+        while words and words[0].startswith("-"):
+            if words[0] not in known_flags(root):
+                unknown.append((where, line))
+            option = next((one for one in flags(root) if words[0] in one.opts), None)
+            words = words[2:] if option is not None and not option.is_flag else words[1:]
+        if not words or not re.fullmatch(r"[a-z]+", words[0]):
+            continue
+        command = commands.get(" ".join(words[:2])) or commands.get(words[0])
+        if command is None:
+            unknown.append((where, line))
+            continue
+        before_paths = words[: words.index("--")] if "--" in words else words
+        given = [
+            re.split(r"[=|\]]", word.lstrip("["))[0] for word in before_paths[1:] if re.match(r"\[?--?[a-zA-Z]", word)
+        ]
+        unknown += [(where, line) for flag in given if flag not in known_flags(command)]
+
+    assert len(lines) > 40
+    assert unknown == []
+
+
+# docs/json.md
+
+
+def documented(section: str) -> set[str]:
+    """Keys in the table of one section; `?` marks those that need not be there."""
+    text = re.split(rf"^## {re.escape(section)}$", JSON.read_text(), flags=re.MULTILINE)[1]
+    body = re.split(r"^## ", text, flags=re.MULTILINE)[0]
+    keys = set()
+    for line in body.splitlines():
+        if line.startswith("| `"):
+            keys |= set(re.findall(r"`([^`]+)`\??", line.split("|")[1]))
+    return keys
+
+
+def keys_of(value: Any, stop: tuple[str, ...] = (), prefix: str = "") -> set[str]:
+    """Keys of a JSON value: `a.b` inside objects, `a[].b` inside lists; those in `stop` are not looked into."""
+    if isinstance(value, list):
+        return {key for item in value for key in keys_of(item, stop, prefix + "[]")}
+    found: set[str] = set()
+    for key, item in value.items() if isinstance(value, dict) else ():
+        name = f"{prefix}.{key}" if prefix else key
+        found |= {name} | (keys_of(item, stop, name) if key not in stop else set())
+    return found
+
+
+CHECKPOINT = ("checkpoint", "last", "forgotten", "thinned", "changes", "coverage")
+
+
+@pytest.mark.parametrize(
+    ("section", "words"),
+    [
+        ("init", ["init", "another"]),
+        ("save", ["save"]),
+        ("save", ["save", "--auto"]),
+        ("search", ["search", "first"]),
+        ("search", ["search", "README"]),
+        ("status", ["status"]),
+        ("pin, unpin, name", ["pin", "v1"]),
+        ("pin, unpin, name", ["unpin", "v1"]),
+        ("pin, unpin, name", ["name", "v1", "x"]),
+        ("forget", ["forget", "v1", "--dry-run"]),
+        ("forget", ["forget", "v1", "-y"]),
+        ("compact", ["compact"]),
+        ("verify", ["verify"]),
+        ("verify --repair", ["verify", "--repair"]),
+        ("rebuild", ["rebuild"]),
+        ("doctor", ["doctor"]),
+        ("cat", ["cat", "v1", "README"]),
+        ("completion", ["completion", "fish"]),
+    ],
+)
+def test_an_answer_has_the_keys_that_the_page_names(kept: Box, section: str, words: list[str]) -> None:
+    answer = kept.call(*words, "--json")
+    assert answer.code == 0, answer
+
+    keys = keys_of(answer.json(), (*CHECKPOINT, "compaction"))
+
+    named = documented(section)
+    named |= {re.split(r"\[\]|\.", key)[0] for key in named} - {""}
+    assert keys <= named
+
+
+def test_checkpoints_changes_and_coverage_have_the_keys_that_the_page_names(kept: Box) -> None:
+    (kept.project / "link").symlink_to("x")
+    os.mkfifo(kept.project / "pipe")
+    kept.put("src/a.py", "x")
+    kept.save()
+    shown = kept.call("show", "--json").json()
+    compared = kept.call("diff", "v1", "v4", "--json").json()
+    status = kept.call("status", "--json").json()
+
+    assert keys_of(kept.call("list", "--json").json()[0]) == documented("checkpoint")
+    assert keys_of(shown, CHECKPOINT) <= documented("checkpoint") | documented("show")
+    assert set().union(*[keys_of(change) for change in shown["changes"]]) <= documented("change")
+    assert keys_of(status["coverage"], ("left_out",)) == documented("coverage")
+    extra = {key.removeprefix("changes[].") for key in documented("diff")}
+    assert set().union(*[keys_of(change) for change in compared["changes"]]) <= documented("change") | extra
+    assert set(compared) <= documented("diff")
+
+
+def test_an_error_has_the_form_that_the_page_shows(kept: Box) -> None:
+    error = kept.call("show", "v9", "--json").json()
+
+    assert keys_of(error) == {"error", "error.kind", "error.message", "error.hint", "error.exit_code"}
+    assert '{"error": {"kind": "not_found", "message":' in JSON.read_text()

@@ -1,0 +1,254 @@
+"""Saving: what is printed, what is silent, and what is remembered for `status`."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+import pytest
+
+from holdfast.store import notices
+
+from .box import DAY, HOUR, MINUTE, Box
+
+
+def test_the_first_save_says_what_was_kept(box: Box) -> None:
+    box.call("init")
+    box.put("a.txt", "hello")
+    box.put("node_modules/x.js", "x")
+
+    result = box.call("save", "-m", "hello")
+
+    assert box.plain(result.out) == 'Created v1 "hello" (Nms)\n'
+    assert result.err == "Kept 1 file, 5B. Left out: 1 not looked at.\n"
+
+
+def test_a_manual_save_of_an_unchanged_tree_makes_a_version(kept: Box) -> None:
+    result = kept.call("save")
+
+    assert kept.plain(result.out) == "Created v4 (Nms)\n"
+    assert result.err == ""
+
+
+def test_an_automatic_save_of_an_unchanged_tree_makes_none(kept: Box) -> None:
+    result = kept.call("save", "--auto")
+
+    assert (result.code, result.out, result.err) == (0, "", "")
+    assert kept.versions() == ["v3", "v2", "v1"]
+    assert kept.call("save", "--auto", "--json").json() == {"status": "unchanged"}
+
+
+def test_an_automatic_save_may_have_a_message(kept: Box) -> None:
+    kept.put("x", "x")
+    kept.call("save", "--auto", "-m", "after the tests")
+
+    row = kept.call("list", "--json", "--limit", "1").json()[0]
+    assert (row["message"], row["trigger"], row["created_by"]) == ("after the tests", "auto", "auto")
+
+
+def test_everything_that_was_given_is_kept(box: Box) -> None:
+    box.call("init")
+    words = [
+        "-m",
+        "m",
+        "--name",
+        "n",
+        "--tag",
+        "b",
+        "--tag",
+        "a",
+        "--tag",
+        "b",
+        "--pin",
+        "--session",
+        "s",
+        "--task",
+        "t",
+    ]
+    box.call("save", *words)
+
+    row = box.call("list", "--json").json()[0]
+    assert (row["message"], row["name"], row["tags"], row["pinned"]) == ("m", "n", ["b", "a"], True)
+    assert (row["session_id"], row["task_id"], row["created_by"]) == ("s", "t", "user")
+    assert row["created_at"] == "2026-03-01T12:00:00.000000Z"
+
+
+def test_a_save_that_captures_nothing_is_loud(box: Box) -> None:
+    box.call("init")
+
+    result = box.call("save")
+
+    assert result.code == 0
+    assert "Warning: no file was captured. The folder is empty." in result.err
+
+
+def test_a_save_that_leaves_out_more_than_it_keeps_is_loud_even_when_quiet(box: Box) -> None:
+    box.call("init")
+    box.put("a.txt")
+    for name in ("x/node_modules/", "y/node_modules/", "z/node_modules/"):
+        box.put(name + "package.json")
+
+    result = box.call("-q", "save")
+
+    assert result.out == ""
+    assert "Warning: 3 entries were left out, more than the 1 captured" in result.err
+
+
+def test_quiet_says_nothing(kept: Box) -> None:
+    result = kept.call("-q", "save", "-m", "quiet")
+
+    assert (result.code, result.out, result.err) == (0, "", "")
+
+
+def test_a_message_that_is_not_utf8_is_kept_as_well_as_can_be(box: Box) -> None:
+    box.call("init")
+
+    result = box.run("save", "-m", b"caf\xe9")
+
+    assert result.code == 0
+    assert box.call("list", "--json").json()[0]["message"] == "caf\ufffd"
+
+
+def test_a_message_of_several_lines_is_one_line_in_tables(kept: Box) -> None:
+    kept.save("-m", "first line\nsecond \x1b[31mline")
+
+    assert '"first line …"' in kept.call("list", "--limit", "1").out
+    assert "\x1b" not in kept.call("show").out
+    assert kept.call("list", "--json", "--limit", "1").json()[0]["message"] == "first line\nsecond \x1b[31mline"
+
+
+@pytest.mark.parametrize("words", [["--tag", "a\nb"], ["--tag", " a"], ["--name", "v3"], ["--session", "a\tb"]])
+def test_words_that_cannot_be_kept_are_refused_before_anything_happens(kept: Box, words: list[str]) -> None:
+    before = kept.state()
+
+    result = kept.call("save", *words)
+
+    assert result.code == 2
+    assert kept.state() == before
+
+
+# What hooks must not tell an agent is told by `status`
+
+
+def test_a_store_out_of_reach_is_silent_for_hooks_and_shown_by_status(kept: Box) -> None:
+    away = kept.store.with_name("away")
+    kept.store.rename(away)
+    kept.put("new", "x")
+
+    result = kept.call("save", "--auto")
+    assert (result.code, result.out, result.err) == (0, "", "")
+
+    away.rename(kept.store)
+    kept.now += 5 * MINUTE
+    assert "5 minutes ago, a checkpoint (auto) skipped: There is no store at" in kept.call("status").out
+
+
+def test_a_failed_hook_is_one_line_and_shown_by_status(kept: Box) -> None:
+    log = next((kept.store / "log").glob("*.log"))
+    whole = log.read_bytes()
+    log.write_bytes(whole[:-20])
+    kept.put("new", "x")
+
+    result = kept.call("save", "--auto")
+    assert (result.code, result.out) == (1, "")
+    assert result.err.count("\n") == 1
+
+    log.write_bytes(whole)
+    found = kept.call("status", "--json").json()["notices"]
+    assert [(notice["kind"], notice["trigger"]) for notice in found] == [("failed", "auto")]
+    kept.now += 8 * DAY
+    assert kept.call("status", "--json").json()["notices"] == []
+
+
+def test_a_wrong_flag_in_a_hook_never_blocks_the_agent(kept: Box) -> None:
+    assert kept.call("save", "--auto", "--nonsense").code == 1
+    assert kept.call("save", "--nonsense").code == 2
+
+
+def test_an_automatic_save_in_a_folder_that_is_gone_is_silent(kept: Box) -> None:
+    gone = kept.project / "gone"
+    gone.mkdir()
+
+    # The shell of a hook may stand in a folder that the agent removed.
+    def leave() -> None:
+        os.chdir(gone)
+        gone.rmdir()
+
+    result = kept.run("save", "--auto", before=leave)
+
+    assert (result.code, result.out, result.err) == (0, "", "")
+
+
+def test_notices_are_bounded_and_whole(box: Box) -> None:
+    folder = str(box.project)
+    for number in range(2_000):
+        assert notices.append([folder], number, "failed", "auto", f"the disk is on fire, {number}")
+
+    kept = notices.read([folder])
+
+    assert (box.project / "notices").stat().st_size <= notices.MOST
+    assert kept[-1]["text"] == "the disk is on fire, 1999"
+    assert [notice["at"] for notice in kept] == list(range(kept[0]["at"], 2_000))
+
+
+def test_notices_that_are_not_whole_are_passed_over(box: Box) -> None:
+    notices.append([str(box.project)], 1, "failed", "auto", "good")
+    with (box.project / "notices").open("ab") as file:
+        file.write(b'{"at": "x"}\n[1]\n\xff\n{"at": 2, "kind": "fa')
+
+    assert [notice["text"] for notice in notices.read([str(box.project)])] == ["good"]
+
+
+# status
+
+
+def test_status_shows_what_changed_and_what_is_left_out(kept: Box) -> None:
+    kept.put("src/a.py", "changed")
+    kept.put("new.txt", "new")
+    (kept.project / "src/b.py").unlink()
+    (kept.project / "src").chmod(0o700)
+    server = socket.socket(socket.AF_UNIX)
+    before = os.getcwd()
+    os.chdir(kept.project)
+    server.bind("door")
+    os.chdir(before)
+    kept.now += 2 * HOUR
+
+    found = kept.call("status", "--json").json()
+
+    changed = {(change["path"], change["change"]) for change in found["changes"]}
+    assert changed == {
+        ("src/a.py", "modified"),
+        ("new.txt", "added"),
+        ("src/b.py", "deleted"),
+        ("src", "mode"),
+        ("door", "left_out"),
+    }
+    assert found["last"]["version"] == "v3"
+    assert "2 hours ago" in kept.call("status").out
+
+
+def test_status_looks_and_does_not_touch(kept: Box) -> None:
+    kept.put("src/a.py", "changed")
+    before = kept.state()
+
+    assert len(kept.call("status", "--json").json()["changes"]) == 1
+    assert len(kept.call("diff", "--json").json()["changes"]) == 1
+
+    assert kept.state() == before
+    assert kept.call("save", "--auto").code == 0
+    assert kept.versions()[0] == "v4"  # looking did not make the change known
+
+
+def test_status_outside_says_the_way_in(box: Box) -> None:
+    assert "folder without git is not protected by itself" in box.call("status").err
+
+    (box.project / ".git").mkdir()
+    assert "hooks do it by themselves" in box.call("status").err
+
+
+def test_status_shows_warnings_of_settings(kept: Box) -> None:
+    kept.config.parent.mkdir(parents=True)
+    kept.config.write_text('{"capture": {"max_fil_size": 1}}')
+
+    assert "unknown setting 'capture.max_fil_size'" in kept.call("status").out

@@ -1,0 +1,141 @@
+"""Search finds messages, names, tags and paths; the index can be thrown away, damaged or impossible."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+
+from holdfast.store import search as searching
+
+from .box import Box
+
+
+def hits(box: Box, text: str) -> list[tuple[str, str]]:
+    result = box.call("search", "--json", "--", text)
+    assert result.code == 0, result
+    return [(hit["checkpoint"]["version"], hit["where"]) for hit in result.json()]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("first", [("v1", "message")]),
+        ("FIRST", [("v1", "message")]),
+        ("irs", [("v1", "message")]),
+        ("체크포인트", [("v2", "message")]),
+        ("둘째 체크", [("v2", "message")]),
+        ("둘째", [("v2", "message")]),
+        ("째", [("v2", "message")]),
+        ("refactor", [("v2", "name")]),
+        ("work", [("v2", "tag")]),
+        ("readme", [("v2", "path")]),
+        ("src/a", [("v3", "path")]),
+        ("nothing like it", []),
+        ("   ", []),
+    ],
+)
+def test_what_was_said_and_where_it_was_is_found(kept: Box, text: str, expected: list[tuple[str, str]]) -> None:
+    assert hits(kept, text) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ['"', "%", "_", "a%b", "a_b", "'", "\\", "NEAR(", "first OR x", "*", "-", "^", ":", 'a"b', "{", "\udcff"]
+)
+def test_every_character_stands_for_itself(kept: Box, text: str) -> None:
+    assert hits(kept, text) == [] or text in "before-refactoring"
+
+    kept.put("more", text.replace("\udcff", ""))
+    kept.save("-m", f"odd {text} one")
+
+    assert hits(kept, f"odd {text} one")[:1] == [("v4", "message")]
+    assert ("v4", "message") in hits(kept, text)
+
+
+def test_decomposed_korean_is_found_by_composed_letters(kept: Box) -> None:
+    """macOS writes names in decomposed form; people type the composed one."""
+    kept.put("\u1112\u1161\u11ab\u1100\u1173\u11af.txt", "x")
+    kept.save("-m", "\u1112\u1161\u11ab\u1100\u1173\u11af decomposed")
+
+    assert hits(kept, "한글") == [("v4", "message"), ("v4", "path")]
+    assert hits(kept, "한글 decomposed") == [("v4", "message")]
+
+
+def test_a_name_given_later_is_found_and_one_taken_away_is_not(kept: Box) -> None:
+    assert hits(kept, "golden") == []
+
+    kept.call("name", "v1", "golden")
+    assert hits(kept, "golden") == [("v1", "name")]
+
+    kept.call("name", "v1", "--remove")
+    assert hits(kept, "golden") == []
+
+
+def test_forgotten_checkpoints_are_not_found(kept: Box) -> None:
+    assert hits(kept, "first") == [("v1", "message")]
+
+    kept.call("forget", "v1", "-y")
+
+    assert hits(kept, "first") == []
+
+
+def test_other_workspaces_are_not_searched(kept: Box) -> None:
+    other = kept.home / "other"
+    kept.call("init", str(other))
+    (other / "src").mkdir()
+    kept.call("save", "-m", "first of the other", cwd=other)
+
+    assert hits(kept, "first") == [("v1", "message")]
+    assert [hit["checkpoint"]["message"] for hit in kept.call("search", "--json", "first", cwd=other).json()] == [
+        "first of the other"
+    ]
+
+
+@pytest.mark.parametrize("damage", ["garbage", "empty", "truncated", "flipped", "another store", "newer"])
+def test_a_damaged_index_is_made_again(kept: Box, damage: str) -> None:
+    assert hits(kept, "first")
+    index = kept.store / "search.db"
+    content = index.read_bytes()
+    if damage == "garbage":
+        index.write_bytes(b"x" * 10_000)
+    elif damage == "empty":
+        index.write_bytes(b"")
+    elif damage == "truncated":
+        index.write_bytes(content[: len(content) // 2])
+    elif damage == "flipped":
+        index.write_bytes(content[:4096] + bytes(byte ^ 0xFF for byte in content[4096:]))
+    else:
+        db = sqlite3.connect(index)
+        db.execute("UPDATE store SET id = 'x'" if damage == "another store" else "PRAGMA user_version = 9")
+        db.commit()
+        db.close()
+
+    assert hits(kept, "first") == [("v1", "message")]
+    assert hits(kept, "체크포인트") == [("v2", "message")]
+
+
+def test_where_no_index_can_be_made_the_same_is_found(kept: Box) -> None:
+    (kept.store / "search.db").mkdir()
+
+    assert hits(kept, "FIRST") == [("v1", "message")]
+    assert hits(kept, "체크포인트") == [("v2", "message")]
+    assert hits(kept, "work") == [("v2", "tag")]
+    assert hits(kept, "refactor") == [("v2", "name")]
+
+
+def test_the_limit_holds_over_messages_and_paths(kept: Box) -> None:
+    for number in range(5):
+        kept.put(f"first/{number}", str(number))
+        kept.save("-m", f"first again {number}")
+
+    assert len(kept.call("search", "--json", "--limit", "3", "first").json()) == 3
+    assert [row[0] for row in hits(kept, "again")] == ["v8", "v7", "v6", "v5", "v4"]
+
+
+def test_more_hits_than_one_page_are_found(kept: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(searching, "PAGE", 2)
+    for number in range(7):
+        kept.save("-m", f"many {number}")
+
+    assert [row[0] for row in hits(kept, "many")] == [f"v{number}" for number in range(10, 3, -1)]
+    assert [row[0] for row in hits(kept, "an")] == [f"v{number}" for number in range(10, 3, -1)]

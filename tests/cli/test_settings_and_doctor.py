@@ -1,0 +1,143 @@
+"""Settings are changed one at a time and never lost; doctor finds what is wrong and says what to do."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from holdfast.frontends.cli.ground import file_system, is_remote, synced_folder
+
+from .box import Box
+
+
+def checks(box: Box) -> dict[str, dict[str, str]]:
+    return {check["name"]: check for check in box.call("doctor", "--json").json()["checks"]}
+
+
+def test_set_keeps_everything_else_in_the_file(box: Box) -> None:
+    box.config.parent.mkdir(parents=True)
+    box.config.write_text('{"later": {"unknown": [1, "한"]}, "capture": {"ignored": "all"}, "adopt": "any"}')
+
+    assert box.call("config", "set", "capture.max_files", "5").code == 0
+    assert box.call("config", "set", "capture.exclude", '["a/", "b,c"]').code == 0
+    assert box.call("config", "set", "adopt", "never").code == 0
+
+    assert json.loads(box.config.read_text()) == {
+        "later": {"unknown": [1, "한"]},
+        "capture": {"ignored": "all", "max_files": 5, "exclude": ["a/", "b,c"]},
+        "adopt": "never",
+    }
+    assert "한" in box.config.read_text()
+
+
+def test_a_linked_settings_file_stays_a_link(box: Box) -> None:
+    real = box.home / "dotfiles.json"
+    real.write_text("{}")
+    box.config.parent.mkdir(parents=True)
+    box.config.symlink_to(real)
+
+    box.call("config", "set", "capture.ignored", "none")
+
+    assert box.config.is_symlink()
+    assert json.loads(real.read_text()) == {"capture": {"ignored": "none"}}
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", '{"capture": 3}'])
+def test_a_file_that_cannot_be_read_is_not_overwritten(box: Box, text: str) -> None:
+    box.config.parent.mkdir(parents=True)
+    box.config.write_text(text)
+
+    assert box.call("config", "set", "capture.max_files", "5").code == 2
+    assert box.config.read_text() == text
+
+
+def test_environment_wins_over_the_file_and_flags_over_both(box: Box) -> None:
+    box.call("config", "set", "capture.max_files", "5")
+    box.call("config", "set", "store.url", str(box.home / "elsewhere"))
+    box.variables["HOLDFAST_CAPTURE_MAX_FILES"] = "7"
+    box.variables["HOLDFAST_STORE_URL"] = "/somewhere"
+
+    values = box.call("--store", "here", "config", "list", "--json").json()
+
+    assert values["capture.max_files"] == {"value": 7, "origin": "HOLDFAST_CAPTURE_MAX_FILES"}
+    assert values["store.url"] == {"value": str(box.project / "here"), "origin": "--store"}
+    assert values["capture.ignored"] == {"value": "small", "origin": "default"}
+    assert "HOLDFAST_STORE_URL is not taken from the environment" in box.call("config", "list").err
+
+
+def test_another_settings_file_is_used_and_written(box: Box) -> None:
+    other = box.home / "other.json"
+    other.write_text("{}")
+
+    box.call("--config", str(other), "config", "set", "capture.max_files", "5")
+
+    assert json.loads(other.read_text()) == {"capture": {"max_files": 5}}
+    assert not box.config.exists()
+    assert box.call("--config", "../other.json", "config", "get", "capture.max_files").out == "5\n"
+
+
+def test_what_get_shows_can_be_set(box: Box) -> None:
+    for size in ("100MB", "1536KB", "1000", "3GB"):
+        box.call("config", "set", "capture.max_file_size", size)
+        shown = box.call("config", "get", "capture.max_file_size").out.strip()
+        assert box.call("config", "set", "capture.max_file_size", shown).code == 0
+        assert box.call("config", "get", "capture.max_file_size").out.strip() == shown
+
+
+def test_doctor_is_content_with_a_fresh_home_and_with_a_workspace(box: Box) -> None:
+    assert box.call("doctor").code == 0
+    assert checks(box)["store"]["level"] == "note"
+
+    box.call("init")
+    assert box.call("doctor").code == 0
+    found = checks(box)
+    assert [found[name]["level"] for name in ("store", "ground", "workspace", "git")] == ["fine"] * 4
+
+
+def test_doctor_finds_a_store_that_others_may_read(kept: Box) -> None:
+    kept.store.chmod(0o755)
+
+    assert kept.call("doctor").code == 1
+    assert checks(kept)["store"]["advice"] == f"Run `chmod 700 {kept.store}`."
+
+
+def test_doctor_finds_a_marker_that_git_would_take(kept: Box) -> None:
+    (kept.project / ".holdfast/.gitignore").unlink()
+
+    assert checks(kept)["git"]["level"] == "problem"
+    assert kept.call("init").code == 0
+    assert checks(kept)["git"]["level"] == "fine"
+
+
+def test_doctor_goes_on_after_a_damaged_store(kept: Box) -> None:
+    (kept.store / "format").write_text("nonsense")
+
+    found = checks(kept)
+
+    assert found["store"]["level"] == "problem"
+    assert "verify --repair" in found["store"]["advice"]
+    assert found["space"]["level"] in ("fine", "note")
+
+
+def test_doctor_shows_odd_settings(box: Box) -> None:
+    box.config.parent.mkdir(parents=True)
+    box.config.write_text('{"colour": 1}')
+
+    assert checks(box)["settings"]["level"] == "note"
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [("/home/a/store", "nfs4"), ("/home", "nfs4"), ("/homes", "ext4"), ("/mnt/x y/s", "fuse.sshfs"), ("/", "ext4")],
+)
+def test_the_longest_mount_counts(path: str, kind: str) -> None:
+    mounted = [("/", "ext4"), ("/home", "nfs4"), ("/mnt/x y", "fuse.sshfs")]
+
+    assert file_system(path, mounted) == kind
+    assert is_remote(kind) == (kind != "ext4")
+
+
+def test_synced_folders_are_known_by_name() -> None:
+    assert synced_folder("/home/a/Dropbox/store") == "Dropbox"
+    assert synced_folder("/home/a/NotDropbox/store") is None

@@ -1,0 +1,51 @@
+"""What all tests share: a store and a workspace of their own, and longer runs on request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from saver import Saver
+
+SLOW = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--campaign", action="store_true", help="run the campaigns in full, not a sample of them")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.register_profile("sample", max_examples=40, deadline=None, suppress_health_check=SLOW)
+    settings.register_profile("campaign", max_examples=1500, deadline=None, suppress_health_check=SLOW)
+    if config.getoption("--hypothesis-profile", default=None) is None:
+        settings.load_profile("campaign" if config.getoption("campaign") else "sample")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """An empty folder to protect."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def make_saver(root: Path, tmp_path: Path) -> Iterator[Callable[..., Saver]]:
+    """Makes savers of `root`; settings are given by name, with `__` for the dot."""
+    made: list[Saver] = []
+
+    def make(**options: object) -> Saver:
+        made.append(Saver(root, tmp_path / f"store{len(made)}", **options))
+        return made[-1]
+
+    yield make
+    for saver in made:
+        saver.close()
+
+
+@pytest.fixture
+def saver(make_saver: Callable[..., Saver]) -> Saver:
+    """Saves `root` with the default settings."""
+    return make_saver()

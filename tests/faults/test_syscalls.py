@@ -1,0 +1,109 @@
+"""A save that is killed, or told of an error, at any of its system calls leaves a whole store behind."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from .stage import Finished, Stage, report
+from .tracing import CHANGING, READING, Call, after_start, inject, needs_strace, trace
+
+KILLS_IN_SAMPLE, ERRORS_IN_SAMPLE = 12, 16
+
+SPACE = ("write", "pwrite64", "fsync", "fdatasync", "rename", "ftruncate", "mkdir", "openat")
+ERRORS: dict[str, tuple[str, ...]] = {
+    "EIO": CHANGING + READING,
+    "ENOSPC": SPACE,
+    "EDQUOT": SPACE,
+    "EROFS": ("rename", "ftruncate", "unlink", "mkdir", "utimensat", "openat"),
+    "EMFILE": ("openat",),
+}  # fmt: skip
+"""Which call can fail with which error."""
+
+
+def _nothing(stage: Stage) -> None:
+    stage.put(1)
+
+
+def _a_few(stage: Stage) -> None:
+    stage.saved(3)
+    stage.put(4)
+
+
+PREPARE = {"first save": _nothing, "save": _a_few}
+
+
+class Series:
+    """One save, traced once and then repeated with a fault at each of its calls."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.stage = Stage(folder)
+        PREPARE[name](self.stage)
+        self.number = len(self.stage.acknowledged) + 1
+        self.stage.keep()
+        calls, done = trace(self.stage.hook_command(), folder / "trace")
+        assert done.returncode == 0, done.stderr
+        self.calls = after_start(calls, folder)
+
+    def kill_at(self, call: Call) -> list[str]:
+        done = self._run(call, f"signal=KILL:when={call.number}")
+        if done.returncode not in (-signal.SIGKILL, 128 + signal.SIGKILL):
+            return [f"not killed, but ended with {done.returncode}"]
+        return self.stage.audit()
+
+    def fail_at(self, call: Call, error: str, *, persistent: bool) -> list[str]:
+        """Clear error or success, and a whole store."""
+        done = self._run(call, f"error={error}:when={call.number}{'+' if persistent else ''}")
+        findings = []
+        if done.returncode not in (0, 1):
+            findings.append(f"exit code {done.returncode}")
+        if "Traceback" in done.stderr or done.stderr.count("\n") > 1:
+            findings.append(f"more than a sentence: {done.stderr!r}")
+        # With every write failing there is nowhere left to say why.
+        if done.returncode == 1 and not done.stderr and not (persistent and call.name == "write"):
+            findings.append("failed without a word")
+        return findings + self.stage.audit(lenient=self.number)
+
+    def _run(self, call: Call, fault: str) -> Finished:
+        self.stage.reset()
+        self.stage.put(self.number)
+        return inject(self.stage.hook_command(), call, fault)
+
+
+@needs_strace
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("name", PREPARE)
+def test_killed_at_any_system_call_nothing_acknowledged_is_lost(name: str, folder: Path, campaign: bool) -> None:
+    series = Series(folder, name)
+    points = [call for call in series.calls if call.changes]
+    chosen = points if campaign else Random(1).sample(points, KILLS_IN_SAMPLE)
+
+    findings = [f"{call.name} {call.number}: {text}" for call in chosen for text in series.kill_at(call)]
+
+    report(f"{name} killed at {len(chosen)} of {len(points)} system calls", findings)
+
+
+@needs_strace
+@pytest.mark.timeout(10800)
+@pytest.mark.parametrize("name", PREPARE)
+def test_an_error_at_any_system_call_is_told_or_survived(name: str, folder: Path, campaign: bool) -> None:
+    series = Series(folder, name)
+    points = [
+        (call, error, persistent)
+        for call in series.calls
+        for error, names in ERRORS.items()
+        if call.name in names and (error in ("EIO", "EMFILE") or call.changes)
+        for persistent in (False, True)
+    ]
+    chosen = points if campaign else Random(2).sample(points, ERRORS_IN_SAMPLE)
+
+    findings = [
+        f"{error} at {call.name} {call.number}{' and later' if persistent else ''} ({call.text[:100]}): {text}"
+        for call, error, persistent in chosen
+        for text in series.fail_at(call, error, persistent=persistent)
+    ]
+
+    report(f"{name} with {len(chosen)} of {len(points)} errors injected", findings)
