@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
+from .peer import measure_disk
 from .trees import GB, Tree, walk
 
 # ext4 avoids the places of recently deleted files and searches past each of them: for minutes after deleting many,
@@ -30,13 +31,12 @@ class Ground:
         self.patience = PATIENCE_SECONDS if patient else 0.0
         self.say = say
         self.retired: list[Path] = []
+        self.retired_bytes = 0
         self.serial = 0
-        self.free = 0
 
     def __enter__(self) -> Ground:
         self._remove_abandoned()
         self.folder.mkdir(parents=True)
-        self.free = shutil.disk_usage(self.folder).free
         return self
 
     def __exit__(
@@ -64,17 +64,18 @@ class Ground:
         return folder
 
     def retire(self, folder: Path) -> None:
-        """Mark a store as no longer needed; its files are emptied when the run holds more than its limit."""
+        """Mark a store as no longer needed; when such stores hold more than the limit, their files are emptied."""
         self.retired.append(folder)
-        if self.free - shutil.disk_usage(self.folder).free <= self.limit:
+        self.retired_bytes += measure_disk(folder).used
+        if self.retired_bytes <= self.limit:
             return
-        self.say(f"The run takes more than {self.limit / GB:.0f} GB. Emptying old stores …")
+        self.say(f"Old stores hold {self.retired_bytes / GB:.1f} GB. Emptying them …")
         for old in self.retired:
             for entry in walk(old):
                 if entry.is_file(follow_symlinks=False):
                     os.chmod(entry.path, 0o600)
                     os.truncate(entry.path, 0)
-        self.retired = []
+        self.retired, self.retired_bytes = [], 0
         os.sync()
 
     def file_cost(self) -> float:

@@ -52,7 +52,7 @@ class Plan:
     quick: bool = False
     seed: int = 1
     cache: Path = CACHE
-    limit: int = 20 * GB
+    limit: int = 10 * GB
 
     def is_finished(self, tool: str, usages: list[Usage]) -> bool:
         """A short case has 30 runs; one whose runs take over a second has 5, as has a slow tool in a quick bench."""
@@ -72,7 +72,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--history", type=int, metavar="N", help="checkpoints in the history case (default 200)")
     parser.add_argument("--seed", type=int, default=1, help="seed of the changes and of the order")
     parser.add_argument("--dir", type=Path, default=CACHE, help="folder for trees and stores (default .bench)")
-    parser.add_argument("--disk-limit", type=int, default=20, metavar="GB", help="old stores are emptied above this")
+    parser.add_argument(
+        "--disk-limit", type=int, default=10, metavar="GB", help="empty the stores of old first saves above this"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all results there, after every case")
 
 

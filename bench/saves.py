@@ -56,7 +56,7 @@ def ready(plan: Plan, report: Report, say: Callable[[str], None]) -> list[Tree]:
         except Unavailable as problem:
             report.notes.append(f"{name} is left out: {problem}")
             say(report.notes[-1])
-    demand_space(plan.cache, min(plan.limit + 8 * GB, sum(40 * tree.bytes for tree in trees)), "the bench")
+    demand_space(plan.cache, min(plan.limit + 20 * GB, sum(40 * tree.bytes for tree in trees)), "the bench")
     return trees
 
 

@@ -96,7 +96,7 @@ class Engine:
         started = self.clock()
         scan = folder.scan_only(event.only) if event.only else folder.scan(saving, changes)
         if event.force:
-            folder.force(scan, event.force)
+            folder.force(scan, event.force, saving)
         step("save:scanned")
         rows = capture(folder.fd, scan, folder.now, saving, self.progress)
         step("save:read")
@@ -104,14 +104,15 @@ class Engine:
         row = saving.row
         if not takes(event.trigger, bool(changed), row.version == 0):
             saving.abort()
-            folder.remember(scan, row.document)
+            if not event.only:
+                folder.remember(scan, row.document)
             outcome = Outcome(UNCHANGED, folder.root)
             outcome.notices = scan.notices
             return outcome
         header = _header(event, folder.root, event.cwd, started, self.clock(), facts(folder.root), scan.notices)
         checkpoint = saving.finish(header, changed, old)
         if event.only:
-            folder.renew(checkpoint.document)
+            folder.renew(checkpoint.document, event.only)
         else:
             folder.remember(scan, checkpoint.document)
         step("save:remembered")
@@ -187,18 +188,16 @@ class Engine:
     def locate(self, cwd: bytes, *, adopt: bool = False) -> tuple[bytes, str] | None:
         """Return root and id of the workspace that `cwd` lies in; `adopt` lets the setting of that name make one."""
         found = find(cwd)
-        if found is not None:
-            return found
         registered, folder = self.place.registered(), cwd
-        while registered:
+        while registered and (found is None or folder != found[0]):
             if folder in registered and identity(folder) is None:
                 self._mark(folder, registered[folder])  # the marker was wiped; the path is known
                 return folder, registered[folder]
             if folder in (b"/", b""):
                 break
             folder = folder.rpartition(b"/")[0] or b"/"
-        if not adopt:
-            return None
+        if found is not None or not adopt:
+            return found
         mode = self.settings["adopt"]
         root = git_root(cwd) if mode == "git" else cwd if mode == "any" else None
         if root is None:
@@ -394,21 +393,48 @@ class _Folder:
         )
 
     def scan_only(self, paths: tuple[bytes, ...]) -> Scan:
-        """Look at these paths and nothing else; folders among them are looked at, not into."""
+        """Look at these paths and nothing else; folders among them are looked at, not into.
+
+        A path that leads through a link is not there, whatever lies behind the link.
+        """
         from _stat import S_ISDIR, S_ISLNK, S_ISREG
 
         from holdfast.core.entry import SPECIAL
         from holdfast.workspace.below import lstat_below
+        from holdfast.workspace.choose import Chooser
         from holdfast.workspace.scan import Scan
+        from holdfast.workspace.walk import VANISHED
 
-        found = Scan(False)
+        found, folders, chooser = Scan(False), {b"": True}, Chooser(self.fd, self.capture)
+
+        def is_folder(path: bytes) -> bool:
+            missing = []
+            while path not in folders:
+                missing.append(path)
+                path = path.rpartition(b"/")[0]
+            for folder in reversed(missing):
+                try:
+                    folders[folder] = folders[folder.rpartition(b"/")[0]] and S_ISDIR(
+                        lstat_below(self.fd, folder).st_mode
+                    )
+                except OSError:
+                    folders[folder] = False
+            return folders[missing[0]] if missing else folders[path]
+
         for path in paths:
-            try:
-                seen = lstat_below(self.fd, path)
-            except (FileNotFoundError, NotADirectoryError):
-                found.gone.append(path)
+            if chooser.excludes(path):
                 continue
-            if S_ISDIR(seen.st_mode):
+            try:
+                seen = lstat_below(self.fd, path) if is_folder(path.rpartition(b"/")[0]) else None
+            except OSError as error:
+                if error.errno not in VANISHED:
+                    raise
+                seen = None
+            if seen is not None and chooser.exclude.match(path, S_ISDIR(seen.st_mode)):
+                continue
+            if seen is None:
+                found.gone.append(path)
+            elif S_ISDIR(seen.st_mode):
                 found.folders.append((path, seen))
             elif S_ISREG(seen.st_mode) or S_ISLNK(seen.st_mode):
                 found.candidates.append((path, seen))
@@ -416,26 +442,41 @@ class _Folder:
                 found.left.append((path, SPECIAL, 0, seen))
         return found
 
-    def force(self, scan: Scan, paths: frozenset[bytes]) -> None:
-        """Capture these files although they would be left out."""
+    def force(self, scan: Scan, paths: frozenset[bytes], saving: Saving) -> None:
+        """Capture these files although they are, or were, left out."""
         from _stat import S_ISREG
 
-        kept = []
+        from holdfast.core.entry import IGNORED, OVERSIZE, UNREADABLE
+        from holdfast.workspace.below import lstat_below
+
+        kept, known = [], {path for path, _ in scan.candidates}
         for path, kind, flags, seen in scan.left:
             if path in paths and seen is not None and S_ISREG(seen.st_mode):
                 scan.candidates.append((path, seen))
+                known.add(path)
             else:
                 kept.append((path, kind, flags, seen))
         scan.left[:] = kept
+        # What was left out before and has not changed since is not named by the scan.
+        for path, row in saving.repository.ledger.current(self.workspace, sorted(paths - known)).items():
+            if row.kind not in OVERSIZE + IGNORED + UNREADABLE:
+                continue
+            try:
+                seen = lstat_below(self.fd, path)
+            except OSError:
+                continue
+            if S_ISREG(seen.st_mode):
+                scan.candidates.append((path, seen))
 
-    def renew(self, document: bytes) -> None:
-        """After a save of some paths the cache still holds for all others, and those it will find changed and read again."""
+    def renew(self, document: bytes, saved: tuple[bytes, ...]) -> None:
+        """After a save of some paths the cache still holds for all others."""
         if self.full_scan_at:
             try:
-                stat_cache.rename_identity(
+                stat_cache.renew(
                     self.engine.place.folder(self.workspace) + "/cache",
                     self.cache,
                     document.hex().encode("ascii") + b"\n" + self.identity(),
+                    saved,
                 )
             except OSError:
                 pass  # the next save looks at everything

@@ -10,6 +10,7 @@ from blake3 import blake3
 from holdfast.core.entry import FILE, FOLDER, GONE, LEFT_OUT, LINK, Entry, same
 from holdfast.core.errors import Damaged, Failed
 from holdfast.core.light_json import loads
+from holdfast.core.planning import parents
 from holdfast.store.digest import digest
 from holdfast.store.rows import Query
 from holdfast.workspace.below import open_below
@@ -136,17 +137,22 @@ def _with_disk(
 def disk_now(
     engine: Engine, root: bytes, row: WorkspaceRow, paths: Sequence[bytes] = ()
 ) -> dict[bytes, tuple[Entry | None, Entry | None]]:
-    """Return what differs on disk from the newest version: path → (row there, row now).
+    """Return what differs on disk from the newest version, at these paths, below and above them: path → (row there, row now).
 
     Where `paths` are all files, only they are looked at.
     """
-    ledger, only = engine.repository().ledger, tuple(paths)
+    above = parents(paths)
+    ledger, only = engine.repository().ledger, (*sorted(above), *paths)
     for path in paths:
         known = ledger.current(row.id, [path]).get(path)
         if not path or (known is not None and known.kind == FOLDER) or _is_folder(root, path):
             only = ()
     changed, before, _ = engine.look(root, row.id, _Hashing(), only)
-    return {entry.path: (before.get(entry.path), _there(entry)) for entry in changed if lies_below(entry.path, paths)}
+    return {
+        entry.path: (before.get(entry.path), _there(entry))
+        for entry in changed
+        if entry.path in above or lies_below(entry.path, paths)
+    }
 
 
 def _is_folder(root: bytes, path: bytes) -> bool:
@@ -164,11 +170,11 @@ def _is_folder(root: bytes, path: bytes) -> bool:
 def between(repository: Repository, workspace: str, old: CheckpointRow | None, new: CheckpointRow) -> Iterator[Change]:
     """Return what leads from `old` to `new`; `old` None is an empty tree."""
     load = _stored(repository)
-    if old is not None and old.version == new.version:
+    if old is not None and (old.workspace, old.version) == (new.workspace, new.version):
         return
     touched = _touched(repository, workspace, old, new)
     if touched is None:
-        pairs = _merged(repository, workspace, old, new)
+        pairs = _merged(repository, old, new)
     else:
         ledger, since = repository.ledger, old.version if old is not None else 0
         pairs = ((ledger.at(workspace, since, path), ledger.at(workspace, new.version, path)) for path in touched)
@@ -182,6 +188,8 @@ def _touched(
 ) -> list[bytes] | None:
     """Paths that the change sets between two versions speak of; None if both states had better be read."""
     low, high = sorted((old.version if old is not None else 0, new.version))
+    if new.workspace != workspace or (old is not None and old.workspace != workspace):
+        return None  # a folder that was copied has a history of its own, and that of its origin
     if low == 0 or high - low > MOST_DOCUMENTS:
         return None
     rows = repository.ledger.find(Query(workspace=workspace, before=high + 1, limit=high - low, forgotten=True))
@@ -190,18 +198,21 @@ def _touched(
     paths: set[bytes] = set()
     try:
         for row in rows:
-            paths.update([entry.path for entry in repository.document(row)[1]])
+            header, entries = repository.document(row)
+            if header["keyframe"]:
+                return None  # it names what there is, not what is gone
+            paths.update([entry.path for entry in entries])
     except Damaged:
         return None  # the ledger has both states too
     return sorted(paths)
 
 
 def _merged(
-    repository: Repository, workspace: str, old: CheckpointRow | None, new: CheckpointRow
+    repository: Repository, old: CheckpointRow | None, new: CheckpointRow
 ) -> Iterator[tuple[Entry | None, Entry | None]]:
     """Pairs of rows by path, from two states that are each sorted by path."""
-    left: Iterator[Entry] = iter(()) if old is None else repository.ledger.state(workspace, old.version)
-    right = repository.ledger.state(workspace, new.version)
+    left: Iterator[Entry] = iter(()) if old is None else repository.ledger.state(old.workspace, old.version)
+    right = repository.ledger.state(new.workspace, new.version)
     one, other = next(left, None), next(right, None)
     while one is not None or other is not None:
         if other is None or (one is not None and one.path < other.path):

@@ -2,39 +2,61 @@
 
 from __future__ import annotations
 
-from posix import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close, unlink
+from errno import EDQUOT, ENOSPC, EROFS
+from posix import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close
 from posix import open as open_fd
 
 from blake3 import blake3
 
-from holdfast.core.entry import FOLDER, LEFT_OUT, Entry, same
-from holdfast.core.errors import Conflict, Damaged, NotFound
-from holdfast.core.light_json import dumps, loads
+from holdfast.core.entry import FILE, FOLDER, LEFT_OUT, LINK, SPECIAL, Entry, same
+from holdfast.core.errors import Conflict, DiskFull, Failed, HoldfastError, NotFound
 from holdfast.core.model import Event
-from holdfast.core.planning import Plan, plan
+from holdfast.core.planning import Plan, Step, parents, plan
 from holdfast.core.steps import step
 from holdfast.looking import between, disk_now, lies_below
-from holdfast.store.local import explain, replace
-from holdfast.store.records import Chain
-from holdfast.workspace.apply import Applied, Apply
+from holdfast.store.journal import History, Journal
+from holdfast.workspace.apply import Applied, Apply, closed_folders
 from holdfast.workspace.find import show
+from holdfast.workspace.room import Room
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from typing import Any
 
     from holdfast.engine import Engine
     from holdfast.store.rows import CheckpointRow, WorkspaceRow
+    from holdfast.workspace.apply import Group
+
+    Pair = tuple[Entry | None, Entry | None]
 
 ASK, MINE, THEIRS = "ask", "mine", "theirs"
+ATTEMPTS = 5
+GO_ON = "`holdfast restore --continue` goes on, `holdfast restore --abort` takes it back."
+
+
+class Scope:
+    """What a restore is about: these paths with all below them, and some folders by themselves. No paths: everything."""
+
+    def __init__(self, paths: Sequence[bytes] = (), made: Iterable[bytes] = ()) -> None:
+        self.paths, self.made = list(paths), frozenset(made)
+
+    def holds(self, path: bytes) -> bool:
+        return lies_below(path, self.paths) or path in self.made
+
+    def only(self, paths: Iterable[bytes]) -> tuple[bytes, ...]:
+        """What a safety checkpoint must look at; nothing named means everything."""
+        if not self.paths:
+            return ()
+        paths = list(paths)
+        return tuple(sorted({*paths, *parents(paths), *self.paths, *parents(self.paths)}))
 
 
 class Preview:
     """What a restore would do, and which of it would overwrite work that no checkpoint has."""
 
-    def __init__(self, plan: Plan, conflicts: list[bytes]) -> None:
-        self.plan, self.conflicts = plan, conflicts
+    def __init__(self, plan: Plan, conflicts: list[bytes], scope: Scope) -> None:
+        self.plan, self.conflicts, self.scope = plan, conflicts, scope
 
 
 class Restored:
@@ -53,23 +75,32 @@ class Restoring:
 
     # What a person calls
 
-    def preview(self, target: CheckpointRow, paths: Sequence[bytes] = ()) -> Preview:
-        """Compare with the disk now. Nothing is written."""
-        newest = self._newest()
-        changed = disk_now(self.engine, self.root, self.row, paths)
-        rows: dict[bytes, tuple[Entry | None, Entry | None]] = {}
-        for change in between(self.repository, self.row.id, newest, target):
-            if lies_below(change.path, paths):
-                rows[change.path] = change.old, change.new
+    def preview(self, target: CheckpointRow, paths: Sequence[bytes] = (), made: Iterable[bytes] = ()) -> Preview:
+        """Compare with the disk now. Nothing is written. Raises `Conflict` if a path leads through what is no folder."""
+        for _ in range(ATTEMPTS):
+            self._refresh()
+            newest, version = self._newest(), self.row.version
+            changed = disk_now(self.engine, self.root, self.row, paths)
+            if self._refresh().version == version:
+                break  # else somebody saved meanwhile, and the two do not belong together
+        rows = {
+            change.path: (change.old, change.new) for change in between(self.repository, self.row.id, newest, target)
+        }
         for path, (before, now) in changed.items():
             wanted = rows[path][1] if path in rows else before
             if _differ(now, wanted):
                 rows[path] = now, wanted
             else:
                 rows.pop(path, None)
-        made = self._plan(rows.values(), target, newest)
-        conflicts = [one.path for one in made.steps if one.path in changed and self._unsaved(one.path, changed[one.path][1])]
-        return Preview(made, conflicts)
+        scope = Scope(paths, {*made, *self._missing_folders(paths, rows)})
+        made_plan = self._plan((pair for path, pair in rows.items() if scope.holds(path)), target, newest)
+        conflicts = [
+            one.path
+            for one in made_plan.steps
+            if one.old is not None
+            and (one.old.kind in LEFT_OUT or (one.path in changed and self._is_unsaved(one.path, one.old)))
+        ]
+        return Preview(made_plan, conflicts, scope)
 
     def restore(
         self,
@@ -80,296 +111,373 @@ class Restoring:
         mtimes: bool = False,
         ask: Callable[[Preview], bool] | None = None,
         note: dict[str, Any] | None = None,
+        made: Iterable[bytes] = (),
     ) -> Restored | None:
         """Bring the scope to the target's state. None if `ask` said no or there is nothing to do.
 
-        Raises `Conflict` if work that no checkpoint has would be overwritten and nobody said that it may be.
+        Raises `Conflict` if work that no checkpoint has would be overwritten and nobody said that it may be, or if an
+        earlier restore was cut off; `Busy` if another one is under way; `DiskFull` if there is no room for it.
         """
-        self._refuse_if_cut_off()
-        preview = self.preview(target, paths)
-        if not preview.plan.steps:
-            return None
-        if preview.conflicts and conflicts == MINE:
-            preview = Preview(preview.plan.without(set(preview.conflicts)), [])
-        if ask is not None and not ask(preview):
-            return None
-        if preview.conflicts and conflicts == ASK and ask is None:
-            raise conflict(preview.conflicts)
-        kept = {path for path, why in preview.plan.untouched if why == "kept as it is"}
-        before = self._safety(preview.plan, target, paths)
-        return self._run(target, before, paths, kept, mtimes, note or {}, {one.path for one in preview.plan.steps})
+        with self._turn() as journal:
+            self._refuse_if_cut_off(journal)
+            preview = self.preview(target, paths, made)
+            mine: set[bytes] = set(preview.conflicts) if conflicts == MINE else set()
+            if mine:
+                preview = Preview(preview.plan.without(mine), [], preview.scope)
+            if not preview.plan.steps and not note:
+                return None
+            if preview.conflicts and conflicts == ASK and ask is None:
+                raise conflict(preview.conflicts)
+            if preview.plan.steps and ask is not None and not ask(preview):
+                return None
+            self._refuse_if_full(preview.plan)
+            workspace = self.row.id
+            before = self._safety(preview.plan, preview.scope, f"before restoring v{target.version}")
+            choices = mine, conflicts == THEIRS, mtimes, note or {}
+            if before.workspace == workspace:
+                return self._run(journal, target, before, preview, *choices)
+        # The safety checkpoint has found out that this folder is a copy, and made it a workspace of its own.
+        with self._turn() as journal:
+            return self._run(journal, target, before, preview, *choices)
 
     def resume(self) -> Restored:
-        """Finish a restore that was cut off."""
-        journal = self._journal()
-        target, before = self._version(journal["target"]), self._version(journal["before"])
-        return self._finish(journal, target, before)
+        """Finish a restore that was cut off. Raises `NotFound` if none was."""
+        with self._turn() as journal:
+            said = self._said(journal)
+            target, before = self._version(said["target"], said["from"]), self._version(said["before"])
+            return self._finish(journal, said, target, before, aborting=False)
 
     def abort(self) -> Restored:
-        """Take back a restore that was cut off."""
-        journal = self._journal()
-        target, before = self._version(journal["target"]), self._version(journal["before"])
-        return self._finish(journal, before, target)
+        """Take back a restore that was cut off. Raises `NotFound` if none was."""
+        with self._turn() as journal:
+            said = self._said(journal)
+            target, before = self._version(said["target"], said["from"]), self._version(said["before"])
+            return self._finish(journal, said, before, target, aborting=True)
 
     def undo(self, **options: Any) -> Restored | None:
         """Take back the newest restore that was not taken back yet. Raises `NotFound` if there is none."""
-        done, _ = self._stacks()
+        done = History(self.repository, self.row.id).done
         if not done:
             raise NotFound(
                 "There is no restore to undo.", "`holdfast list` shows the checkpoints; any of them can be restored."
             )
-        last = done[-1]
-        return self.restore(self._version(last["before"]), _paths(last), note={"undo": last["seq"]}, **options)
+        return self._back(done[-1], {"undo": done[-1]["seq"]}, options)
 
     def redo(self, **options: Any) -> Restored | None:
         """Take back the newest undo. Raises `NotFound` if there is none, or something was restored since."""
-        _, undone = self._stacks()
+        undone = History(self.repository, self.row.id).undone
         if not undone:
             raise NotFound("There is no undo to take back.")
-        last = undone[-1]
-        return self.restore(self._version(last["before"]), _paths(last), note={"redo": last["undo"]}, **options)
+        return self._back(undone[-1], {"redo": undone[-1]["undo"]}, options)
+
+    def _back(self, record: dict[str, Any], note: dict[str, Any], options: dict[str, Any]) -> Restored | None:
+        target = self._version(record["before"])
+        made = _bytes(record.get("made", []))
+        return self.restore(target, _bytes(record["paths"]), note=note, made=made, **options)
 
     def cut_off(self) -> dict[str, Any] | None:
-        """The journal of a restore that was cut off, or None."""
-        try:
-            with open(self._journal_path(), "rb") as file:
-                journal: dict[str, Any] = loads(file.read())
-            return journal
-        except FileNotFoundError:
-            return None
-        except (ValueError, OSError) as error:
-            raise Damaged(
-                f"The journal of a restore cannot be read: {error}.", f"See {self._journal_path()}."
-            ) from None
+        """The journal of a restore that was cut off, or None. Raises `Damaged`."""
+        journal = self._turn()
+        said = journal.read()
+        return None if said is None or journal.is_held() else said
+
+    def is_running(self) -> bool:
+        """Is another process restoring here at this moment?"""
+        return self._turn().is_held()
 
     def version_with(self, contents: dict[bytes, bytes], message: str) -> CheckpointRow:
         """Make a checkpoint of the newest version with other contents for some files; the disk stays as it is."""
-        event = Event(self.root, self.engine.clock(), trigger="patch", message=message, created_by="user")
-        self.engine.handle(
-            Event(self.root, event.at, trigger="auto", message="before choosing hunks", created_by="system")
-        )
-        checkpoint: CheckpointRow = self.engine.compose(event, self.root, self.row.id, contents)
+        now = self.engine.clock()
+        self.engine.handle(Event(self.root, now, trigger="auto", message="before choosing hunks", created_by="system"))
+        event = Event(self.root, now, trigger="patch", message=message, created_by="user")
+        checkpoint: CheckpointRow = self.engine.compose(event, self.root, self._refresh().id, contents)
         return checkpoint
 
     # Steps
 
-    def _safety(self, made: Plan, target: CheckpointRow, paths: Sequence[bytes]) -> CheckpointRow:
-        force = frozenset(one.path for one in made.steps if one.old is not None and one.old.kind in LEFT_OUT)
+    def _safety(self, made: Plan, scope: Scope, message: str) -> CheckpointRow:
+        """Save what is there: whatever the plan would touch, by whatever rule it is left out otherwise."""
         event = Event(
             self.root,
             self.engine.clock(),
             trigger="before_restore",
-            message=f"before restoring v{target.version}",
+            message=message,
             created_by="system",
-            force=force,
-            only=tuple(sorted({one.path for one in made.steps})) if paths else (),
+            force=frozenset(one.path for one in made.steps),
+            only=scope.only(one.path for one in made.steps),
         )
-        outcome = self.engine.handle(event)
+        checkpoint: CheckpointRow = self.engine.handle(event).checkpoint
         step("restore:safe")
-        checkpoint: CheckpointRow = outcome.checkpoint
+        if checkpoint.workspace != self.row.id:
+            self.row = self.row._replace(id=checkpoint.workspace)
+        self._refresh()
         return checkpoint
 
     def _run(
         self,
+        journal: Journal,
         target: CheckpointRow,
         before: CheckpointRow,
-        paths: Sequence[bytes],
-        kept: set[bytes],
+        preview: Preview,
+        mine: set[bytes],
+        everything: bool,
         mtimes: bool,
         note: dict[str, Any],
-        agreed: set[bytes],
     ) -> Restored:
-        made = self._plan_between(before, target, paths)
-        late = {one.path for one in made.steps if one.path not in agreed}
-        made = made.without(kept | late)
-        journal = {
-            "v": 1,
+        scope, agreed = preview.scope, {one.path: one for one in preview.plan.steps}
+        made = self._plan_between(before, target, scope).without(mine)
+        late = set() if everything else {one.path for one in made.steps if not _is_agreed(agreed.get(one.path), one)}
+        made = made.without(late, "it was changed after the question")
+        said: dict[str, Any] = {
             "workspace": self.row.id,
             "target": target.version,
+            "from": target.workspace,
             "before": before.version,
-            "paths": [path.decode("utf-8", "surrogateescape") for path in paths],
-            "kept": [path.decode("utf-8", "surrogateescape") for path in sorted(kept | late)],
+            "paths": _texts(scope.paths),
+            "made": _texts(sorted(scope.made)),
+            "kept": _texts(sorted(mine | late)),
+            "closed": {},
             "started_at": self.engine.clock(),
             "mtimes": mtimes,
             "note": note,
         }
-        try:
-            replace(self._journal_path(), dumps(journal).encode("ascii"))
-            step("restore:journal")
-            applied = self._apply(made, target, mtimes)
-            self._done(journal)
-        except OSError as error:
-            problem = explain(error, "Restoring", self.engine.place.path)
-            problem.hint = "`holdfast restore --continue` goes on, `--abort` takes it back."
-            raise problem from None
+        applied = self._carry_out(journal, said, made, target)
+        self._record(journal, said, note)
+        applied.kept += [(path, "it was changed after the question") for path in sorted(late)]
         return Restored(target.version, before.version, applied, made)
 
-    def _finish(self, journal: dict[str, Any], goal: CheckpointRow, origin: CheckpointRow) -> Restored:
+    def _finish(
+        self, journal: Journal, said: dict[str, Any], goal: CheckpointRow, origin: CheckpointRow, *, aborting: bool
+    ) -> Restored:
         """From wherever the disk is now to `goal`; what is neither there nor at `origin` is somebody's work and stays."""
-        paths = _paths(journal)
-        kept = {text.encode("utf-8", "surrogateescape") for text in journal["kept"]}
-        scope = {one.path: one for one in self._plan_between(origin, goal, paths).without(kept).steps}
-        event = Event(
-            self.root,
-            self.engine.clock(),
-            trigger="before_restore",
-            message="before finishing a restore",
-            created_by="system",
-            force=frozenset(scope),
-            only=tuple(sorted(scope)) if paths else (),
+        scope, kept = Scope(_bytes(said["paths"]), _bytes(said["made"])), set(_bytes(said["kept"]))
+        ours = self._plan_between(origin, goal, scope).without(kept)
+        now = self._safety(ours, scope, "before finishing a restore")
+        mine = {one.path: one for one in ours.steps}
+        made = self._plan_between(now, goal, scope)
+        foreign = {one.path for one in made.steps if not _is_half_done(mine.get(one.path), one)}
+        applied = self._carry_out(journal, said, made.without(foreign), goal)
+        applied.kept += [(path, "it is neither as before nor as after") for path in sorted(foreign - kept)]
+        done = History(self.repository, self.row.id).find(said["before"], said["target"])
+        if done is None and not aborting:
+            self._record(journal, said, said["note"])
+        elif done is not None and aborting:  # it was cut off after it was done: then this is an undo
+            self._record(journal, {**said, "target": goal.version, "before": now.version}, {"undo": done["seq"]})
+        else:
+            journal.remove()
+        return Restored(goal.version, now.version if aborting else said["before"], applied, made)
+
+    def _carry_out(self, journal: Journal, said: dict[str, Any], made: Plan, goal: CheckpointRow) -> Applied:
+        """Write the journal, then touch the tree. What fails before anything was touched leaves no journal either."""
+        fresh, touched = journal.read() is None, False
+        try:
+            root = open_fd(self.root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+            try:
+                closed = closed_folders(root, (one.path for one in made.steps))
+                known = {_path(text): mode for text, mode in said["closed"].items()}
+                said["closed"] = {_text(path): mode for path, mode in {**closed, **known}.items()}
+                journal.write(said)
+                step("restore:journal")
+                apply = self._apply(root, made, goal, said)
+                try:
+                    return apply.run(made)
+                finally:
+                    touched = apply.touched
+            finally:
+                close(root)
+        except (OSError, HoldfastError) as error:
+            if fresh and not touched:
+                self._take_back(journal)
+            raise _explain(error, "Nothing was changed." if fresh and not touched else GO_ON) from None
+
+    def _take_back(self, journal: Journal) -> None:
+        try:
+            journal.remove()
+        except OSError:
+            pass  # then `status` speaks of a restore that was cut off, and --abort finds nothing to do
+
+    def _apply(self, root: int, made: Plan, goal: CheckpointRow, said: dict[str, Any]) -> Apply:
+        targets = {
+            entry.content for one in made.steps for entry in (one.old, one.new) if entry is not None and entry.kind == LINK
+        }
+        return Apply(
+            root,
+            self._anchors(made, goal),
+            lambda entry: self.repository.stream(entry.content),
+            _digest,
+            lambda key: bool(self.repository.ledger.locate([key])),
+            known_link=lambda target: target in targets,
+            closed={_path(text): mode for text, mode in said["closed"].items()},
+            mtimes=said["mtimes"],
+            durable=self.engine.place.durable,
+            deleting_first=Room(root, made).after_deleting,
+            progress=self.engine.progress,
         )
-        now: CheckpointRow = self.engine.handle(event).checkpoint
-        made = self._plan_between(now, goal, paths)
-        foreign = set()
-        for one in made.steps:
-            known = scope.get(one.path)
-            if known is None or _differ(one.old, known.old):
-                # Half-done steps leave a path absent; anything else that is not as it was is not ours.
-                if known is not None and one.old is None:
-                    continue
-                foreign.add(one.path)
-        made = made.without(foreign)
-        try:
-            applied = self._apply(made, goal, bool(journal.get("mtimes")))
-            self._done({**journal, "target": goal.version, "before": journal["before"]})
-        except OSError as error:
-            raise explain(error, "Restoring", self.engine.place.path) from None
-        applied.kept += [(path, "it is neither as before nor as after") for path in sorted(foreign)]
-        return Restored(goal.version, now.version, applied, made)
 
-    def _apply(self, made: Plan, target: CheckpointRow, mtimes: bool) -> Applied:
-        anchors = self._anchors(made, target)
-        root = open_fd(self.root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-        try:
-            apply = Apply(
-                root,
-                anchors,
-                lambda entry: self.repository.stream(entry.content),
-                _digest,
-                lambda key: bool(self.repository.ledger.locate([key])),
-                mtimes=mtimes,
-                durable=self.engine.place.durable,
-                progress=self.engine.progress,
-            )
-            return apply.run(made)
-        finally:
-            close(root)
-
-    def _anchors(self, made: Plan, target: CheckpointRow) -> dict[int, bytes]:
+    def _anchors(self, made: Plan, target: CheckpointRow) -> dict[Group, bytes]:
         """For each group of hard links that is to be written: a member that is in place already."""
         groups = {one.new.group for one in made.steps if one.new is not None and one.new.group}
         if not groups:
             return {}
         moving = {one.path for one in made.steps} | {path for path, _ in made.untouched}
         return {
-            row.group: row.path
-            for row in self.repository.ledger.state(self.row.id, target.version)
-            if row.group in groups and row.path not in moving
+            (row.group, row.content, row.mode): row.path
+            for row in self.repository.ledger.state(target.workspace, target.version)
+            if row.group in groups and row.kind == FILE and row.path not in moving
         }
 
-    def _done(self, journal: dict[str, Any]) -> None:
+    def _record(self, journal: Journal, said: dict[str, Any], note: dict[str, Any]) -> None:
         record: dict[str, Any] = {
             "r": "restore",
-            "target": journal["target"],
-            "before": journal["before"],
-            "paths": journal["paths"],
+            **{name: said[name] for name in ("target", "before", "paths", "made")},
             "at": self.engine.clock(),
-            **journal["note"],
+            **note,
         }
-        if journal["target"] != journal["before"]:
+        if said["from"] != self.row.id:
+            record["from"] = said["from"]
+        try:
             self.repository.commit(self.row.id, lambda tx, row: [record])
-        step("restore:recorded")
-        unlink(self._journal_path())
+            step("restore:recorded")
+            journal.remove()
+        except (OSError, HoldfastError) as error:
+            raise _explain(error, GO_ON) from None
 
     # Plans
 
-    def _plan_between(self, old: CheckpointRow, new: CheckpointRow, paths: Sequence[bytes]) -> Plan:
-        pairs = [
+    def _plan_between(self, old: CheckpointRow, new: CheckpointRow, scope: Scope) -> Plan:
+        pairs = (
             (change.old, change.new)
             for change in between(self.repository, self.row.id, old, new)
-            if lies_below(change.path, paths)
-        ]
+            if scope.holds(change.path)
+        )
         return self._plan(pairs, new, old)
 
-    def _plan(
-        self, pairs: Iterable[tuple[Entry | None, Entry | None]], target: CheckpointRow, present: CheckpointRow | None
-    ) -> Plan:
-        then, now = self._left_out(target), self._left_out(present)
-        return plan(pairs, lambda path: _at_or_below(path, then), lambda path: _strictly_below(path, now))
+    def _plan(self, pairs: Iterable[Pair], target: CheckpointRow, present: CheckpointRow | None) -> Plan:
+        return plan(pairs, self._kinds(target), self._kinds(present))
 
-    def _left_out(self, checkpoint: CheckpointRow | None) -> set[bytes]:
-        """Paths that this version did not look at; the counts say whether there are any at all."""
+    def _kinds(self, checkpoint: CheckpointRow | None) -> Callable[[bytes], str]:
         if checkpoint is None:
-            return set()
-        counts = self.repository.document(checkpoint)[0]["counts"]
-        if not any(counts.get(kind) for kind in LEFT_OUT):
-            return set()
-        return {
-            row.path for row in self.repository.ledger.state(self.row.id, checkpoint.version) if row.kind in LEFT_OUT
-        }
+            return lambda path: ""
+        ledger, workspace, version = self.repository.ledger, checkpoint.workspace, checkpoint.version
 
-    def _unsaved(self, path: bytes, now: Entry | None) -> bool:
+        def kind(path: bytes) -> str:
+            row = ledger.at(workspace, version, path)
+            return row.kind if row is not None else ""
+
+        return kind
+
+    def _missing_folders(self, paths: Sequence[bytes], rows: dict[bytes, Pair]) -> list[bytes]:
+        """Folders above the paths that are to be made, because they are not there any more."""
+        found = []
+        for path in sorted(parents(paths)):
+            now, wanted = rows.get(path, (None, None))
+            if wanted is None or wanted.kind != FOLDER:
+                continue
+            if now is None:
+                found.append(path)
+            elif now.kind in (FILE, LINK, SPECIAL):
+                raise Conflict(f"{show(path)} is not a folder any more.", f"Restore it as a whole: -- {show(path)}")
+        return found
+
+    def _is_unsaved(self, path: bytes, now: Entry) -> bool:
         """Is this work that no checkpoint has? A file that an earlier restore put there is none."""
-        if now is None or now.kind == FOLDER:
+        if now.kind == FOLDER:
             return False
         return not any(same(row, now) for _, _, row in self.repository.ledger.history(self.row.id, path))
 
-    # The journal and the log
+    # What must be right before anything is touched
 
-    def _refuse_if_cut_off(self) -> None:
-        journal = self.cut_off()
-        if journal is not None:
+    def _refuse_if_full(self, made: Plan) -> None:
+        try:
+            root = open_fd(self.root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        except OSError as error:
+            raise Failed(f"{show(self.root)} cannot be opened: {error.strerror}.") from None
+        try:
+            room = Room(root, made)
+        finally:
+            close(root)
+        hint = "Free some space, or restore fewer paths at a time. Nothing was changed."
+        if room.missing:
+            raise DiskFull(
+                f"There is no room for this restore: {_megabytes(room.free)} are free,"
+                f" {_megabytes(room.missing)} more are needed.",
+                hint,
+            )
+        if room.missing_files:
+            raise DiskFull(f"There is no room for this restore: {room.missing_files:,} files too many for this disk.", hint)
+
+    def _refuse_if_cut_off(self, journal: Journal) -> None:
+        said = journal.read()
+        if said is not None:
             raise Conflict(
-                f"A restore of v{journal['target']} was cut off.",
+                f"A restore of v{said['target']} was cut off.",
                 "Run `holdfast restore --continue` or `holdfast restore --abort` first.",
             )
 
-    def _journal(self) -> dict[str, Any]:
-        journal = self.cut_off()
-        if journal is None:
-            raise NotFound("No restore was cut off.", "Nothing is to be continued or aborted.")
-        return journal
+    # The journal and the versions
 
-    def _journal_path(self) -> str:
-        return self.engine.place.folder(self.row.id) + "/restore"
+    def _turn(self) -> Journal:
+        return Journal(self.engine.place.folder(self.row.id), self.engine.place.durable)
+
+    def _said(self, journal: Journal) -> dict[str, Any]:
+        said = journal.read()
+        if said is None:
+            raise NotFound("No restore was cut off.", "Nothing is to be continued or aborted.")
+        return said
+
+    def _refresh(self) -> WorkspaceRow:
+        row = self.repository.workspace(self.row.id)
+        if row is not None:
+            self.row = row
+        return self.row
 
     def _newest(self) -> CheckpointRow | None:
         return self.repository.ledger.checkpoint(self.row.id, self.row.version) if self.row.version else None
 
-    def _version(self, version: int) -> CheckpointRow:
-        found = self.repository.ledger.checkpoint(self.row.id, version)
+    def _version(self, version: int, workspace: str = "") -> CheckpointRow:
+        found = self.repository.ledger.checkpoint(workspace or self.row.id, version)
         if found is None or found.forgotten:
             raise NotFound(f"v{version} is not there any more.")
         return found
 
-    def _stacks(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Restores that can be undone, and undos that can be redone, by reading the log."""
-        done: list[dict[str, Any]] = []
-        undone: list[dict[str, Any]] = []
-        records = [one for one in Chain(self.repository.records.read(self.row.id)).records if one["r"] == "restore"]
-        for number, record in enumerate(records):
-            record["seq"] = number
-            if "undo" in record:
-                if done:
-                    done.pop()
-                undone.append(record)
-            elif "redo" in record:
-                if undone:
-                    undone.pop()
-                done.append(record)
-            else:
-                done.append(record)
-                undone = []
-        return done, undone
+
+def _is_agreed(seen: Step | None, one: Step) -> bool:
+    """Is what the safety checkpoint found what the person was shown?"""
+    if seen is None:
+        return False
+    # Of what is left out only the safety checkpoint knows the content; of what is gone nothing can be lost.
+    return one.old is None or (seen.old is not None and seen.old.kind in LEFT_OUT) or not _differ(seen.old, one.old)
+
+
+def _is_half_done(planned: Step | None, found: Step) -> bool:
+    """Did our own restore leave this path as it was found, or could it have?"""
+    if planned is None:
+        return False
+    if found.old is None or found.old.kind == FOLDER:
+        return True  # taken away and not yet replaced; made and not yet given its mode
+    return not _differ(found.old, planned.old)
+
+
+def _explain(error: Exception, hint: str) -> HoldfastError:
+    """A sentence for what went wrong half-way, with the way out."""
+    if isinstance(error, HoldfastError):
+        error.hint = hint
+        return error
+    if not isinstance(error, OSError):
+        raise error
+    if error.errno in (ENOSPC, EDQUOT):
+        return DiskFull("The disk is full: the restore was stopped.", hint)
+    if error.errno == EROFS:
+        return Failed("The restore was stopped: the file system is read-only.", hint)
+    where = error.filename.decode("utf-8", "replace") if isinstance(error.filename, bytes) else error.filename
+    return Failed(f"The restore was stopped: {error.strerror or error}{f' ({where})' if where else ''}.", hint)
 
 
 def _digest(read: Callable[[int], bytes]) -> bytes:
     whole = blake3()
-    while True:
-        part = read(1 << 20)
-        if not part:
-            return whole.digest()
+    while part := read(1 << 20):
         whole.update(part)
+    return whole.digest()
 
 
 def _differ(one: Entry | None, other: Entry | None) -> bool:
@@ -378,28 +486,32 @@ def _differ(one: Entry | None, other: Entry | None) -> bool:
     return not same(one, other)
 
 
-def _at_or_below(path: bytes, roots: set[bytes]) -> bool:
-    return path in roots or _strictly_below(path, roots)
+def _megabytes(count: int) -> str:
+    return f"{count / (1 << 20):,.1f} MB"
 
 
-def _strictly_below(path: bytes, roots: set[bytes]) -> bool:
-    if not roots:
-        return False
-    while b"/" in path:
-        path = path.rpartition(b"/")[0]
-        if path in roots:
-            return True
-    return False
+def _texts(paths: Iterable[bytes]) -> list[str]:
+    return [_text(path) for path in paths]
 
 
-def _paths(journal: dict[str, Any]) -> list[bytes]:
-    return [text.encode("utf-8", "surrogateescape") for text in journal["paths"]]
+def _bytes(texts: Iterable[str]) -> list[bytes]:
+    return [_path(text) for text in texts]
 
 
-def conflict(paths: list[bytes]) -> Conflict:
+def _text(path: bytes) -> str:
+    return path.decode("utf-8", "surrogateescape")
+
+
+def _path(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def conflict(paths: Collection[bytes]) -> Conflict:
     """The error that names what would be overwritten."""
-    shown = ", ".join(show(path) for path in paths[:5]) + (" …" if len(paths) > 5 else "")
+    names = sorted(paths)
+    shown = ", ".join(show(path) for path in names[:5]) + (" …" if len(names) > 5 else "")
+    count = "1 file was" if len(names) == 1 else f"{len(names):,} files were"
     return Conflict(
-        f"{len(paths)} files were changed since the last checkpoint and would be overwritten: {shown}.",
+        f"{count} changed since the last checkpoint and would be overwritten: {shown}.",
         "Say --theirs to take the checkpoint's, --keep-mine to leave them.",
     )

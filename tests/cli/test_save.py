@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 
 import pytest
 
 from holdfast.store import notices
 
-from .box import DAY, HOUR, MINUTE, Box
+from .box import DAY, HOUR, MINUTE, SOURCE, Box
 
 
 def test_the_first_save_says_what_was_kept(box: Box) -> None:
@@ -252,3 +254,20 @@ def test_status_shows_warnings_of_settings(kept: Box) -> None:
     kept.config.write_text('{"capture": {"max_fil_size": 1}}')
 
     assert "unknown setting 'capture.max_fil_size'" in kept.call("status").out
+
+
+def test_the_hook_keeps_its_notices_in_the_same_place(kept: Box) -> None:
+    launch = SOURCE / "holdfast/frontends/launch.py"
+    away = kept.store.with_name("away")
+    kept.store.rename(away)
+
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-B", launch, "save", "--cwd", kept.project],
+        env=kept.variables,
+        capture_output=True,
+    )
+    away.rename(kept.store)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    found = notices.read([str(kept.project / ".holdfast")])
+    assert [(notice["kind"], notice["trigger"]) for notice in found] == [("skipped", "auto")]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
+import subprocess
+import sys
 
 import pytest
 
 from holdfast.store import search as searching
 
-from .box import Box
+from .box import SOURCE, Box
 
 
 def hits(box: Box, text: str) -> list[tuple[str, str]]:
@@ -139,3 +142,18 @@ def test_more_hits_than_one_page_are_found(kept: Box, monkeypatch: pytest.Monkey
 
     assert [row[0] for row in hits(kept, "many")] == [f"v{number}" for number in range(10, 3, -1)]
     assert [row[0] for row in hits(kept, "an")] == [f"v{number}" for number in range(10, 3, -1)]
+
+
+def test_many_may_search_at_once_while_there_is_no_index_yet(kept: Box) -> None:
+    command = [sys.executable, "-m", "holdfast", "search", "--json", "first"]
+    environment = {**kept.variables, "PYTHONPATH": str(SOURCE)}
+
+    children = [
+        subprocess.Popen(command, cwd=kept.project, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for _ in range(8)
+    ]
+
+    for child in children:
+        out, err = child.communicate(timeout=60)
+        assert (child.returncode, err) == (0, b"")
+        assert [hit["checkpoint"]["version"] for hit in json.loads(out)] == ["v1"]

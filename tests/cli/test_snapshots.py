@@ -119,9 +119,7 @@ PAGES: dict[str, Callable[[Box], str]] = {
     ),
     "forget": forget,
     "config": config,
-    "help": lambda box: page(
-        box, "holdfast --help", "holdfast save --help", "holdfast diff --help", "holdfast --version"
-    ),
+    "help": lambda box: page(box, "holdfast save --help", "holdfast diff --help", "holdfast --version"),
     "json": lambda box: page(
         box, "holdfast list --json --limit 1", "holdfast show v9 --json", "holdfast name v1 start --json"
     ),

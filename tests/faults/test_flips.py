@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from random import Random
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any
 
 import pytest
@@ -65,7 +65,7 @@ def test_damage_is_found_and_named_or_changes_nothing(sample: Sample, campaign: 
     findings = [finding for result in results for finding in result["findings"]]
     outcomes = Counter(result["outcome"] for result in results)
     print(f"\n{number} mutations: {dict(outcomes)}; peak memory {max(r['memory'] for r in results) >> 10} MiB")
-    assert findings == []
+    assert "\n".join(findings) == ""
     assert outcomes["found"] > number // 4
     assert max(result["memory"] for result in results) < MOST_MEMORY
 
@@ -137,6 +137,7 @@ def _damage_at_random(seed: int) -> dict[str, Any]:
     with TemporaryDirectory(prefix="holdfast-flip-") as folder:
         store = _copy(_sample, Path(folder) / "store")
         words = mutate(store, Random(seed))
+        damaged = Path(shutil.copytree(store, Path(folder) / "damaged"))
         signal.alarm(SECONDS)
         try:
             outcome, findings = _judge(store, _known, _known_answers)
@@ -144,6 +145,8 @@ def _damage_at_random(seed: int) -> dict[str, Any]:
             outcome, findings = "hangs", [str(error)]
         finally:
             signal.alarm(0)
+        if findings:
+            words += f" (kept in {shutil.copytree(damaged, mkdtemp(prefix=f'holdfast-flip-{seed}-') + '/store')})"
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return {"outcome": outcome, "memory": memory, "findings": [f"seed {seed}, {words}: {text}" for text in findings]}
 
@@ -178,13 +181,14 @@ def _judge(store: Path, known: dict[str, Load], answers: Answers) -> tuple[str, 
         loads = _load_all(place)
     except Exception as error:
         return outcome, [f"loading raised {error!r}"]
-    different = {name for name in known.keys() | loads.keys() if loads.get(name) != known.get(name)}
+    different = {name for name in known if loads.get(name) != known[name]}
     if report is None:
         # Nothing can be done with such a store before it is healed, so nothing wrong can come out of it.
         return outcome, [f"verify refused, but {name} loads" for name in loads]
     named = {name for problem in report.problems for name in problem.checkpoints}
     findings = [f"{name} differs and is not named" for name in sorted(different - named)]
     if outcome == "nothing":
+        findings += [f"{name} never was" for name in loads.keys() - known.keys()]
         try:
             findings += [] if _answers(place) == answers else ["an answer differs"]
         except Exception as error:
@@ -237,5 +241,3 @@ def _answers(place: Place) -> Answers:
         return result
     finally:
         repository.close()
-
-

@@ -40,11 +40,16 @@ class Call(NamedTuple):
         """Paths of descriptors and arguments, in the order of the line."""
         return [one or other for one, other in re.findall(r'\d+<(/[^>]*)>|"(/[^"]*)"', self.text)]
 
+    def renamed(self) -> tuple[str, str]:
+        """The old and the new name, of a rename."""
+        old, new = self.paths()[:2]
+        return old, new
 
-def trace(command: list[str], log: Path) -> tuple[list[Call], Finished]:
+
+def trace(command: list[str], log: Path, *injected: str) -> tuple[list[Call], Finished]:
     """Run a command; return every file-related call, with paths for descriptors."""
-    names = ",".join(CHANGING + READING + ("close",))
-    done = run(["strace", "-f", "-qq", "-y", "-s", "40", "-o", str(log), "-e", f"trace={names}", *command])
+    names = ",".join((*CHANGING, *READING, "close"))
+    done = run(["strace", "-f", "-qq", "-y", "-s", "40", "-o", str(log), "-e", f"trace={names}", *injected, *command])
     return parse(log.read_text(errors="replace")), done
 
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from hypothesis import given
+
 from saver import Saver
 from trees import Agent, Step, disk, rounds
 

@@ -93,7 +93,7 @@ def _check_header(head: dict[str, Any]) -> None:
             raise ValueError(f"its header has no proper `{key}`")
     if not all(isinstance(tag, str) for tag in head["tags"]):
         raise ValueError("its header has a tag that is no text")
-    for number in (head["created_at"], *head["counts"].values()):
+    for number in (head["created_at"], head.get("changed", 0), *head["counts"].values()):
         if not isinstance(number, int) or abs(number) >> 63:
             raise ValueError("its header has a time or a count that is no proper number")
     if len(head["tree"]) != 64 or head["tree"].strip("0123456789abcdef"):

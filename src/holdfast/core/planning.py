@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from holdfast.core.entry import CAPTURED, FILE, FOLDER, LEFT_OUT, LINK, Entry, checked_path
+from holdfast.core.entry import CAPTURED, EXCLUDED, FILE, FOLDER, LEFT_OUT, LINK, Entry, checked_path
 from holdfast.core.errors import Damaged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
 WRITE, MODE, DELETE = "write", "mode", "delete"
 OURS = frozenset((b".git", b".holdfast"))
@@ -32,37 +32,41 @@ class Plan:
         self.steps: list[Step] = []
         self.untouched: list[tuple[bytes, str]] = []
 
-    def without(self, paths: set[bytes]) -> Plan:
+    def without(self, paths: Collection[bytes], why: str = "kept as it is") -> Plan:
         """The same plan, leaving these paths as they are."""
         plan = Plan()
         plan.steps = [step for step in self.steps if step.path not in paths]
-        plan.untouched = self.untouched + [(step.path, "kept as it is") for step in self.steps if step.path in paths]
+        plan.untouched = self.untouched + [(step.path, why) for step in self.steps if step.path in paths]
         return plan
 
 
 def plan(
     pairs: Iterable[tuple[Entry | None, Entry | None]],
-    left_out_then: Callable[[bytes], bool],
-    left_out_now: Callable[[bytes], bool],
+    kind_then: Callable[[bytes], str],
+    kind_now: Callable[[bytes], str],
 ) -> Plan:
     """Decide for every differing path, given as (what is there, what shall be).
 
-    `left_out_then(path)` says that the target did not look at this path or at a folder above it, so that its absence there
-    means nothing; `left_out_now(path)` that the present state does not look at a folder above it. Raises `Damaged` for a
-    path that no scan could have found: then nothing of the plan may be carried out.
+    `kind_then(path)` and `kind_now(path)` give the kind of a path in the target and in the present state, empty if it is
+    not there. Below what one of them did not look at, absence means nothing. Raises `Damaged` for a row that no scan
+    could have made: then nothing of the plan may be carried out.
     """
+    then, now = Above(kind_then), Above(kind_now)
     result = Plan()
     for old, new in pairs:
-        for entry in (old, new):
-            if entry is not None:
-                refuse_crafted(entry.path)
+        if new is not None:
+            refuse_crafted(new)
+            if then.holds(new.path, FILE + LINK):
+                raise _crafted("a path that goes through a file or a link", new.path)
         path = (new if new is not None else old).path  # type: ignore[union-attr]
         if new is not None and new.kind in LEFT_OUT:
             result.untouched.append((path, "was left out of that checkpoint"))
-        elif new is None and left_out_then(path):
+        elif new is None and then.holds(path, LEFT_OUT):
             result.untouched.append((path, "was not looked at in that checkpoint"))
-        elif left_out_now(path):
+        elif now.holds(path, LEFT_OUT):
             result.untouched.append((path, "lies in a folder that is left out now"))
+        elif old is not None and old.kind == EXCLUDED:
+            result.untouched.append((path, "is left out now"))
         elif new is None:
             if old is not None and old.kind in CAPTURED:
                 result.steps.append(Step(DELETE, old, None))
@@ -73,24 +77,71 @@ def plan(
         else:
             result.steps.append(Step(WRITE, old, new))
     result.steps.sort(key=lambda step: step.path)
+    for one, other in zip(result.steps, result.steps[1:], strict=False):
+        if one.path == other.path:
+            raise _crafted("a path twice", one.path)
     return result
 
 
-def refuse_crafted(path: bytes) -> None:
-    """Raise `Damaged` for a path that must never be written."""
+class Above:
+    """The kinds of the folders above a path, each asked for once."""
+
+    def __init__(self, kind: Callable[[bytes], str]) -> None:
+        self.kind = kind
+        self._found: dict[bytes, str] = {b"": ""}
+        """For each folder asked about: all kinds that occur on the way to it, itself included."""
+
+    def holds(self, path: bytes, kinds: str) -> bool:
+        """Is anything above the path of one of these kinds?"""
+        met = self._met(path.rpartition(b"/")[0])
+        return any(kind in kinds for kind in met)
+
+    def _met(self, folder: bytes) -> str:
+        missing = []
+        while folder not in self._found:
+            missing.append(folder)
+            folder = folder.rpartition(b"/")[0]
+        for path in reversed(missing):
+            self._found[path] = self._found[path.rpartition(b"/")[0]] + self.kind(path).replace(FOLDER, "")
+        return self._found[missing[0]] if missing else self._found[folder]
+
+
+def refuse_crafted(entry: Entry) -> None:
+    """Raise `Damaged` for a row that must never be written."""
     try:
-        checked_path(path)
+        checked_path(entry.path)
     except ValueError as error:
         raise Damaged(f"A checkpoint holds a path that cannot be right: {error}.", "Nothing was restored.") from None
-    for part in path.split(b"/"):
-        if part.lower() in OURS and (part in OURS):
-            raise Damaged(
-                f"A checkpoint holds a path in {part.decode()}, which is never captured.", "Nothing was restored."
-            )
+    for part in entry.path.split(b"/"):
+        if part in OURS:
+            raise _crafted(f"a path in {part.decode()}, which is never captured", entry.path)
+        if len(part) > 255:
+            raise _crafted("a name of more than 255 bytes", entry.path)
+    if entry.kind not in CAPTURED and entry.kind not in LEFT_OUT:
+        raise _crafted("a row of an unknown kind", entry.path)
+    if entry.mode & ~0o7777:
+        raise _crafted("a mode that is none", entry.path)
+    if entry.kind == LINK and (not entry.content or b"\0" in entry.content):
+        raise _crafted("a link without a proper target", entry.path)
+    if entry.kind == FILE and len(entry.content) != 32:
+        raise _crafted("a file without a proper digest", entry.path)
 
 
-def is_step_on(step: Step, kinds: str) -> bool:
-    return (step.new is not None and step.new.kind in kinds) or (step.old is not None and step.old.kind in kinds)
+def _crafted(what: str, path: bytes) -> Damaged:
+    shown = path.decode("utf-8", "backslashreplace")[:200]
+    return Damaged(f"A checkpoint holds {what}: {shown!r}.", "Nothing was restored.")
 
 
-__all__ = ["DELETE", "FILE", "FOLDER", "LINK", "MODE", "WRITE", "Plan", "Step", "is_step_on", "plan", "refuse_crafted"]
+def parents(paths: Iterable[bytes]) -> set[bytes]:
+    """Every folder above these paths, without the root."""
+    found: set[bytes] = set()
+    for path in paths:
+        while b"/" in path:
+            path = path.rpartition(b"/")[0]
+            if path in found:
+                break
+            found.add(path)
+    return found
+
+
+__all__ = ["DELETE", "FILE", "FOLDER", "LINK", "MODE", "WRITE", "Plan", "Step", "parents", "plan", "refuse_crafted"]

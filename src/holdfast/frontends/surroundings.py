@@ -19,8 +19,8 @@ class Surroundings:
         self.variables = variables
         home = variables.get(b"HOME", b"")
         if not home.startswith(b"/"):
-            from pwd import getpwuid
             from posix import getuid
+            from pwd import getpwuid
 
             try:
                 home = getpwuid(getuid()).pw_dir.encode("utf-8", "surrogateescape")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import partial
 from posix import link, rename, urandom
 
-from holdfast.core.errors import Damaged, HoldfastError
+from holdfast.core.errors import Damaged, HoldfastError, NoWorkspace
 from holdfast.core.steps import step
 from holdfast.store.check import examine
 from holdfast.store.digest import ZERO, digest
 from holdfast.store.findings import Problem, text
-from holdfast.store.local import Lock, explain, make_folder, replace
+from holdfast.store.local import LocalRecords, Lock, explain, make_folder, replace
 from holdfast.store.open import describe, make_reserve
 from holdfast.store.packs import PackWriter, read_index
 from holdfast.store.rebuilding import STORE_LOG, replace_ledger, set_aside
@@ -44,9 +44,11 @@ class Repaired:
 
 def repair(place: Place, *, progress: Progress | None = None) -> Repaired:
     """Heal what can be healed; name what cannot. Nothing damaged is thrown away: it is moved to `damaged/`."""
+    healing = _Healing(place, progress)
     try:
+        healing.format()
         with Lock(place.path + "/compact.lock"):
-            return _Healing(place, progress).run()
+            return healing.run()
     except OSError as error:
         raise explain(error, "Repairing the store", place.path) from None
 
@@ -57,8 +59,17 @@ class _Healing:
         self.result = Repaired()
         self.tried: set[str] = set()
 
+    def format(self) -> None:
+        """Write the format file again if it is damaged, or gone from what is a store otherwise."""
+        try:
+            self.place.id()
+        except (Damaged, NoWorkspace) as error:
+            if isinstance(error, NoWorkspace) and not LocalRecords(self.place.path).logs():
+                raise
+            describe(self.place.path, urandom(16).hex())
+            self._healed("The store's format file was written again.")
+
     def run(self) -> Repaired:
-        self._format()
         for rounds in range(ROUNDS, -1, -1):
             repository = self.place.open()
             try:
@@ -102,13 +113,6 @@ class _Healing:
         self.result.healed.append(words)
         return True
 
-    def _format(self) -> None:
-        try:
-            self.place.id()
-        except Damaged:
-            describe(self.place.path, urandom(16).hex())
-            self._healed("The store's format file was written again.")
-
     def _rebuild(self, report: Report) -> bool:
         aside = self.place.path + "/damaged"
         make_folder(aside)
@@ -118,6 +122,7 @@ class _Healing:
             pass  # there is none, or the file system has no links: the packs and logs hold everything
         result = replace_ledger(self.place, frozenset(report.bad), self.progress)
         step("repair:rebuilt")
+        self.result.healed += result.notices
         return self._healed(
             f"The ledger was rebuilt: {result.checkpoints} checkpoints of {result.workspaces} workspaces."
         )
@@ -155,11 +160,11 @@ class _Healing:
             # Behind a gap the first version needs a keyframe in any case; the next ones only if their own is lost.
             first, before = version != before + 1, version
             row = repository.ledger.checkpoint(workspace, version)
-            if row is None or (not first and _is_readable(repository, row)):
+            readable = row is not None and _is_readable(repository, row)
+            if row is None or (readable and not first):
                 continue
             try:
-                header = header_from_ledger(repository, row)
-                write_keyframe(repository, workspace, version, header)
+                write_keyframe(repository, row, header_from_ledger(repository, row), instead=not readable)
             except HoldfastError:
                 before = -1  # it stays lost, so the next one needs its own
                 continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from errno import EACCES, EAGAIN, EDQUOT, ENOSPC, EPERM, EROFS
+from errno import EACCES, EAGAIN, EDQUOT, ENOENT, ENOSPC, EPERM, EROFS
 from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 from posix import (
     O_APPEND,
@@ -103,7 +103,7 @@ class LocalBlobs:
         return removed
 
     def _path(self, name: str) -> str:
-        return f"{self.folder}/{name}.pack"
+        return f"{self.folder}/{_plain(name)}.pack"
 
 
 class LocalUpload:
@@ -197,7 +197,7 @@ class LocalRecords:
         return sorted(name[:-4] for name in listdir(self.folder) if name.endswith(".log"))
 
     def _path(self, log: str) -> str:
-        return f"{self.folder}/{log}.log"
+        return f"{self.folder}/{_plain(log)}.log"
 
 
 class Lock:
@@ -231,6 +231,13 @@ class Lock:
                 return False
             raise
         return True
+
+
+def _plain(name: str) -> str:
+    """The name, unless it leads out of its folder: a damaged or crafted ledger can call a pack anything."""
+    if "/" in name or "\0" in name:
+        raise FileNotFoundError(ENOENT, "No such name", name)
+    return name
 
 
 def write_all(fd: int, data: bytes) -> None:

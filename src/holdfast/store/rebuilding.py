@@ -225,9 +225,9 @@ class _Filling:
             if f"{total:064x}" != header["tree"]:
                 continue
             self.sum = total
-            row = self.repository.apply(tx, row, record, header, rows, len(own[1] if own else rows))
+            row = self.repository.apply(tx, row, record, header, rows)
             self.result.checkpoints += version not in self.forgotten
-            if own is None:
+            if own is None and keyframe is not None and not keyframe.get("instead"):
                 self.result.by_keyframe.add((row.id, version))
             return row
         return self._lost(tx, row, record, own[0] if own is not None else None)
@@ -251,7 +251,7 @@ class _Filling:
         trigger = known.trigger if version in self.forgotten else LOST
         tx.add_checkpoint(known._replace(trigger=trigger, forgotten=1))
         tx.set_meta("seq", str(max(record["seq"], int(self.repository.ledger.meta("seq") or 0))))
-        return row._replace(version=version, document=bytes.fromhex(record["doc"]))
+        return row._replace(version=version, document=bytes.fromhex(record["doc"]), keyframe=row.keyframe or version)
 
     def _document(self, record: dict[str, Any]) -> tuple[dict[str, Any], list[Entry]] | None:
         try:

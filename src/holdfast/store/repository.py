@@ -185,6 +185,10 @@ class Repository:
             self._drop_unneeded(tx, row, record["v"])
         elif kind == "keyframe":
             row = row._replace(keyframe=record["v"])
+            if record.get("instead"):
+                key = bytes.fromhex(record["doc"])
+                tx.update_checkpoint(self._row(row.id, record["v"])._replace(document=key))
+                row = row._replace(document=key) if row.version == record["v"] else row
         # An unknown kind is from a newer holdfast: it is kept in the log and changes nothing here.
         row = row._replace(log_size=log_size, log_head=log_head)
         tx.update_workspace(row)
@@ -220,12 +224,11 @@ class Repository:
         record: dict[str, Any],
         header: dict[str, Any],
         rows: list[Entry],
-        changed: int | None = None,
     ) -> WorkspaceRow:
-        """Add the rows of one checkpoint whose document is at hand; `changed` if that differs from the number of rows."""
+        """Add the rows of one checkpoint whose document is at hand."""
         version, counts = record["v"], header["counts"]
         tx.apply(row.id, version, rows, whole=header["keyframe"])
-        tx.add_checkpoint(checkpoint_row(row.id, record, header, len(rows) if changed is None else changed))
+        tx.add_checkpoint(checkpoint_row(row.id, record, header, len(rows)))
         tx.set_meta("seq", str(max(record["seq"], int(self.ledger.meta("seq") or 0))))
         if version > 1 and row.version == version - 1:
             before = self.ledger.checkpoint(row.id, row.version)
@@ -506,9 +509,9 @@ class _Reading:
         self.read = read
 
 
-def checkpoint_row(workspace: str, record: dict[str, Any], header: dict[str, Any], changed: int) -> CheckpointRow:
-    """What the ledger keeps of a checkpoint, from the log's line and the document's header."""
-    counts = header["counts"]
+def checkpoint_row(workspace: str, record: dict[str, Any], header: dict[str, Any], rows: int) -> CheckpointRow:
+    """What the ledger keeps of a checkpoint, from the log's line, and its document's header and number of rows."""
+    counts, changed = header["counts"], header.get("changed", rows)
     return CheckpointRow(
         workspace, record["v"], header["id"], bytes.fromhex(record["doc"]), record["seq"], header["created_at"],
         _storable(header["trigger"]), _storable(header["created_by"]), _storable(header["message"]),

@@ -10,6 +10,7 @@ from holdfast.core.errors import Busy, Damaged, DiskFull, HoldfastError, NotFoun
 from holdfast.core.steps import step
 from holdfast.store.digest import ZERO, add, digest, weight
 from holdfast.store.local import FULL, Lock, explain
+from holdfast.store.mounts import Unmounted
 from holdfast.store.open import make_reserve
 from holdfast.store.packs import PackWriter
 from holdfast.store.records import Chain, line
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from holdfast.store.ports import Transaction
     from holdfast.store.repository import Repository
-    from holdfast.store.rows import WorkspaceRow
+    from holdfast.store.rows import CheckpointRow, WorkspaceRow
 
     Progress = Callable[[int, int], None]
     Done = TypeVar("Done")
@@ -86,12 +87,16 @@ def mark(repository: Repository, workspace: str, record: dict[str, Any]) -> None
 def compact(
     repository: Repository, folder: str, *, everything: bool = False, progress: Progress | None = None
 ) -> Compaction:
-    """Merge small packs, drop what no checkpoint needs, and give the space back. Raises `Busy` if another one runs."""
+    """Merge small packs, drop what no checkpoint needs, and give the space back.
+
+    Raises `Busy` if another one runs, or if the store is mounted: mounts show versions that were forgotten meanwhile.
+    """
     guard = Lock(folder + "/compact.lock")
     if not guard.try_now():
         raise Busy("Another compaction is running.")
     try:
-        return _with_reserve(folder, "Compaction", lambda: _compact(repository, everything, progress))
+        with Unmounted(folder):
+            return _with_reserve(folder, "Compaction", lambda: _compact(repository, everything, progress))
     finally:
         guard.__exit__(None, None, None)
 
@@ -162,15 +167,21 @@ def contents_of(repository: Repository, keys: Iterable[bytes]) -> set[bytes]:
     return result
 
 
-def write_keyframe(repository: Repository, workspace: str, version: int, header: dict[str, Any]) -> None:
-    """Write the whole state of a version as a document of its own. Raises `Damaged` if the state does not add up."""
+def write_keyframe(
+    repository: Repository, checkpoint: CheckpointRow, header: dict[str, Any], *, instead: bool = False
+) -> None:
+    """Write the whole state of a version as a document of its own; `instead`: of the one it had, which is damaged.
+
+    Raises `Damaged` if the state does not add up.
+    """
+    workspace, version = checkpoint.workspace, checkpoint.version
     rows = list(repository.ledger.state(workspace, version))
     tree = 0
     for row in rows:
         tree = add(tree, plus=weight(row))
     if f"{tree:064x}" != header["tree"]:
         raise Damaged(f"The state of v{version} does not add up; no keyframe was made.")
-    data = document.encode({**header, "keyframe": True}, rows)
+    data = document.encode({**header, "keyframe": True, "changed": checkpoint.changed}, rows)
     key = digest(data)
     writer = PackWriter(repository.blobs, level=LEVEL)
     try:
@@ -183,7 +194,8 @@ def write_keyframe(repository: Repository, workspace: str, version: int, header:
     def work(tx: Transaction, row: WorkspaceRow | None) -> list[dict[str, Any]]:
         tx.add_pack(writer.name, writer.size, writer.entries())
         writer.finish()
-        return [{"r": "keyframe", "v": version, "doc": key.hex(), "pack": writer.name}]
+        record = {"r": "keyframe", "v": version, "doc": key.hex(), "pack": writer.name}
+        return [{**record, "instead": True} if instead else record]
 
     repository.commit(workspace, work)
     step("keyframe:committed")
@@ -250,7 +262,7 @@ def _keyframe_if_worth_it(repository: Repository, workspace: str, everything: bo
     behind = oldest.version - row.keyframe
     if behind < (1 if everything else max(DOCUMENTS_WORTH_A_KEYFRAME, oldest.files // 10)):
         return
-    write_keyframe(repository, workspace, oldest.version, repository.document(oldest)[0])
+    write_keyframe(repository, oldest, repository.document(oldest)[0])
 
 
 def _remove_orphans(repository: Repository) -> None:

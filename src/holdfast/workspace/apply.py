@@ -2,163 +2,200 @@
 
 from __future__ import annotations
 
-from errno import EAGAIN, EBUSY, EEXIST, EINVAL, ENOSYS, ENOTDIR, ENOTEMPTY
-from fcntl import F_SETLEASE, F_WRLCK, fcntl
+from errno import EACCES, EBUSY, EEXIST, ELOOP, ENOENT, ENOTDIR, ENOTEMPTY, EPERM, ETXTBSY, EXDEV
 from posix import (
     O_CLOEXEC,
     O_CREAT,
-    O_DIRECTORY,
     O_EXCL,
     O_NOFOLLOW,
     O_NONBLOCK,
     O_RDONLY,
     O_WRONLY,
-    chmod,
     chown,
     close,
     fchmod,
     fstat,
-    fsync,
     ftruncate,
+    geteuid,
     link,
-    listdir,
     lseek,
     mkdir,
-    read,
-    readlink,
-    rename,
     rmdir,
     stat,
-    stat_result,
     symlink,
     unlink,
-    urandom,
     utime,
     write,
 )
 from posix import open as open_fd
-from stat import S_ISDIR, S_ISLNK, S_ISREG
-from sys import getfilesystemencodeerrors, getfilesystemencoding
+from stat import S_IMODE, S_ISDIR, S_ISREG
 
 from holdfast.core.entry import ATTRIBUTES, FILE, FOLDER, LINK, SPARSE, Entry
-from holdfast.core.errors import Conflict
 from holdfast.core.light_json import loads
 from holdfast.core.planning import DELETE, MODE, WRITE, Plan, Step
 from holdfast.core.steps import step as note
-from holdfast.workspace.below import FOLDER as FOLDER_FLAGS
+from holdfast.workspace.folding import refuse_folded
+from holdfast.workspace.room import BATCH_BYTES
+from holdfast.workspace.staging import BUSY, CHANGED, Staging
+from holdfast.workspace.system import EXCHANGE, NOREPLACE, Folders, System, chmod_below
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
-ENCODING, ERRORS = getfilesystemencoding(), getfilesystemencodeerrors()
-NOREPLACE, EXCHANGE = 1, 2
-OPEN_FOLDERS = 64
-BLOCK = 4096
-BATCH_BYTES = 256 << 20
+    Group = tuple[int, bytes, int]
+
+ZEROS = bytes(4096)
+ATTEMPTS = 8
+GONE = (ENOENT, ENOTDIR, ELOOP)
+"""Errors of a path that is no longer where it was."""
+REFUSED = (EACCES, EPERM, EBUSY, EXDEV, ETXTBSY, *GONE)
+"""Errors that speak of one path only: it is left as it is, and named. All others end the restore."""
+RACED = "it was changed while it was being restored"
 
 
 class Applied:
-    """What was done, and what was left because somebody else was faster."""
+    """What was done, and what was left because somebody else was faster or nobody may touch it."""
 
     def __init__(self) -> None:
         self.written = self.deleted = self.modes = 0
         self.kept: list[tuple[bytes, str]] = []
         """Paths that are not as planned, and why."""
+        self.filled: list[bytes] = []
+        """Folders that stay because they hold something that is not captured."""
         self.aside: list[tuple[bytes, bytes]] = []
         """What was moved out of the way: from where, to where."""
 
 
 class Apply:
-    """One plan on one root. `anchors` are files already in place to which others of their group are to be linked;
+    """One plan on one root.
 
-    `load(entry)` yields a file's content; `digest(read)` gives the digest of a stream.
-
-    `known(digest)` says whether the store has this content: what it does not have is never removed.
+    `anchors` are files already in place to which others of their group are to be linked; `load(entry)` yields a file's
+    content; `digest(read)` gives the digest of a stream. `known(digest)` and `known_link(target)` say whether a
+    checkpoint has what a restore that was cut off left behind: what none has is never removed. `closed` are folders
+    that must be opened for writing meanwhile, with the modes that they have and shall keep. `touched` tells whether
+    anything in the tree was changed.
     """
 
     def __init__(
         self,
         root: int,
-        anchors: dict[int, bytes],
+        anchors: dict[Group, bytes],
         load: Callable[[Entry], Iterator[bytes]],
         digest: Callable[[Callable[[int], bytes]], bytes],
         known: Callable[[bytes], bool],
         *,
+        known_link: Callable[[bytes], bool] = lambda target: False,
+        closed: dict[bytes, int] | None = None,
         mtimes: bool = False,
         durable: bool = True,
+        deleting_first: bool = False,
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
-        self.root, self.anchors, self.load, self.digest, self.known = root, anchors, load, digest, known
-        self.mtimes, self.durable, self.progress = mtimes, durable, progress
-        self.done = Applied()
-        self.system = _System()
-        self.name = b"restore-" + urandom(4).hex().encode()
-        self.staging = -1
-        self.count = 0
-        self.folders: dict[bytes, int] = {}
+        self.root, self.load, self.known, self.known_link = root, load, known, known_link
+        self.closed, self.mtimes, self.durable, self.progress = closed or {}, mtimes, durable, progress
+        self.deleting_first = deleting_first
+        self.placed = dict(anchors)
+        self.done, self.touched = Applied(), False
+        self.system = System()
+        self.folders = Folders(root, self.system)
+        self.staging = Staging(root, digest)
+        owner = fstat(root)
+        self.owner = owner.st_uid, owner.st_gid
 
     def run(self, plan: Plan) -> Applied:
-        """Carry out the plan. Raises `OSError` where the disk fails: what was done stays, the journal knows the rest."""
-        self._open_staging()
+        """Carry out the plan. Raises `OSError` where the disk fails: what was done stays, the journal has the rest."""
         try:
-            self._refuse_case_twins(plan)
-            writes = [step for step in plan.steps if step.action == WRITE]
-            self._delete([step for step in plan.steps if step.action == DELETE or _changes_type(step)])
-            note("restore:deleted")
-            for entry in [step.new for step in writes if step.new is not None and step.new.kind == FOLDER]:
-                self._make_folder(entry)
-            note("restore:folders")
-            self._files(writes)
-            note("restore:placed")
-            for step in reversed(plan.steps):
-                if step.action == MODE or (step.action == WRITE and step.new is not None and step.new.kind == FOLDER):
-                    self._mode(step)
-            if self.durable:
-                self.system.sync(self.root)
-            note("restore:synced")
+            self.staging.open()
+            refuse_folded(plan, self.root, self.staging.fd, self.system)
+            self._rescued(self.staging.sweep_old(self.known, self.known_link))
+            self._run(self._apart(plan.steps))
         finally:
-            self._close_staging()
+            self.folders.close()
+            try:
+                self._rescued(self.staging.close(self.known, self.known_link))
+            except OSError:
+                pass  # the next restore sweeps it
         return self.done
 
-    # Files
-
-    def _files(self, writes: list[Step]) -> None:
-        """In batches: stage, sync once, put in place."""
-        todo = [step for step in writes if step.new is not None and step.new.kind in (FILE, LINK)]
-        total, done = len(todo), 0
-        placed = dict(self.anchors)
-        while todo:
-            batch: list[tuple[Step, bytes]] = []
-            size = 0
-            while todo and size < BATCH_BYTES:
-                step = todo.pop(0)
-                assert step.new is not None
-                batch.append((step, self._stage(step.new, placed)))
-                size += step.new.size
-                done += 1
-                if self.progress is not None and not done & 63:
-                    self.progress(done, total)
-            note("restore:staged")
-            if self.durable:
-                self.system.sync(self.staging)
-            note("restore:staged-synced")
-            for step, name in batch:
+    def _run(self, steps: list[Step]) -> None:
+        writes = [step for step in steps if step.action == WRITE]
+        files = [step for step in writes if step.new is not None and step.new.kind in (FILE, LINK)]
+        # As a rule nothing is touched before the new contents are on disk.
+        staged = [] if self.deleting_first else self._stage_batch(files, 0)
+        self.touched = True
+        self._open_closed()
+        self._delete([step for step in steps if step.action == DELETE or _changes_type(step)])
+        note("restore:deleted")
+        for step in writes:
+            if step.new is not None and step.new.kind == FOLDER:
+                self._make_folder(step.new)
+        note("restore:folders")
+        done = 0
+        while True:
+            for step, name in staged:
                 self._place(step, name)
-                assert step.new is not None
-                if step.new.group:
-                    placed.setdefault(step.new.group, step.path)
+            done += len(staged)
+            note("restore:placed")
+            if done == len(files):
+                break
+            staged = self._stage_batch(files, done)
+        for step in reversed(steps):
+            if step.action == MODE or (step.action == WRITE and step.new is not None and step.new.kind == FOLDER):
+                self._mode(step)
+        self._close_again({step.path for step in steps})
+        if self.durable:
+            self.system.sync(self.root)
+        note("restore:synced")
 
-    def _stage(self, entry: Entry, placed: dict[int, bytes]) -> bytes:
-        name = self._next()
+    def _apart(self, steps: list[Step]) -> list[Step]:
+        """A mode is not set on a file that has other names: they may be none of our business. It is written anew."""
+        return [Step(WRITE, step.old, step.new) if self._is_shared(step) else step for step in steps]
+
+    def _is_shared(self, step: Step) -> bool:
+        if step.action != MODE or step.new is None or step.new.kind != FILE:
+            return False
+        try:
+            parent, last = self.folders.parent(step.path)
+            return stat(last, dir_fd=parent, follow_symlinks=False).st_nlink > 1
+        except OSError:
+            return False
+
+    # Staging
+
+    def _stage_batch(self, files: list[Step], start: int) -> list[tuple[Step, bytes]]:
+        """Write the next files into our folder and sync once; at least one file, and not much more than a batch."""
+        batch: list[tuple[Step, bytes]] = []
+        groups: dict[Group, bytes] = {}
+        size = 0
+        for number in range(start, len(files)):
+            entry = files[number].new
+            assert entry is not None
+            batch.append((files[number], self._stage(entry, groups)))
+            size += entry.size
+            if self.progress is not None and not number & 63:
+                self.progress(number, len(files))
+            if size > BATCH_BYTES:
+                break
+        note("restore:staged")
+        if batch and self.durable:
+            self.system.sync(self.staging.fd)
+        note("restore:staged-synced")
+        return batch
+
+    def _stage(self, entry: Entry, groups: dict[Group, bytes]) -> bytes:
+        name = self.staging.new()
         if entry.kind == LINK:
-            symlink(entry.content, name, dir_fd=self.staging)
+            symlink(entry.content, name, dir_fd=self.staging.fd)
             self._attributes(entry, name, -1)
+            if self.mtimes:
+                utime(name, ns=(entry.mtime, entry.mtime), dir_fd=self.staging.fd, follow_symlinks=False)
             return name
-        if entry.group in placed and self._same_file(placed[entry.group], name):
+        group = _group(entry)
+        if entry.group and self._link(group, groups, name):
             return name
-        fd = open_fd(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600, dir_fd=self.staging)
+        fd = open_fd(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600, dir_fd=self.staging.fd)
         try:
             for part in self.load(entry):
                 _write(fd, part, bool(entry.flags & SPARSE))
@@ -170,60 +207,111 @@ class Apply:
                 utime(fd, ns=(entry.mtime, entry.mtime))
         finally:
             close(fd)
+        groups[group] = name
         return name
 
-    def _same_file(self, path: bytes, name: bytes) -> bool:
-        """Make the staged file another name of one already in place: a hard link comes back as one."""
+    def _link(self, group: Group, groups: dict[Group, bytes], name: bytes) -> bool:
+        """Make the staged file another name of one of its group: a hard link comes back as one."""
         try:
-            parent, last = self._parent(path)
-            link(last, name, src_dir_fd=parent, dst_dir_fd=self.staging, follow_symlinks=False)
+            if group in groups:
+                link(groups[group], name, src_dir_fd=self.staging.fd, dst_dir_fd=self.staging.fd)
+                return True
+            if group not in self.placed:
+                return False
+            parent, last = self.folders.parent(self.placed[group])
+            link(last, name, src_dir_fd=parent, dst_dir_fd=self.staging.fd, follow_symlinks=False)
         except OSError:
-            return False
-        return True
+            return False  # no links here, or too many: a copy has to do
+        seen = stat(name, dir_fd=self.staging.fd, follow_symlinks=False)
+        # Somebody may have changed the one in place since the plan was made.
+        if S_ISREG(seen.st_mode) and S_IMODE(seen.st_mode) == group[2] and self.staging.content(name) == group[1]:
+            return True
+        unlink(name, dir_fd=self.staging.fd)
+        return False
+
+    # Putting in place
 
     def _place(self, step: Step, name: bytes) -> None:
         assert step.new is not None
         try:
-            parent, last = self._parent(step.path)
+            if step.path in self.done.filled:
+                raise FileExistsError(EEXIST, "a folder is in its place that holds something which is not captured")
+            parent, last = self._parent_made(step.path)
+            if not self._swap(step, name, parent, last):
+                return
         except OSError as error:
-            self._keep(step.path, f"its folder is not there any more ({error.strerror})", name)
+            if error.errno not in (*REFUSED, EEXIST):
+                raise
+            self._keep(step.path, _reason(error))
+            self.staging.settle(name, step.new)
             return
-        for _ in range(8):
+        self.done.written += 1
+        if step.new.group:
+            self.placed.setdefault(_group(step.new), step.path)
+
+    def _parent_made(self, path: bytes) -> tuple[int, bytes]:
+        """The folder of `path`, made if it is missing: a checkpoint of a few paths need not have a row for it."""
+        try:
+            return self.folders.parent(path)
+        except FileNotFoundError:
+            folder = path.rpartition(b"/")[0]
+            parent, last = self._parent_made(folder)
             try:
-                self.system.rename(self.staging, name, parent, last, NOREPLACE)
-                break
+                mkdir(last, 0o755, dir_fd=parent)
+            except FileExistsError:
+                pass
+            return self.folders.parent(path)
+
+    def _swap(self, step: Step, name: bytes, parent: int, last: bytes) -> bool:
+        """Put the staged file there. False if somebody else's work is there and stays."""
+        for _ in range(ATTEMPTS):
+            try:
+                self.system.rename(self.staging.fd, name, parent, last, NOREPLACE)
+                return True
             except FileExistsError:
                 pass
             try:
-                self.system.rename(self.staging, name, parent, last, EXCHANGE)
+                self.system.rename(self.staging.fd, name, parent, last, EXCHANGE)
             except FileNotFoundError:
-                continue  # it went in between: try to put ours there again
-            if not self._settle_displaced(step, name, parent, last):
-                return
-            break
-        else:
-            self._keep(step.path, "it comes and goes", name)
-            return
-        self.done.written += 1
+                continue  # it went in between
+            return self._settle_displaced(step, name, parent, last)
+        self._keep(step.path, "it comes and goes")
+        self.staging.settle(name, step.new)
+        return False
 
     def _settle_displaced(self, step: Step, name: bytes, parent: int, last: bytes) -> bool:
-        """After an exchange: `name` in our folder is what was there. Take it back if it is not what the plan saw."""
-        if self._as_planned(step.old, name):
-            self._discard(step.path, name)
+        """After an exchange, `name` is what was there. If it is not what the plan saw, it goes back."""
+        verdict = self.staging.settle(name, step.old)
+        if verdict == BUSY:
+            self._put_aside(step.path, name)
+        if verdict != CHANGED:
             return True
-        self.done.kept.append((step.path, "it was changed while it was being restored"))
-        try:
-            self.system.rename(self.staging, name, parent, last, EXCHANGE)
-        except FileNotFoundError:
+        self._keep(step.path, RACED)
+        if not self._exchange_or_put(name, parent, last):
             self._put_aside(step.path, name)
-            return False
-        if not self._as_planned(step.new, name):
-            # They were there again between our two exchanges: the newest stays in place, the other is put aside.
-            self.system.rename(self.staging, name, parent, last, EXCHANGE)
-            self._put_aside(step.path, name)
-        else:
-            self._discard(step.path, name)
+        elif self._is_there(name) and self.staging.settle(name, step.new) != "removed":
+            # They were there again in the meantime: the newest stays in place, the one before it is put aside.
+            self._exchange_or_put(name, parent, last)
+            if self._is_there(name):
+                self._put_aside(step.path, name)
         return False
+
+    def _exchange_or_put(self, name: bytes, parent: int, last: bytes) -> bool:
+        for _ in range(ATTEMPTS):
+            for flags in (EXCHANGE, NOREPLACE):
+                try:
+                    self.system.rename(self.staging.fd, name, parent, last, flags)
+                    return True
+                except (FileNotFoundError, FileExistsError):
+                    continue
+        return False
+
+    def _is_there(self, name: bytes) -> bool:
+        try:
+            stat(name, dir_fd=self.staging.fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return True
 
     # Deleting
 
@@ -231,165 +319,117 @@ class Apply:
         for step in sorted(steps, key=lambda one: one.path, reverse=True):  # what lies in a folder goes before it
             assert step.old is not None
             try:
-                parent, last = self._parent(step.path)
-            except OSError:
-                continue
-            try:
+                parent, last = self.folders.parent(step.path)
                 if step.old.kind == FOLDER:
                     rmdir(last, dir_fd=parent)
-                    self._forget_folder(step.path)
                     self.done.deleted += step.action == DELETE
-                    continue
-                name = self._next()
-                self.system.rename(parent, last, self.staging, name, NOREPLACE)
-            except FileNotFoundError:
-                continue
+                else:
+                    self._take_away(step, step.old, parent, last)
             except OSError as error:
-                if error.errno in (ENOTEMPTY, EEXIST, EBUSY, ENOTDIR):
-                    if step.action == DELETE and error.errno != ENOTDIR:
-                        self.done.kept.append((step.path, "it holds something that is not captured"))
-                    continue
-                raise
-            if step.old.kind not in (FILE, LINK):
-                self._put_aside(step.path, name)
-            elif self._as_planned(step.old, name):
-                self._discard(step.path, name)
-                self.done.deleted += step.action == DELETE
-            else:
-                try:
-                    self.system.rename(self.staging, name, parent, last, NOREPLACE)
-                    self.done.kept.append((step.path, "it was changed while it was being restored"))
-                except FileExistsError:
-                    self._put_aside(step.path, name)
+                if error.errno in (ENOTEMPTY, EEXIST):
+                    self.done.filled.append(step.path)
+                elif error.errno in REFUSED and error.errno not in GONE:
+                    self._keep(step.path, _reason(error))
+                elif error.errno not in GONE:
+                    raise
 
-    # What was displaced
-
-    def _as_planned(self, old: Entry | None, name: bytes) -> bool:
-        """Is this the file, bytes and all, that the safety checkpoint has?"""
-        if old is None:
-            return False
+    def _take_away(self, step: Step, old: Entry, parent: int, last: bytes) -> None:
+        name = self.staging.new()
+        self.system.rename(parent, last, self.staging.fd, name, NOREPLACE)
+        if old.kind not in (FILE, LINK):
+            self._put_aside(step.path, name)  # what cannot be captured cannot be removed either
+            return
+        verdict = self.staging.settle(name, old)
+        if verdict == BUSY:
+            self._put_aside(step.path, name)
+        if verdict != CHANGED:
+            self.done.deleted += step.action == DELETE
+            return
+        self._keep(step.path, RACED)
         try:
-            seen = stat(name, dir_fd=self.staging, follow_symlinks=False)
-        except FileNotFoundError:
-            return True
-        if old.kind == LINK:
-            return S_ISLNK(seen.st_mode) and readlink(name, dir_fd=self.staging) == old.content
-        if old.kind != FILE or not S_ISREG(seen.st_mode):
-            return False
-        return self._content(name) == old.content
-
-    def _content(self, name: bytes) -> bytes:
-        fd = open_fd(name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, dir_fd=self.staging)
-        try:
-            return self.digest(lambda most: read(fd, most))
-        finally:
-            close(fd)
-
-    def _discard(self, path: bytes, name: bytes) -> None:
-        """Remove a displaced file, if nobody can still be writing to it and its bytes are in the safety checkpoint."""
-        seen = stat(name, dir_fd=self.staging, follow_symlinks=False)
-        if S_ISREG(seen.st_mode) and seen.st_nlink == 1:
-            before = self._content(name)
-            if not self._nobody_has_it(name, seen) or self._content(name) != before:
-                self._put_aside(path, name)
-                return
-        unlink(name, dir_fd=self.staging)
-
-    def _nobody_has_it(self, name: bytes, seen: stat_result) -> bool:
-        """A write lease is granted only if no other descriptor of the file is open anywhere."""
-        for attempt in range(20):
-            fd = open_fd(name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, dir_fd=self.staging)
-            try:
-                fcntl(fd, F_SETLEASE, F_WRLCK)
-                return fstat(fd).st_ino == seen.st_ino
-            except OSError as error:
-                if error.errno != EAGAIN:
-                    return True  # no leases here (another owner, another file system): the comparison has to do
-            finally:
-                close(fd)
-            self.system.pause(0.001 * (attempt + 1))
-        return False
-
-    def _put_aside(self, path: bytes, name: bytes) -> None:
-        """Keep something where the user can find it, outside of capture."""
-        aside = _folder(self.marker, b"aside")
-        try:
-            target = urandom(4).hex().encode() + b"-" + path.rpartition(b"/")[2][:200]
-            rename(name, target, src_dir_fd=self.staging, dst_dir_fd=aside)
-            self.done.aside.append((path, b".holdfast/aside/" + target))
-        finally:
-            close(aside)
-
-    def _keep(self, path: bytes, why: str, name: bytes) -> None:
-        self.done.kept.append((path, why))
-        try:
-            unlink(name, dir_fd=self.staging)
-        except FileNotFoundError:
-            pass
+            self.system.rename(self.staging.fd, name, parent, last, NOREPLACE)
+        except OSError:
+            self._put_aside(step.path, name)
 
     # Folders and modes
 
     def _make_folder(self, entry: Entry) -> None:
-        parent, last = self._parent(entry.path)
         try:
+            parent, last = self._parent_made(entry.path)
             mkdir(last, 0o700, dir_fd=parent)
             self.done.written += 1
         except FileExistsError:
-            seen = stat(last, dir_fd=parent, follow_symlinks=False)
-            if not S_ISDIR(seen.st_mode):
-                self.done.kept.append((entry.path, "something else is in its place"))
+            if not S_ISDIR(stat(last, dir_fd=parent, follow_symlinks=False).st_mode):
+                self._keep(entry.path, "something else is in its place")
+        except OSError as error:
+            if error.errno not in REFUSED:
+                raise
+            self._keep(entry.path, _reason(error))
 
     def _mode(self, step: Step) -> None:
         entry = step.new
         assert entry is not None
+        if entry.kind == LINK:
+            return
         try:
-            parent, last = self._parent(entry.path)
-            if entry.kind == LINK:
-                return
+            parent, last = self.folders.parent(entry.path)
+            self._set_mode(parent, last, entry.mode, entry.kind == FOLDER, entry)
+            self.done.modes += step.action == MODE
+        except OSError as error:
+            if error.errno not in REFUSED:
+                raise
+            self._keep(entry.path, f"its mode could not be set ({_reason(error)})")
+
+    def _set_mode(self, parent: int, last: bytes, mode: int, is_folder: bool, entry: Entry | None = None) -> None:
+        """Set the mode of what is there now, if it is of that kind; never through a link. Raises `OSError`."""
+        seen = stat(last, dir_fd=parent, follow_symlinks=False)
+        if S_ISDIR(seen.st_mode) != is_folder or not (is_folder or S_ISREG(seen.st_mode)):
+            raise NotADirectoryError(ENOTDIR, "something else is in its place")
+        try:
             fd = open_fd(last, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, dir_fd=parent)
         except PermissionError:
-            self._mode_by_name(entry)
-            return
-        except OSError as error:
-            self.done.kept.append((entry.path, f"its mode could not be set ({error.strerror})"))
+            chmod_below(parent, last, mode, is_folder)  # whoever may not open it may still be its owner
             return
         try:
-            seen = fstat(fd)
-            if S_ISDIR(seen.st_mode) != (entry.kind == FOLDER):
-                self.done.kept.append((entry.path, "something else is in its place"))
-                return
-            self._attributes(entry, last, fd)
-            fchmod(fd, entry.mode)
-            self.done.modes += step.action == MODE
+            if S_ISDIR(fstat(fd).st_mode) != is_folder:
+                raise NotADirectoryError(ENOTDIR, "something else is in its place")
+            if entry is not None:
+                self._attributes(entry, last, fd)
+            fchmod(fd, mode)
         finally:
             close(fd)
 
-    def _mode_by_name(self, entry: Entry) -> None:
-        """Without the right to open it, its owner may still change its mode."""
-        parent, last = self._parent(entry.path)
-        seen = stat(last, dir_fd=parent, follow_symlinks=False)
-        if S_ISLNK(seen.st_mode):
-            self.done.kept.append((entry.path, "something else is in its place"))
-            return
-        chmod(last, entry.mode, dir_fd=parent)
-        self.done.modes += 1
+    def _open_closed(self) -> None:
+        """Let ourselves write into folders that are closed even to their owner."""
+        for path, mode in sorted(self.closed.items()):  # a folder before those in it
+            self._set_folder_mode(path, mode | 0o700)
+
+    def _close_again(self, planned: set[bytes]) -> None:
+        for path, mode in sorted(self.closed.items(), reverse=True):
+            if path not in planned:
+                self._set_folder_mode(path, mode)
+
+    def _set_folder_mode(self, path: bytes, mode: int) -> None:
+        try:
+            parent, last = self.folders.parent(path)
+            self._set_mode(parent, last, mode, True)
+        except OSError as error:
+            if error.errno not in REFUSED:
+                raise  # else what cannot be written there is kept, and says so
 
     def _attributes(self, entry: Entry, name: bytes, fd: int) -> None:
-        """Owner, group and extended attributes, as far as we may."""
-        if not entry.flags & ATTRIBUTES:
-            return
-        try:
-            extra: dict[str, Any] = loads(entry.extra)
-        except ValueError:
-            return
-        try:
-            if "uid" in extra:
+        """Owner, group and extended attributes, as far as we may. `name` is in our folder if there is no descriptor."""
+        extra: dict[str, Any] = _extra(entry)
+        wanted = extra.get("uid", self.owner[0]), extra.get("gid", self.owner[1])
+        seen = fstat(fd) if fd >= 0 else stat(name, dir_fd=self.staging.fd, follow_symlinks=False)
+        if wanted != (seen.st_uid, seen.st_gid):
+            try:
                 if fd >= 0:
-                    chown(fd, extra["uid"], extra["gid"])
+                    chown(fd, *wanted)
                 else:
-                    chown(name, extra["uid"], extra["gid"], dir_fd=self.staging, follow_symlinks=False)
-        except (OSError, TypeError, OverflowError):
-            pass  # only root may give files away; `show` says what was recorded
+                    chown(name, *wanted, dir_fd=self.staging.fd, follow_symlinks=False)
+            except (OSError, TypeError, OverflowError):
+                pass  # only root may give files away; `show` says what was recorded
         if fd >= 0 and isinstance(extra.get("xattr"), dict):
             from binascii import a2b_base64
             from posix import setxattr
@@ -398,181 +438,42 @@ class Apply:
                 try:
                     setxattr(fd, key, a2b_base64(value))
                 except (OSError, ValueError, TypeError):
-                    continue
+                    continue  # not on this file system, or not for us
 
-    # Walking
+    # What is told
 
-    def _parent(self, path: bytes) -> tuple[int, bytes]:
-        """A descriptor of the folder that holds `path`, reached part by part without following links."""
-        folder, _, last = path.rpartition(b"/")
-        return self._folder(folder), last
+    def _keep(self, path: bytes, why: str) -> None:
+        self.done.kept.append((path, why))
 
-    def _folder(self, path: bytes) -> int:
-        if not path:
-            return self.root
-        fd = self.folders.get(path)
-        if fd is not None and self._still(fd, path):
-            return fd
-        parent, _, last = path.rpartition(b"/")
-        fd = open_fd(last, FOLDER_FLAGS, dir_fd=self._folder(parent))
-        if len(self.folders) >= OPEN_FOLDERS:
-            close(self.folders.pop(next(iter(self.folders))))
-        self.folders[path] = fd
-        return fd
+    def _put_aside(self, path: bytes, name: bytes) -> None:
+        self.done.aside.append((path, self.staging.put_aside(path, name)))
 
-    def _still(self, fd: int, path: bytes) -> bool:
-        """Is the descriptor we remember still the folder at that path? It may have been moved away meanwhile."""
-        parent, _, last = path.rpartition(b"/")
-        try:
-            above = self._folder(parent)
-            there, here = stat(last, dir_fd=above, follow_symlinks=False), fstat(fd)
-            if (there.st_ino, there.st_dev) == (here.st_ino, here.st_dev):
-                return True
-        except OSError:
-            pass  # it is gone, or a link by now
-        self._forget_folder(path)
-        return False
-
-    def _forget_folder(self, path: bytes) -> None:
-        for known in [known for known in self.folders if known == path or known.startswith(path + b"/")]:
-            close(self.folders.pop(known))
-
-    # Our own folder
-
-    def _open_staging(self) -> None:
-        self.marker = _folder(self.root, b".holdfast")
-        self.staging = _folder(self.marker, self.name)
-        self._sweep_old()
-
-    def _close_staging(self) -> None:
-        for fd in self.folders.values():
-            close(fd)
-        self.folders = {}
-        self._sweep(self.name)
-        close(self.staging)
-        close(self.marker)
-
-    def _sweep(self, name: bytes) -> None:
-        """Empty a staging folder: what the store has goes, everything else is put aside."""
-        try:
-            fd = open_fd(name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, dir_fd=self.marker)
-        except OSError:
-            return
-        mine, self.staging = self.staging, fd
-        try:
-            for entry in [text.encode(ENCODING, ERRORS) for text in listdir(fd)]:
-                seen = stat(entry, dir_fd=fd, follow_symlinks=False)
-                if S_ISREG(seen.st_mode) and not self.known(self._content(entry)):
-                    self._put_aside(entry, entry)
-                elif S_ISREG(seen.st_mode) or S_ISLNK(seen.st_mode):
-                    self._discard(entry, entry)
-                else:
-                    self._put_aside(entry, entry)
-        finally:
-            self.staging = mine
-            close(fd)
-        try:
-            rmdir(name, dir_fd=self.marker)
-        except FileNotFoundError:
-            pass
-
-    def _sweep_old(self) -> None:
-        """A restore that was cut off left its folder behind."""
-        for text in listdir(self.marker):
-            name = text.encode(ENCODING, ERRORS)
-            if name.startswith(b"restore-") and name != self.name:
-                self._sweep(name)
-
-    def _next(self) -> bytes:
-        self.count += 1
-        return b"%x" % self.count
-
-    def _refuse_case_twins(self, plan: Plan) -> None:
-        names: dict[bytes, bytes] = {}
-        twins = []
-        for step in plan.steps:
-            if step.new is None:
-                continue
-            folded = step.path.decode("utf-8", "surrogateescape").casefold().encode("utf-8", "surrogateescape")
-            if names.setdefault(folded, step.path) != step.path:
-                twins.append((names[folded], step.path))
-        if not twins or not self._folds_case():
-            return
-        one, other = (path.decode("utf-8", "replace") for path in twins[0])
-        raise Conflict(
-            f"{one!r} and {other!r} cannot both exist here: this folder does not tell cases apart.",
-            "Restore one of them by its path.",
-        )
-
-    def _folds_case(self) -> bool:
-        fd = open_fd(b"case", O_WRONLY | O_CREAT | O_CLOEXEC, 0o600, dir_fd=self.staging)
-        close(fd)
-        try:
-            stat(b"CASE", dir_fd=self.staging)
-            return True
-        except FileNotFoundError:
-            return False
-        finally:
-            unlink(b"case", dir_fd=self.staging)
+    def _rescued(self, places: list[bytes]) -> None:
+        self.done.aside += [(b"what a restore that was cut off had taken away", place) for place in places]
 
 
-class _System:
-    """Calls that Python does not have: an atomic exchange, and a sync of one file system."""
-
-    def __init__(self) -> None:
-        import ctypes
-
-        self.ctypes = ctypes
-        self.library = ctypes.CDLL(None, use_errno=True)
-
-    def rename(self, from_folder: int, old: bytes, to_folder: int, new: bytes, flags: int) -> None:
-        call = getattr(self.library, "renameat2", None)
-        if call is not None:
-            if call(from_folder, self.ctypes.c_char_p(old), to_folder, self.ctypes.c_char_p(new), flags) == 0:
-                return
-            number = self.ctypes.get_errno()
-            if number not in (ENOSYS, EINVAL):
-                raise OSError(number, _text(number), new)
-        self._rename_by_hand(from_folder, old, to_folder, new, flags)
-
-    def _rename_by_hand(self, from_folder: int, old: bytes, to_folder: int, new: bytes, flags: int) -> None:
-        """Where the file system has no such rename: the same in more than one call."""
-        if flags == NOREPLACE:
-            try:
-                stat(new, dir_fd=to_folder, follow_symlinks=False)
-            except FileNotFoundError:
-                rename(old, new, src_dir_fd=from_folder, dst_dir_fd=to_folder)
-                return
-            raise FileExistsError(EEXIST, _text(EEXIST), new)
-        spare = old + b".x"
-        rename(new, spare, src_dir_fd=to_folder, dst_dir_fd=from_folder)
-        rename(old, new, src_dir_fd=from_folder, dst_dir_fd=to_folder)
-        rename(spare, old, src_dir_fd=from_folder, dst_dir_fd=from_folder)
-
-    def sync(self, fd: int) -> None:
-        call = getattr(self.library, "syncfs", None)
-        real = open_fd(b".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, dir_fd=fd)
-        try:
-            if call is None or call(real) != 0:
-                from posix import sync
-
-                sync()
-                fsync(real)
-        finally:
-            close(real)
-
-    def pause(self, seconds: float) -> None:
-        from time import sleep
-
-        sleep(seconds)
-
-
-def _folder(parent: int, name: bytes) -> int:
+def closed_folders(root: int, paths: Iterable[bytes]) -> dict[bytes, int]:
+    """Folders that hold these paths and that we may not write into although they may be ours, with their modes."""
+    found: dict[bytes, int] = {}
+    if geteuid() == 0:
+        return found
+    folders, seen = Folders(root, System()), set[bytes]()
     try:
-        mkdir(name, 0o700, dir_fd=parent)
-    except FileExistsError:
-        pass
-    return open_fd(name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, dir_fd=parent)
+        for path in paths:
+            folder = path.rpartition(b"/")[0]
+            if not folder or folder in seen:
+                continue
+            seen.add(folder)
+            try:
+                parent, last = folders.parent(folder)
+                mode = S_IMODE(stat(last, dir_fd=parent, follow_symlinks=False).st_mode)
+            except OSError:
+                continue  # it is not there yet
+            if mode & 0o300 != 0o300:
+                found[folder] = mode
+    finally:
+        folders.close()
+    return found
 
 
 def _changes_type(step: Step) -> bool:
@@ -582,21 +483,36 @@ def _changes_type(step: Step) -> bool:
     return (step.old.kind == FOLDER) != (step.new.kind == FOLDER) or step.old.kind not in (FILE, LINK, FOLDER)
 
 
+def _group(entry: Entry) -> Group:
+    # Numbers of groups are inodes, and inodes are used again: only files that are alike can be one file.
+    return entry.group, entry.content, entry.mode
+
+
+def _extra(entry: Entry) -> dict[str, Any]:
+    if not entry.flags & ATTRIBUTES:
+        return {}
+    try:
+        extra = loads(entry.extra)
+    except ValueError:
+        return {}
+    return extra if isinstance(extra, dict) else {}
+
+
 def _write(fd: int, data: bytes, sparse: bool) -> None:
     view = memoryview(data)
     while view:
-        if sparse:
-            block = view[:BLOCK]
-            if not any(block):
-                lseek(fd, len(block), 1)
-                view = view[len(block) :]
-                continue
-            view = view[write(fd, block) :]
-            continue
-        view = view[write(fd, view) :]
+        if not sparse:
+            view = view[write(fd, view) :]
+        elif view[:4096] == ZEROS[: len(view)]:
+            lseek(fd, min(4096, len(view)), 1)
+            view = view[4096:]
+        else:
+            view = view[write(fd, view[:4096]) :]
 
 
-def _text(number: int) -> str:
-    from posix import strerror
-
-    return strerror(number)
+def _reason(error: OSError) -> str:
+    if error.errno in GONE:
+        return "its folder is not there any more, or something else is in its place"
+    if error.errno == EXDEV:
+        return "it lies on another file system"
+    return error.strerror or str(error)

@@ -43,6 +43,14 @@ class Chooser:
         # Where `.GIT` is a folder of its own, `.git` is either listed as well or does not exist.
         return plain in NEVER and plain not in names and self._exists(prefix + plain)
 
+    def excludes(self, path: bytes) -> bool:
+        """Is this path, or a folder above it, never looked at by its name?"""
+        parts = path.split(b"/")
+        if not NEVER.isdisjoint(parts):
+            return True
+        above = (b"/".join(parts[:count]) for count in range(1, len(parts)))
+        return any(self.exclude.match(folder, True) for folder in above)
+
     def file(self, path: bytes, seen: stat_result, stack: Stack, ignored: bool) -> str | None:
         """Return None if the file is captured, else the kind under which it is left out."""
         capture = self.capture

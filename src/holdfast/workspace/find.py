@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from posix import O_CLOEXEC, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, close, read
+from posix import O_CLOEXEC, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, close, fstat, geteuid, read
 from posix import open as open_fd
 from posix import stat as stat_path
 
@@ -38,6 +38,9 @@ def identity(folder: bytes) -> str | None:
     except OSError:
         return None
     try:
+        # Nor may another user, in a folder that we share with them, decide what is captured in our name.
+        if fstat(fd).st_uid not in (geteuid(), 0) and geteuid() != 0:
+            return None
         workspace = loads(read(fd, MOST_MARKER))["id"]
     except (OSError, ValueError, TypeError, KeyError):
         return None

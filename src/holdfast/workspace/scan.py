@@ -100,7 +100,7 @@ class _Recheck:
             return
         names = {name for name, _, _ in entries}
         apart = NOT_ENTERED + path in self.marks
-        if visitor.stands_apart(path, seen, names):
+        if visitor.stands_apart(path, seen, entries, names):
             if not apart:
                 raise _OnlyAWalkCanTell
             self.visited.add(path)
@@ -139,7 +139,8 @@ class _Recheck:
     def _look(self, number: int, path: bytes) -> None:
         """Look again at one file of a folder that did not change."""
         scan, visitor, columns = self.scan, self.visitor, self.old.columns
-        if self.capture.ignored != "all" and path.rpartition(b"/")[2] == RULE_FILE:
+        name = path.rpartition(b"/")[2]
+        if name in self.capture.markers or (name == RULE_FILE and self.capture.ignored != "all"):
             raise _OnlyAWalkCanTell
         try:
             seen = lstat_below(self.root, path)
@@ -176,9 +177,7 @@ class _Recheck:
             gone += [prefix + name for name in old.names[old.starts[number] : old.starts[number + 1]]]
         for mark in self.marks:
             path = mark[1:]
-            if self._is_lost(path):
-                gone.append(path)
-            elif mark[:1] in (NOT_ENTERED, UNREAD) and not self.visited.isdisjoint((path, path.rpartition(b"/")[0])):
+            if self._is_lost(path) or (mark[:1] in (NOT_ENTERED, UNREAD) and not self.visited.isdisjoint((path, path.rpartition(b"/")[0]))):
                 gone.append(path)
             else:
                 scan.marks.add(mark)

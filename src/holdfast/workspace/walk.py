@@ -8,7 +8,7 @@ from posix import O_DIRECTORY, O_RDONLY, close, fstat, scandir, stat_result
 from holdfast.core.entry import BY_MARKER, BY_NAME, EXCLUDED, UNREADABLE
 from holdfast.core.errors import Refused
 from holdfast.workspace.below import lstat_below, open_below
-from holdfast.workspace.cache import BITS, Cache
+from holdfast.workspace.cache import BITS, Cache, empty_arrays
 from holdfast.workspace.capture import Capture
 from holdfast.workspace.choose import ENCODING, ERRORS, SHORTAGE, Chooser, Rulebook
 from holdfast.workspace.find import show
@@ -64,7 +64,7 @@ class Scan:
         self.seen: set[bytes] = set()
         self.notices: list[str] = []
         # The next stat cache.
-        self.columns: list[list[int]] = [[] for _ in range(7)]
+        self.columns = empty_arrays()
         self.names: list[bytes] = []
         self.paths: list[bytes] = []
         self.marks: set[bytes] = set()
@@ -91,7 +91,7 @@ class Known:
     def __init__(self, cache: Cache | None) -> None:
         self.names: list[bytes] = cache.names() if cache is not None else []
         self.paths: list[bytes] = cache.paths() if cache is not None else []
-        self.columns = cache.columns() if cache is not None else [[] for _ in range(7)]
+        self.columns = cache.arrays() if cache is not None else empty_arrays()
         self.starts: list[int] = [0]
         """Number of the first file of each folder, and of all files at the end."""
         total = 0
@@ -133,11 +133,11 @@ class Visitor:
                     self._closed(path)
                 continue
             names = {name for name, _, _ in entries}
-            if self.stands_apart(path, seen, names):
+            if self.stands_apart(path, seen, entries, names):
                 continue
             todo += self.visit(path, seen, entries, names, self._rules(path, stack, entries, names), ignored)
 
-    def stands_apart(self, path: bytes, seen: stat_result, names: set[bytes]) -> bool:
+    def stands_apart(self, path: bytes, seen: stat_result, entries: Listing, names: set[bytes]) -> bool:
         """Leave the folder out if it is the store, or carries a file that says it can be made again."""
         if not path:
             return False
@@ -145,7 +145,11 @@ class Visitor:
             self._leave(path, BY_NAME)
         elif not self.capture.markers.isdisjoint(names) and self.chooser.is_marked(path, names):
             self._leave(path, BY_MARKER)
-            self._note(path, seen, 0)  # watched, in case the marker goes
+            # Folder and marker are watched, in case the marker goes.
+            markers = [(name, info) for name, _, info in entries if name in self.capture.markers and info is not None]
+            for name, info in markers:
+                self._note_file(name, info)
+            self._note(path, seen, len(markers))
         else:
             return False
         return True
@@ -198,6 +202,7 @@ class Visitor:
                 ):
                     scan.candidates.append((below, info))
                     scan.places[below] = len(ctimes)
+            # As _note_file does; a call less for every file of the tree.
             scan.names.append(name)
             ctimes.append(ctime if 0 < ctime < now else -1)
             sizes.append(info.st_size)
@@ -244,6 +249,13 @@ class Visitor:
             return
         self.scan.left.append((path, UNREADABLE, 0, seen))
         self._note(path, seen, 0)
+
+    def _note_file(self, name: bytes, info: stat_result) -> None:
+        ctimes, sizes, inodes = self.scan.columns[:3]
+        self.scan.names.append(name)
+        ctimes.append(info.st_ctime_ns if 0 < info.st_ctime_ns < self.now else -1)
+        sizes.append(info.st_size)
+        inodes.append(info.st_ino)
 
     def _note(self, path: bytes, seen: stat_result, files: int) -> None:
         scan = self.scan

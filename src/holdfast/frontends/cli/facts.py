@@ -90,6 +90,17 @@ def of_notice(notice: dict[str, Any]) -> dict[str, Any]:
     return {"at": rfc3339(notice["at"]), "kind": notice["kind"], "trigger": notice["trigger"], "text": notice["text"]}
 
 
+def of_worker(worker: dict[str, Any]) -> dict[str, Any]:
+    saved = worker["last_save"]
+    return {
+        "kind": worker["kind"],
+        "pid": worker["pid"],
+        "since": rfc3339(worker["since"]),
+        "last_save": rfc3339(saved) if saved else None,
+        "version": f"v{worker['version']}" if saved else None,
+    }
+
+
 def kept(coverage: Coverage) -> str:
     """`12 files, 3 links, 4 folders, 24KB`."""
     parts = [plural(coverage.files, "file")]

@@ -65,9 +65,8 @@ def compact(session: Session, everything: bool) -> None:
     """Give back the space of what no checkpoint needs, and merge small packs."""
     from holdfast.frontends.cli.paint import plural, size
 
-    done = _compact(session, everything)
-    if done is None:
-        raise Busy("Another compaction is running.")
+    done = _compact(session, everything, must=True)
+    assert done is not None
     if session.json:
         write_json(_compaction(done))
         return
@@ -137,14 +136,17 @@ def _oldest_automatic(session: Session) -> list[CheckpointRow]:
     return sorted(found, key=lambda row: row.seq)
 
 
-def _compact(session: Session, everything: bool = False) -> Compaction | None:
-    """None if another process is at it: it gives the space back for us."""
+def _compact(session: Session, everything: bool = False, must: bool = False) -> Compaction | None:
+    """None if another process is at it, or has the store mounted; with `must` that raises `Busy`."""
     from holdfast.store.upkeep import compact as give_back
 
     with session.progress("Compacting") as progress:
         try:
             return give_back(session.repository, session.engine.place.path, everything=everything, progress=progress)
-        except Busy:
+        except Busy as busy:
+            if must:
+                raise
+            session.remark(f"{busy} The space is given back by a later `holdfast compact`.")
             return None
 
 

@@ -47,7 +47,7 @@ def restore(
     go_on: bool,
     abort: bool,
     yes: bool,
-) -> None:
+) -> int:
     """Bring files back to how they were in checkpoint REF: everything, or the paths after `--`.
 
     What is there now is saved first, always, so `holdfast undo` takes any restore back.
@@ -61,8 +61,7 @@ def restore(
         with session.progress("Restoring") as progress:
             session.engine.progress = progress
             done = restoring.resume() if go_on else restoring.abort()
-        _report(session, done, "Continued: back at" if go_on else "Taken back: at")
-        return
+        return _report(session, done, "Continued: at" if go_on else "Taken back: at")
     if reference is None:
         raise Usage("Which checkpoint? Give a reference such as v5.", "`holdfast list` shows what there is.")
     target = session.resolve(restoring.row, reference)
@@ -76,12 +75,12 @@ def restore(
         chosen = choose(session, restoring, target, paths)
         if chosen is None:
             session.say("Nothing was chosen, nothing was changed.")
-            return
-        target, paths, yes, conflicts = chosen[0], chosen[1], True, "theirs"
+            return 0
+        target, paths, yes, conflicts = chosen[0], chosen[1], True, "mine"
     if dry_run:
         _show(session, restoring.preview(target, paths), f"v{target.version}", dry_run=True)
-        return
-    _run(session, lambda ask: restoring.restore(target, paths, conflicts=conflicts or "ask", mtimes=mtimes, ask=ask),
+        return 0
+    return _run(session, lambda ask: restoring.restore(target, paths, conflicts=conflicts or "ask", mtimes=mtimes, ask=ask),
          f"v{target.version}", conflicts, yes)  # fmt: skip
 
 
@@ -91,10 +90,10 @@ def restore(
 @click.option("--theirs", "conflicts", flag_value="theirs", help="Overwrite those too; they are saved first.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @common
-def undo(session: Session, dry_run: bool, conflicts: str | None, yes: bool) -> None:
+def undo(session: Session, dry_run: bool, conflicts: str | None, yes: bool) -> int:
     """Take back the last restore. Again: the one before it."""
     _, restoring = _restoring(session)
-    _step(session, restoring, restoring.undo, dry_run, conflicts, yes)
+    return _step(session, restoring.undo, dry_run, conflicts, yes)
 
 
 @click.command()
@@ -103,10 +102,10 @@ def undo(session: Session, dry_run: bool, conflicts: str | None, yes: bool) -> N
 @click.option("--theirs", "conflicts", flag_value="theirs", help="Overwrite those too; they are saved first.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @common
-def redo(session: Session, dry_run: bool, conflicts: str | None, yes: bool) -> None:
+def redo(session: Session, dry_run: bool, conflicts: str | None, yes: bool) -> int:
     """Take back the last undo."""
     _, restoring = _restoring(session)
-    _step(session, restoring, restoring.redo, dry_run, conflicts, yes)
+    return _step(session, restoring.redo, dry_run, conflicts, yes)
 
 
 def _restoring(session: Session) -> tuple[bytes, Restoring]:
@@ -117,13 +116,8 @@ def _restoring(session: Session) -> tuple[bytes, Restoring]:
 
 
 def _step(
-    session: Session,
-    restoring: Restoring,
-    step: Callable[..., Restored | None],
-    dry_run: bool,
-    conflicts: str | None,
-    yes: bool,
-) -> None:
+    session: Session, step: Callable[..., Restored | None], dry_run: bool, conflicts: str | None, yes: bool
+) -> int:
     if dry_run:
 
         def only_show(preview: Preview) -> bool:
@@ -132,8 +126,8 @@ def _step(
 
         if step(conflicts=conflicts or "ask", ask=only_show) is None and not session.json:
             session.remark("Nothing was changed.")
-        return
-    _run(session, lambda ask: step(conflicts=conflicts or "ask", ask=ask), "the state before", conflicts, yes)
+        return 0
+    return _run(session, lambda ask: step(conflicts=conflicts or "ask", ask=ask), "the state before", conflicts, yes)
 
 
 def _run(
@@ -142,7 +136,7 @@ def _run(
     what: str,
     conflicts: str | None,
     yes: bool,
-) -> None:
+) -> int:
     """Show, ask, do, report. In scripts conflicts stop with exit code 14 unless a flag says what to do."""
     said_no = False
     alone = session.json or not sys.stdin.isatty()
@@ -162,11 +156,12 @@ def _run(
         session.engine.progress = progress
         done = work(ask)
     if done is not None:
-        _report(session, done, "Restored")
-    elif session.json:
+        return _report(session, done, "Restored")
+    if session.json:
         write_json({"restored": False, "reason": "refused" if said_no else "nothing to do"})
     else:
         session.say("Nothing was changed." if said_no else "Everything is as it was then; nothing to do.")
+    return 0
 
 
 def _show(session: Session, preview: Preview, what: str, dry_run: bool = False) -> None:
@@ -201,7 +196,9 @@ def _show(session: Session, preview: Preview, what: str, dry_run: bool = False) 
             session.print(paint("dim", f"    {show(path)}: {why}"))
 
 
-def _report(session: Session, done: Restored, word: str) -> None:
+def _report(session: Session, done: Restored, word: str) -> int:
+    """Say what was done; exit code 14 if something is not as it was asked for."""
+    from holdfast.core.errors import Conflict
     from holdfast.workspace.find import show
 
     applied = done.applied
@@ -215,19 +212,23 @@ def _report(session: Session, done: Restored, word: str) -> None:
                 "deleted": applied.deleted,
                 "modes": applied.modes,
                 "kept": [{**_path(path), "why": why} for path, why in applied.kept],
+                "not_empty": [_path(path) for path in applied.filled],
                 "aside": [{**_path(path), "at": show(where)} for path, where in applied.aside],
                 "untouched": [{**_path(path), "why": why} for path, why in done.plan.untouched],
             }
         )
-        return
+        return Conflict.exit_code if applied.kept else 0
     parts = [(applied.written, "written"), (applied.deleted, "deleted"), (applied.modes, "modes set")]
     counts = ", ".join(f"{number} {what}" for number, what in parts if number) or "nothing to do"
     session.say(f"{word} v{done.target}: {counts} ({session.milliseconds()}ms)")
     session.say(f"Before it: v{done.before}. `holdfast undo` takes it back.")
     for path, why in applied.kept:
         session.warn(f"  kept {show(path)}: {why}")
+    for path in applied.filled:
+        session.remark(f"  left the folder {show(path)}: it holds something that is not captured")
     for path, where in applied.aside:
         session.warn(f"  {show(path)} was moved to {show(where)}")
+    return Conflict.exit_code if applied.kept else 0
 
 
 def _plan(plan: Plan) -> dict[str, Any]:

@@ -28,6 +28,7 @@ class Standing:
     coverage: Coverage
     notices: list[dict[str, Any]]
     size: int
+    worker: dict[str, Any] | None
 
 
 @click.command()
@@ -46,6 +47,7 @@ def _look(session: Session) -> Standing:
     from holdfast.store.notices import read
     from holdfast.store.rows import Query
     from holdfast.store.upkeep import store_size
+    from holdfast.store.workers import living
 
     try:
         root, row = session.workspace()
@@ -59,6 +61,7 @@ def _look(session: Session) -> Standing:
     since = session.now() - WEEK
     found.notices = [notice for notice in read(session.engine.notice_folders(root, row.id)) if notice["at"] >= since]
     found.size = store_size(session.repository)
+    found.worker = living(session.engine.place.folder(row.id))
     with session.progress("Looking") as progress:
         session.engine.progress = progress
         try:
@@ -81,7 +84,7 @@ def _way_in(session: Session) -> str:
 
 
 def _as_json(session: Session, standing: Standing) -> None:
-    from holdfast.frontends.cli.facts import of_change, of_checkpoint, of_coverage, of_notice
+    from holdfast.frontends.cli.facts import of_change, of_checkpoint, of_coverage, of_notice, of_worker
     from holdfast.workspace.find import show
 
     write_json(
@@ -94,7 +97,7 @@ def _as_json(session: Session, standing: Standing) -> None:
             "notices": [of_notice(notice) for notice in standing.notices],
             "remarks": standing.remarks,
             "warnings": session.settings.warnings,
-            "workers": [],
+            "workers": [of_worker(standing.worker)] if standing.worker is not None else [],
         }
     )
 
@@ -117,11 +120,22 @@ def _as_text(session: Session, standing: Standing) -> None:
         if standing.coverage.left_out:
             text = left_out(standing.coverage)
             session.print("Left out   " + (paint("bold yellow", text) if standing.coverage.is_poor else text))
-    session.print("Workers    none")
+    session.print("Workers    " + _worker(session, standing))
     _print_changes(session, standing)
     _print_notices(session, standing)
     for warning in session.settings.warnings:
         session.print(paint("yellow", f"Settings: {warning}"))
+
+
+def _worker(session: Session, standing: Standing) -> str:
+    from holdfast.frontends.cli.paint import age_in_words
+
+    worker = standing.worker
+    if worker is None:
+        return "none"
+    saved = worker["last_save"]
+    last = f"last save v{worker['version']} {age_in_words(saved, session.now())}" if saved else "nothing saved yet"
+    return f"watch, pid {worker['pid']}, {last}"
 
 
 def _print_changes(session: Session, standing: Standing) -> None:

@@ -1,0 +1,266 @@
+"""Fork: a new folder with the state of a checkpoint, a workspace of its own; and its way home as a patch."""
+
+from __future__ import annotations
+
+from errno import ENOTEMPTY
+from os import fsencode, listdir, makedirs
+from posix import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close, rename, urandom
+from posix import open as open_fd
+from shutil import rmtree
+
+from blake3 import blake3
+
+from holdfast.core.entry import CAPTURED
+from holdfast.core.errors import Conflict, Damaged, Failed, NotFound, Refused, Usage
+from holdfast.core.model import Event
+from holdfast.core.planning import plan
+from holdfast.core.steps import step
+from holdfast.engine import _capture
+from holdfast.store.digest import add, weight
+from holdfast.store.local import sync_folder
+from holdfast.store.rows import Query
+from holdfast.workspace.apply import Apply
+from holdfast.workspace.capture import NEVER
+from holdfast.workspace.choose import Chooser, Rulebook
+from holdfast.workspace.find import refuse, show
+from holdfast.workspace.git import facts
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from holdfast.core.entry import Entry
+    from holdfast.core.planning import Plan
+    from holdfast.engine import Engine
+    from holdfast.store.rows import CheckpointRow, WorkspaceRow
+    from holdfast.workspace.apply import Applied
+    from holdfast.workspace.clone import Git
+    from holdfast.workspace.git import GitFacts
+
+TRIGGER = "fork"
+
+
+class Forked:
+    """What a fork made. `differs` if its first checkpoint is not the same tree, which `kept` and `left_out` explain."""
+
+    def __init__(self, workspace: str, checkpoint: CheckpointRow, applied: Applied, made: Plan, branch: str) -> None:
+        self.workspace, self.checkpoint, self.applied, self.branch = workspace, checkpoint, applied, branch
+        self.left_out = made.untouched
+        self.differs = False
+
+
+class Forking:
+    """Makes a folder of a checkpoint. `root` is where the workspace is, empty if it has no folder."""
+
+    def __init__(self, engine: Engine, root: bytes, row: WorkspaceRow, checkpoint: CheckpointRow) -> None:
+        self.engine, self.root, self.row, self.checkpoint = engine, root, row, checkpoint
+        self.repository = engine.repository()
+
+    def fork(self, folder: bytes, git: Git | None = None) -> Forked:
+        """Write the state into `folder`, which is absent or empty, and adopt it; with `git` make it a repository too.
+
+        Raises `Conflict` if something is there, `Refused` if the fork would be captured by the workspace it is of, and
+        `NotFound` if its commit is wanted and gone. A folder that was not there appears only when it is complete.
+        """
+        is_new = self._check(folder)
+        commit, source = self._commit() if git is not None else ("", None)
+        made = self._plan()
+        building = self._beside(folder) if is_new else folder
+        workspace, branch = urandom(16).hex(), ""
+        try:
+            if is_new:
+                makedirs(building)
+            if git is not None and source is not None:
+                branch = f"holdfast/v{self.checkpoint.version}"
+                self._clone(git, source, commit, building, branch)
+            applied = self._write(building, made)
+            if git is not None:
+                from holdfast.workspace.clone import refresh
+
+                refresh(git, building)
+            self.engine._mark(building, workspace)
+            step("fork:written")
+            if is_new:
+                self._put(building, folder)
+        except BaseException as error:
+            if is_new:
+                rmtree(building, ignore_errors=True)
+            if isinstance(error, OSError):
+                raise Failed(
+                    f"{show(folder)} could not be written: {error.strerror or error}.",
+                    "" if is_new else f"{show(folder)} may hold a part of it; empty it before you try again.",
+                ) from None
+            raise
+        return self._adopt(folder, workspace, applied, made, branch)
+
+    # Before anything is written
+
+    def _check(self, folder: bytes) -> bool:
+        """True if the folder is to be made, False if it is there and empty."""
+        refuse(folder, self.engine.home)
+        self._refuse_inside(folder)
+        try:
+            there = listdir(folder)
+        except FileNotFoundError:
+            return True
+        except OSError as error:
+            raise Conflict(
+                f"{show(folder)} is in the way: {error.strerror}.", "Give a folder that is not there."
+            ) from None
+        if there:
+            raise Conflict(f"{show(folder)} is not empty.", "Give a folder that is not there, or an empty one.")
+        return False
+
+    def _refuse_inside(self, folder: bytes) -> None:
+        store = fsencode(self.engine.place.path)
+        if folder == store or folder.startswith(store + b"/"):
+            raise Refused(f"{show(folder)} lies in the store.", "Give a folder elsewhere.")
+        if not self.root or (folder != self.root and not folder.startswith(self.root.rstrip(b"/") + b"/")):
+            return
+        inside = folder[len(self.root.rstrip(b"/")) + 1 :]
+        parts = inside.split(b"/")
+        if not NEVER.isdisjoint(parts):
+            raise Refused(f"{show(folder)} lies where only git or holdfast write.", "Give a folder elsewhere.")
+        if not self._is_left_out(parts):
+            raise Refused(
+                f"{show(folder)} lies in the workspace itself, which would keep the fork with everything else.",
+                "Give a folder outside of it, or one that `capture.exclude` names.",
+            )
+
+    def _is_left_out(self, parts: list[bytes]) -> bool:
+        capture = _capture(self.engine)
+        fd = open_fd(self.root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        try:
+            chooser, rules = Chooser(fd, capture), Rulebook(fd, capture)
+            for count in range(1, len(parts) + 1):
+                above, path = b"/".join(parts[: count - 1]), b"/".join(parts[:count])
+                if chooser.folder(path, *rules.of(above))[0]:
+                    return True
+                try:
+                    names = set(listdir(self.root + b"/" + path))
+                except OSError:
+                    continue
+                if chooser.is_marked(path, names):
+                    return True
+            return False
+        finally:
+            close(fd)
+
+    def _commit(self) -> tuple[str, GitFacts]:
+        """The commit that the checkpoint was made at, and the repository that has it."""
+        said = self.repository.document(self.checkpoint)[0].get("git") or {}
+        commit = said.get("commit")
+        if not isinstance(commit, str) or len(commit) not in (40, 64) or commit.strip("0123456789abcdef"):
+            raise NotFound(
+                f"v{self.checkpoint.version} was not made at a commit of a git repository.", "Fork without --git."
+            )
+        source = facts(self.root) if self.root else None
+        if source is None:
+            raise NotFound("The workspace is in no git repository any more.", "Fork without --git.")
+        if source.work_tree != self.root:
+            raise Usage(
+                f"The workspace is only a part of the repository {show(source.work_tree)}.",
+                "--git works where the workspace is the whole repository.",
+            )
+        return commit, source
+
+    def _plan(self) -> Plan:
+        kinds: dict[bytes, str] = {}
+        rows: list[Entry] = []
+        total = 0
+        for row in self.repository.ledger.state(self.row.id, self.checkpoint.version):
+            rows.append(row)
+            kinds[row.path] = row.kind
+            total = add(total, plus=weight(row))
+        if f"{total:064x}" != self.checkpoint.tree:
+            raise Damaged(f"The state of v{self.checkpoint.version} does not add up; nothing was written.")
+        return plan([(None, row) for row in rows], lambda path: kinds.get(path, ""), lambda path: "")
+
+    # Writing
+
+    def _beside(self, folder: bytes) -> bytes:
+        above, _, name = folder.rpartition(b"/")
+        try:
+            makedirs(above or b"/", exist_ok=True)
+        except OSError as error:
+            raise Failed(f"{show(above)} cannot be made: {error.strerror}.") from None
+        return b"%b/.%b.fork-%b" % (above, name[:200], urandom(4).hex().encode())
+
+    def _clone(self, git: Git, source: GitFacts, commit: str, folder: bytes, branch: str) -> None:
+        from holdfast.workspace.clone import clone
+
+        clone(git, source, commit, folder, branch)
+
+    def _write(self, folder: bytes, made: Plan) -> Applied:
+        root = open_fd(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        try:
+            apply = Apply(
+                root,
+                {},
+                lambda entry: self.repository.stream(entry.content),
+                _digest,
+                lambda key: bool(self.repository.ledger.locate([key])),
+                mtimes=True,
+                durable=self.engine.place.durable,
+                progress=self.engine.progress,
+            )
+            return apply.run(made)
+        finally:
+            close(root)
+
+    def _put(self, building: bytes, folder: bytes) -> None:
+        try:
+            rename(building, folder)
+        except OSError as error:
+            if error.errno != ENOTEMPTY and not isinstance(error, FileExistsError | NotADirectoryError):
+                raise
+            raise Conflict(f"{show(folder)} was made by somebody else in the meantime.") from None
+        if self.engine.place.durable:
+            sync_folder((folder.rpartition(b"/")[0] or b"/").decode("utf-8", "surrogateescape"))
+
+    def _adopt(self, folder: bytes, workspace: str, applied: Applied, made: Plan, branch: str) -> Forked:
+        """Register the folder and make its first checkpoint, which says where it comes from."""
+        engine, origin = self.engine, self.checkpoint
+        engine._register(self.repository, workspace, folder, engine.clock(), parent=self.row.id)
+        where = show(self.root or self.row.path)
+        event = Event(
+            folder,
+            engine.clock(),
+            trigger=TRIGGER,
+            message=f"fork of v{origin.version}" + (f" of {where}" if where else ""),
+            tags=(f"fork of {origin.id}",),
+            pinned=True,  # `fork --back` compares with it
+            # What that checkpoint kept, this one keeps, whatever the rules say of it.
+            force=frozenset(one.path for one in made.steps if one.new is not None and one.new.kind in CAPTURED),
+        )
+        checkpoint: Any = engine.handle(event).checkpoint
+        forked = Forked(workspace, checkpoint, applied, made, branch)
+        forked.differs = checkpoint.tree != origin.tree
+        return forked
+
+
+def fork_point(engine: Engine, parent: WorkspaceRow, folder: bytes) -> tuple[WorkspaceRow, CheckpointRow]:
+    """Return the workspace in `folder`, a fork of `parent`, and its first checkpoint.
+
+    Raises `Usage` if it is no fork of it, and `NotFound` if its first checkpoint was forgotten.
+    """
+    from holdfast.workspace.find import identity
+
+    own = identity(folder)
+    row = engine.repository().workspace(own) if own is not None else None
+    if row is None or row.parent != parent.id:
+        raise Usage(f"{show(folder)} is not a fork of this workspace.", "Run it where the fork was made from.")
+    found = engine.repository().ledger.find(Query(workspace=row.id, trigger=TRIGGER))
+    if not found:
+        raise NotFound(
+            "The first checkpoint of the fork is not there any more.", "`holdfast diff` compares any others."
+        )
+    return row, found[-1]
+
+
+def _digest(read: Callable[[int], bytes]) -> bytes:
+    whole = blake3()
+    while part := read(1 << 20):
+        whole.update(part)
+    return whole.digest()

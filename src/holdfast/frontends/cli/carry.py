@@ -1,0 +1,202 @@
+"""`holdfast export` and `holdfast import`: checkpoints in one checked file, to take along."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from holdfast.core.errors import Conflict, Failed, NotFound, Usage
+from holdfast.frontends.cli.reference import REFERENCE
+from holdfast.frontends.cli.session import Session, common, write_json
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.engine import Engine
+    from holdfast.store.bundle import Bundle
+    from holdfast.store.importing import Imported
+    from holdfast.store.repository import Repository
+    from holdfast.store.rows import CheckpointRow, WorkspaceRow
+
+SHOWN = 10
+
+
+@click.command()
+@click.argument("words", metavar="[REF]... FILE", type=REFERENCE, nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="All checkpoints of the workspace.")
+@click.option("--since", metavar="REF", default=None, type=REFERENCE, help="All that are newer than REF.")
+@click.option("--force", is_flag=True, help="Replace FILE if it is there.")
+@common
+def export(session: Session, words: tuple[str, ...], everything: bool, since: str | None, force: bool) -> None:
+    """Write the checkpoints REF into FILE, with everything they need; `holdfast import` takes them over elsewhere.
+
+    The file is not sealed: it holds what the files held.
+    """
+    from holdfast import __version__
+    from holdfast.frontends.cli.paint import plural, size
+    from holdfast.store.exporting import export as write
+    from holdfast.workspace.find import show
+
+    if not words:
+        raise Usage("Where to? Give the name of the file last.", "holdfast export v5 v6 project.holdfast")
+    root, row = session.workspace()
+    *references, name = words
+    chosen = _chosen(session, row, references, everything, since)
+    path = os.path.join(os.fsdecode(session.cwd), name)
+    with session.progress("Exporting") as progress:
+        length = write(
+            session.repository, session.engine.place, row, chosen, path,
+            tool=__version__, now=session.now(), force=force, progress=progress,
+        )  # fmt: skip
+    if session.json:
+        from holdfast.frontends.cli.facts import of_checkpoint
+
+        listed = [of_checkpoint(one) for one in chosen]
+        write_json({"file": show(os.fsencode(path)), "bytes": length, "checkpoints": listed})
+        return
+    versions = ", ".join([f"v{one.version}" for one in chosen[:SHOWN]]) + (" …" if len(chosen) > SHOWN else "")
+    took = f"({size(length)}, {session.milliseconds()}ms)"
+    session.say(f"Wrote {plural(len(chosen), 'checkpoint')} ({versions}) to {show(os.fsencode(path))} {took}")
+    if os.path.realpath(os.fsencode(path)).startswith(root.rstrip(b"/") + b"/"):
+        session.remark("It lies in the workspace itself; the next save may keep it too.")
+
+
+def _chosen(
+    session: Session, row: WorkspaceRow, references: Sequence[str], everything: bool, since: str | None
+) -> list[CheckpointRow]:
+    from holdfast.store.rows import Query
+
+    if sum((bool(references), everything, since is not None)) != 1:
+        raise Usage("Give either references, --all or --since REF.", "holdfast export v5 v6 project.holdfast")
+    if references:
+        found = {one.version: one for one in [session.resolve(row, text) for text in references]}
+        return [found[version] for version in sorted(found)]
+    oldest = session.resolve(row, since).version if since is not None else 0
+    chosen = [one for one in session.repository.ledger.find(Query(workspace=row.id))[::-1] if one.version > oldest]
+    if not chosen:
+        raise NotFound("There is no such checkpoint to export.")
+    return chosen
+
+
+@click.command("import")
+@click.argument("file", metavar="FILE")
+@click.option("--into", metavar="DIR", default=None, help="The folder that the checkpoints belong to from now on.")
+@click.option("--here", is_flag=True, help="Add them to the workspace around the current folder.")
+@common
+def import_(session: Session, file: str, into: str | None, here: bool) -> None:
+    """Take over the checkpoints in FILE. Everything in it is checked before anything is shown.
+
+    They come to the workspace they are of, if the store knows it, else as a workspace of their own. No file outside of
+    the store is touched: `holdfast restore` and `holdfast fork` bring files back.
+    """
+    from holdfast.core.ids import checkpoint_id
+    from holdfast.store.bundle import Bundle
+    from holdfast.store.importing import Checked, take
+
+    if into is not None and here:
+        raise Usage("Give either --into DIR or --here.")
+    engine = session.engine
+    around = session.workspace()[1] if here else None
+    bundle = Bundle(os.path.join(os.fsdecode(session.cwd), file))
+    try:
+        folder = os.path.realpath(os.path.join(session.cwd, os.fsencode(into))) if into is not None else b""
+        target = around.id if around is not None else _target(engine, bundle, folder)
+        checked = Checked(bundle)
+        repository = engine.repository() if around is not None else _create(engine)
+        with session.progress("Importing") as progress:
+            done = take(
+                repository, engine.place, checked, target, path=folder, now=session.now(),
+                new_id=lambda: checkpoint_id(session.now(), os.urandom(10)), progress=progress,
+            )  # fmt: skip
+        if folder and done.is_new and done.versions:
+            _adopt(engine, folder, target)
+    finally:
+        bundle.close()
+    _announce(session, bundle, done)
+
+
+def _create(engine: Engine) -> Repository:
+    repository = engine._repository = engine.place.create()
+    return repository
+
+
+def _target(engine: Engine, bundle: Bundle, folder: bytes) -> str:
+    """The workspace that gets the checkpoints: that of the folder if it is one, else the one they come from."""
+    from holdfast.workspace.find import identity, refuse, show
+
+    if not folder:
+        return bundle.workspace
+    refuse(folder, engine.home)
+    if os.path.lexists(folder) and not os.path.isdir(folder):
+        raise Conflict(f"{show(folder)} is not a folder.")
+    own = identity(folder) or engine.place.registered().get(folder)
+    if own is not None:
+        return own
+    known = _known(engine, bundle.workspace)
+    if known is not None:
+        where = f"at {show(known.path)}" if known.path else "without a folder"
+        raise Conflict(
+            f"The store has this workspace already, {where}.",
+            "Import without --into, then run `holdfast fork` to make a folder of a checkpoint.",
+        )
+    return bundle.workspace
+
+
+def _known(engine: Engine, workspace: str) -> WorkspaceRow | None:
+    from holdfast.core.errors import NoWorkspace
+
+    try:
+        return engine.repository().workspace(workspace)
+    except NoWorkspace:
+        return None  # there is no store yet
+
+
+def _adopt(engine: Engine, folder: bytes, workspace: str) -> None:
+    """The checkpoints are in the store; now the folder says whose it is."""
+    from holdfast.workspace.find import show
+
+    try:
+        os.makedirs(folder, exist_ok=True)
+        engine._mark(folder, workspace)
+        engine.place.list_paths([(known.id, known.path) for known in engine.repository().ledger.workspaces()])
+    except OSError as error:
+        raise Failed(
+            f"The checkpoints are imported, but {show(folder)} cannot be made: {error.strerror}.",
+            "`holdfast fork` with the id of one of them makes another folder.",
+        ) from None
+
+
+def _announce(session: Session, bundle: Bundle, done: Imported) -> None:
+    from holdfast.frontends.cli.facts import of_checkpoint, title
+    from holdfast.frontends.cli.paint import one_line, plural
+    from holdfast.workspace.find import show
+
+    ledger = session.repository.ledger
+    rows = [(there, ledger.checkpoint(done.workspace, here)) for there, here, _ in done.versions]
+    row = ledger.workspace(done.workspace)
+    path = row.path if row is not None else b""
+    if session.json:
+        write_json(
+            {
+                "workspace": done.workspace,
+                "root": show(path) if path else None,
+                "new_workspace": done.is_new and bool(rows),
+                "imported": [{"was": f"v{there}", "checkpoint": of_checkpoint(one)} for there, one in rows if one],
+                "skipped": done.skipped,
+            }
+        )
+        return
+    where = show(path) if path else "a workspace without a folder"
+    if rows:
+        session.say(f"Imported {plural(len(rows), 'checkpoint')} of {one_line(bundle.folder)} into {where}:")
+    for there, one in rows[:SHOWN]:
+        if one is not None:
+            session.say(f"  {title(one)}" + (f", was v{there}" if there != one.version else "") + f"  {one.id}")
+    if len(rows) > SHOWN:
+        session.say(f"  … and {len(rows) - SHOWN} more")
+    if done.skipped:
+        session.say(f"Here already: {plural(len(done.skipped), 'checkpoint')}.")
+    if rows and not path:
+        session.remark("`holdfast fork` with one of these ids makes a folder of it.")

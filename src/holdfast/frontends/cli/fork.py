@@ -1,0 +1,196 @@
+"""`holdfast fork`: a new folder with the state of a checkpoint, and its way home."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from holdfast.core.errors import NotFound, NoWorkspace, Usage
+from holdfast.frontends.cli.reference import REFERENCE
+from holdfast.frontends.cli.session import Session, common, write_bytes, write_json
+
+if TYPE_CHECKING:
+    from holdfast.forking import Forked
+    from holdfast.homecoming import Patch
+    from holdfast.store.rows import CheckpointRow, WorkspaceRow
+
+SHOWN = 10
+
+
+@click.command()
+@click.argument("reference", metavar="[REF]", type=REFERENCE, required=False)
+@click.argument("folder", metavar="DIR", type=click.Path(), required=False)
+@click.option("--git", "with_git", is_flag=True, help="Make DIR a git repository at the checkpoint's commit.")
+@click.option("--back", is_flag=True, help="Bring home what was done in the fork DIR, as a patch.")
+@click.option("--patch", metavar="FILE", default=None, help="With --back: write the patch to FILE.")
+@click.option("--branch", metavar="NAME", default=None, help="With --back: say how to fetch DIR's branch as NAME.")
+@click.option("--force", is_flag=True, help="With --patch: replace FILE if it is there.")
+@common
+def fork(
+    session: Session,
+    reference: str | None,
+    folder: str | None,
+    with_git: bool,
+    back: bool,
+    patch: str | None,
+    branch: str | None,
+    force: bool,
+) -> None:
+    """Make the folder DIR with the state of checkpoint REF: a workspace of its own, independent from now on.
+
+    REF may be the id of any checkpoint in the store. With --git, your repository is only read. With --back, give DIR
+    alone.
+    """
+    words = [word for word in (reference, folder) if word is not None]
+    if len(words) != (1 if back else 2):
+        raise Usage("Give the folder of the fork." if back else "Give a reference and a folder, such as v5 ../trial.")
+    if not back and (patch is not None or branch is not None):
+        raise Usage("--patch and --branch go with --back.")
+    if back and (with_git or (patch is not None and branch is not None)):
+        raise Usage("Give --back with either --patch or --branch.")
+    target = os.path.realpath(os.path.join(session.cwd, os.fsencode(words[-1])))
+    if not back:
+        _fork(session, words[0], target, with_git)
+    elif branch is not None:
+        _branch(session, target, branch)
+    else:
+        _bring_home(session, target, patch, force)
+
+
+def _fork(session: Session, reference: str, target: bytes, with_git: bool) -> None:
+    from holdfast.forking import Forking
+    from holdfast.workspace.clone import Git
+    from holdfast.workspace.find import find, show
+
+    root, row, checkpoint = _resolve(session, reference)
+    git = Git(session.around.text("PATH"), root or b"/nonexistent") if with_git else None
+    outer = find(target.rpartition(b"/")[0] or b"/")
+    with session.progress("Forking") as progress:
+        session.engine.progress = progress
+        done = Forking(session.engine, root, row, checkpoint).fork(target, git)
+    _report(session, target, checkpoint, done)
+    if outer is not None and outer[1] != row.id:
+        session.remark(f"It lies in the workspace {show(outer[0])}, which may keep its files too.")
+
+
+def _resolve(session: Session, reference: str) -> tuple[bytes, WorkspaceRow, CheckpointRow]:
+    """The checkpoint in this workspace, or by its id anywhere in the store; and the folder of its workspace, if any."""
+    try:
+        root, row = session.workspace()
+        return root, row, session.resolve(row, reference)
+    except (NoWorkspace, NotFound):
+        if not reference.startswith("cp-"):
+            raise
+        found = _anywhere(session, reference)
+        if found is None:
+            raise
+    row_there = session.repository.workspace(found.workspace)
+    assert row_there is not None
+    return row_there.path if os.path.isdir(row_there.path) else b"", row_there, found
+
+
+def _anywhere(session: Session, reference: str) -> CheckpointRow | None:
+    from holdfast.store.rows import Query
+
+    if not reference.isascii():
+        return None
+    found = session.repository.ledger.find(Query(id_prefix=reference.lower(), limit=2))
+    return found[0] if len(found) == 1 else None
+
+
+def _report(session: Session, target: bytes, checkpoint: CheckpointRow, done: Forked) -> None:
+    from holdfast.frontends.cli.facts import of_checkpoint, of_path
+    from holdfast.frontends.cli.paint import plural
+    from holdfast.workspace.find import show
+
+    if session.json:
+        write_json(
+            {
+                "root": show(target),
+                "workspace": done.workspace,
+                "parent": checkpoint.workspace,
+                "from": of_checkpoint(checkpoint),
+                "checkpoint": of_checkpoint(done.checkpoint),
+                "branch": done.branch or None,
+                "written": done.applied.written,
+                "same": not done.differs,
+                "left_out": [{**of_path(path), "why": why} for path, why in done.left_out],
+                "kept": [{**of_path(path), "why": why} for path, why in done.applied.kept],
+            }
+        )
+        return
+    files = plural(done.checkpoint.files, "file")
+    session.say(f"Forked v{checkpoint.version} to {show(target)}: {files} ({session.milliseconds()}ms)")
+    if done.branch:
+        session.say(f"It is a git repository on the branch {done.branch}.")
+    for path, why in done.left_out[:SHOWN]:
+        session.remark(f"  not there: {show(path)}, which {why}")
+    if len(done.left_out) > SHOWN:
+        session.remark(f"  … and {len(done.left_out) - SHOWN} more that were left out")
+    for path, why in done.applied.kept:
+        session.warn(f"  not as it was: {show(path)}: {why}")
+    if done.differs and not done.applied.kept:
+        session.warn("Its first checkpoint is not the same tree: something changed it, or this disk cannot hold it.")
+
+
+def _bring_home(session: Session, target: bytes, file: str | None, force: bool) -> None:
+    from holdfast.frontends.cli.facts import of_path
+    from holdfast.frontends.cli.paint import plural
+    from holdfast.homecoming import bring_home
+    from holdfast.workspace.find import show
+
+    _, row = session.workspace()
+    with session.progress("Looking") as progress:
+        session.engine.progress = progress
+        patch = bring_home(session.engine, row, target)
+    if file is not None:
+        _write(os.path.join(os.fsdecode(session.cwd), file), patch, force)
+    if session.json:
+        text = b"".join([line + b"\n" for line in patch.lines])
+        omitted = [{**of_path(path), "why": why} for path, why in patch.omitted]
+        shown = {"patch": text.decode("utf-8", "backslashreplace")} if file is None else {"file": file}
+        write_json({"files": patch.files, "omitted": omitted, **shown})
+        return
+    if file is None:
+        for line in patch.lines:
+            write_bytes(line + b"\n")
+    else:
+        session.say(f"Wrote a patch of {plural(patch.files, 'file')} to {file}; `git apply` takes it.")
+    for path, why in patch.omitted:
+        session.warn(f"not in the patch: {show(path)} {why}")
+    if not patch.files and not patch.omitted:
+        session.remark("The fork is as it was at the beginning.")
+
+
+def _write(path: str, patch: Patch, force: bool) -> None:
+    from holdfast.store.bundle import exists, taken
+    from holdfast.store.local import replace
+
+    if exists(path) and not force:
+        raise taken(path)
+    replace(path, b"".join([line + b"\n" for line in patch.lines]), durable=False)
+
+
+def _branch(session: Session, target: bytes, name: str) -> None:
+    """Your repository is yours: what would change it is said, not done."""
+    import shlex
+
+    from holdfast.forking import fork_point
+    from holdfast.workspace.find import show
+    from holdfast.workspace.git import facts
+
+    _, row = session.workspace()
+    fork_point(session.engine, row, target)
+    found = facts(target)
+    if found is None or found.work_tree != target:
+        raise NotFound(
+            f"{show(target)} is not a git repository.", "`holdfast fork --back` without --branch makes a patch."
+        )
+    words = ["git", "fetch", os.fsdecode(target), f"{found.branch or 'HEAD'}:{name}"]
+    if session.json:
+        write_json({"command": words, "branch": found.branch, "commit": found.commit})
+        return
+    session.print(shlex.join(words))
+    session.remark("Run this in your repository. It brings what is committed in the fork; commit there first.")

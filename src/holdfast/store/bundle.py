@@ -1,0 +1,330 @@
+"""One file that carries checkpoints: a pack, a manifest, and a digest of the whole (docs/format/bundle.md)."""
+
+from __future__ import annotations
+
+from posix import (
+    O_CLOEXEC,
+    O_CREAT,
+    O_EXCL,
+    O_NONBLOCK,
+    O_RDONLY,
+    O_WRONLY,
+    close,
+    fstat,
+    fsync,
+    link,
+    lstat,
+    pread,
+    rename,
+    unlink,
+    urandom,
+)
+from posix import open as open_fd
+from stat import S_ISREG
+from struct import pack as pack_numbers
+from struct import unpack
+
+from blake3 import blake3
+
+from holdfast.core.errors import Conflict, Damaged, Failed, NewerFormat, NotFound
+from holdfast.core.light_json import dumps, loads
+from holdfast.store.digest import digest
+from holdfast.store.local import sync_folder, write_all
+from holdfast.store.packs import TRAILER as PACK_TRAILER
+from holdfast.store.packs import PackWriter, decompress, read_index
+from holdfast.store.rows import CHUNKS, CONTENT, DOCUMENT
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, NamedTuple
+
+    from holdfast.store.rows import Location
+
+    class Carried(NamedTuple):
+        """One line of the manifest."""
+
+        version: int
+        id: str
+        doc: bytes
+        tree: str
+
+else:
+    from collections import namedtuple
+
+    Carried = namedtuple("Carried", "version id doc tree")
+
+FAMILY, MAGIC, END = b"HFBUND", b"HFBUND1\n", b"HFBEND1\n"
+TRAILER = 56
+MOST_BLOBS, MOST_MANIFEST, MOST_FRAME = 1 << 22, 16 << 20, 256 << 20
+FRAMES_KEPT = 32 << 20
+"""So many bytes of unpacked frames are kept at hand."""
+PART = 1 << 20
+HEX = frozenset("0123456789abcdef")
+HINT = "Nothing was changed. Copy the file again, or export it again."
+
+
+class BundleWriter:
+    """A bundle being written beside its place, where nobody sees it until `finish`; the blobs port of its own pack."""
+
+    def __init__(self, path: str, durable: bool = True) -> None:
+        self.path, self.durable = path, durable
+        self.temporary = f"{path}.{urandom(6).hex()}"
+        self.fd = open_fd(self.temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+        self.total = blake3()
+        self.size = 0
+        self.pack = PackWriter(self)  # type: ignore[arg-type]  # it only creates and writes
+
+    def create(self) -> BundleWriter:
+        self._write(MAGIC)
+        return self
+
+    def write(self, data: bytes) -> None:
+        self._write(data)
+
+    def sync(self) -> None:
+        """The pack is whole; the bundle is made durable when it is finished."""
+
+    def finish(self, manifest: dict[str, Any], force: bool) -> int:
+        """Write the rest and put the bundle in its place; return its size. Raises `Conflict` if something is there."""
+        self.pack.sync()
+        length, text = self.size - len(MAGIC), dumps(manifest).encode("ascii")
+        self._write(text + pack_numbers("<QQ", length, len(text)))
+        self._write(self.total.digest() + END)
+        if self.durable:
+            fsync(self.fd)
+        if force:
+            rename(self.temporary, self.path)
+        else:
+            self._put_where_nothing_is()
+        close(self.fd)
+        self.fd = -1
+        if self.durable:
+            sync_folder(self.path.rpartition("/")[0] or "/")
+        return self.size
+
+    def abort(self) -> None:
+        self.pack.upload = None  # it is this writer
+        self.pack.abort()
+        if self.fd >= 0:
+            close(self.fd)
+            self.fd = -1
+            try:
+                unlink(self.temporary)
+            except FileNotFoundError:
+                pass
+
+    def _put_where_nothing_is(self) -> None:
+        try:
+            link(self.temporary, self.path)
+        except FileExistsError:
+            raise taken(self.path) from None
+        except OSError:  # a file system without hard links
+            if exists(self.path):
+                raise taken(self.path) from None
+            rename(self.temporary, self.path)
+            return
+        unlink(self.temporary)
+
+    def _write(self, data: bytes) -> None:
+        write_all(self.fd, data)
+        self.total.update(data)
+        self.size += len(data)
+
+
+class Bundle:
+    """A bundle that is read. Opening it checks the whole, the index and the manifest; `blob` checks what it returns."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.length = 0
+        """Of the pack."""
+        try:
+            # O_NONBLOCK: a pipe of that name must not stop us.
+            self.fd = open_fd(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError):
+            raise NotFound(f"There is no file {path}.", "Give the path of a file that was exported.") from None
+        except OSError as error:
+            raise Failed(f"{path} cannot be opened: {error.strerror}.") from None
+        try:
+            if not S_ISREG(fstat(self.fd).st_mode):
+                raise Failed(f"{path} is not a file.")
+            self._open()
+        except OSError as error:
+            self.close()
+            raise Failed(f"{path} cannot be read: {error.strerror}.") from None
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        if self.fd >= 0:
+            close(self.fd)
+            self.fd = -1
+
+    def blob(self, key: bytes) -> bytes:
+        """Return a blob of the bundle, checked unless it is a chunk list. Raises `Damaged`."""
+        place = self.places.get(key)
+        if place is None:
+            raise self.damaged(f"it lacks the content {key.hex()}")
+        data = self._frame(place.frame, place.stored)[place.offset : place.offset + place.length]
+        if place.kind != CHUNKS and digest(data) != key:
+            raise self.damaged(f"the content {key.hex()} does not match its digest")
+        return data
+
+    def all_blobs(self) -> Iterator[tuple[bytes, bytes, int]]:
+        """Yield every blob in order: digest, bytes, kind. Each is checked; chunk lists are, by whoever needs them."""
+        for key, place in self.entries:
+            data = self._frame(place.frame, place.stored)[place.offset : place.offset + place.length]
+            if place.kind != CHUNKS and digest(data) != key:
+                raise self.damaged(f"the content {key.hex()} does not match its digest")
+            yield key, data, place.kind
+
+    def damaged(self, what: str) -> Damaged:
+        return Damaged(f"{self.path} is damaged: {what}.", HINT)
+
+    # The pack, as `read_index` wants to see it
+
+    def size(self, name: str) -> int:
+        return self.length
+
+    def read(self, name: str, offset: int, length: int) -> bytes:
+        if offset < 0 or length < 0 or offset + length > self.length:
+            raise EOFError(name)
+        return self._bytes(len(MAGIC) + offset, length)
+
+    # Opening
+
+    def _open(self) -> None:
+        size = fstat(self.fd).st_size
+        head = pread(self.fd, len(MAGIC), 0)
+        if head != MAGIC and head.startswith(FAMILY) and head[6:7].isdigit() and head.endswith(b"\n"):
+            raise NewerFormat(f"{self.path} has format {head[6:-1].decode()}; this holdfast knows 1.")
+        if head != MAGIC or size < len(MAGIC) + PACK_TRAILER + TRAILER:
+            raise Damaged(f"{self.path} is not a bundle, or it is cut short.", HINT)
+        tail = self._bytes(size - TRAILER, TRAILER)
+        self.length, manifest = unpack("<QQ", tail[:16])
+        if tail[48:] != END or self.length + manifest != size - len(MAGIC) - TRAILER or manifest > MOST_MANIFEST:
+            raise self.damaged("its parts do not fit its size")
+        if self._digest(size - 40) != tail[16:48]:
+            raise self.damaged("it does not match its digest")
+        self._read_index()
+        self._read_manifest(self._bytes(len(MAGIC) + self.length, manifest))
+
+    def _digest(self, length: int) -> bytes:
+        total, at = blake3(), 0
+        while at < length:
+            part = self._bytes(at, min(PART, length - at))
+            total.update(part)
+            at += len(part)
+        return total.digest()
+
+    def _read_index(self) -> None:
+        if self.length < PACK_TRAILER:
+            raise self.damaged("it has no pack")
+        trailer = self.read("", self.length - PACK_TRAILER, PACK_TRAILER)
+        if unpack("<Q", trailer[16:24])[0] > MOST_BLOBS:
+            raise self.damaged("it claims to hold more than any bundle may")
+        try:
+            _, self.entries, frames = read_index(self, trailer[24:40].hex())  # type: ignore[arg-type]
+        except Damaged as error:
+            raise self.damaged(str(error)) from None
+        if any(raw > MOST_FRAME for _, _, raw, _ in frames):
+            raise self.damaged("a frame is larger than any may be")
+        if any(place.kind not in (CONTENT, CHUNKS, DOCUMENT) for _, place in self.entries):
+            raise self.damaged("a blob is of an unknown kind")
+        self.places: dict[bytes, Location] = dict(self.entries)
+        if len(self.places) != len(self.entries):
+            raise self.damaged("a blob is there twice")
+        self._raw = {offset: raw for offset, _, raw, _ in frames}
+        self._frames: dict[int, bytes] = {}
+
+    def _read_manifest(self, text: bytes) -> None:
+        try:
+            manifest = loads(text)
+            if manifest["v"] != 1:
+                raise NewerFormat(f"{self.path} has a manifest of version {manifest['v']}; this holdfast knows 1.")
+            self.workspace, self.folder = _hex(manifest["workspace"], 32), _text(manifest["folder"])
+            self.versions = [
+                Carried(
+                    _number(one["version"]), _id(one["id"]), bytes.fromhex(_hex(one["doc"], 64)), _hex(one["tree"], 64)
+                )
+                for one in manifest["versions"]
+            ]
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise self.damaged(f"its manifest makes no sense ({error!r})") from None
+        if not self.versions or len({one.id for one in self.versions}) != len(self.versions):
+            raise self.damaged("its manifest names no checkpoint, or one twice")
+        if any(one.version >= other.version for one, other in zip(self.versions, self.versions[1:], strict=False)):
+            raise self.damaged("its versions do not rise")
+
+    def _frame(self, offset: int, stored: int) -> bytes:
+        data = self._frames.pop(offset, None)
+        if data is None:
+            raw = self._raw[offset]
+            try:
+                data = decompress(self.read("", offset, stored), raw)
+            except Damaged as error:
+                raise self.damaged(str(error)) from None
+            except EOFError:
+                raise self.damaged("it is cut short") from None
+            if len(data) != raw:
+                raise self.damaged("a frame is not as long as it should be")
+            while self._frames and sum(map(len, self._frames.values())) + raw > FRAMES_KEPT:
+                del self._frames[next(iter(self._frames))]
+        self._frames[offset] = data
+        return data
+
+    def _bytes(self, offset: int, length: int) -> bytes:
+        parts = []
+        while length > 0:
+            part = pread(self.fd, min(length, PART), offset)
+            if not part:
+                raise self.damaged("it became shorter while it was read")
+            parts.append(part)
+            offset += len(part)
+            length -= len(part)
+        return b"".join(parts)
+
+
+def exists(path: str) -> bool:
+    try:
+        lstat(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def taken(path: str) -> Conflict:
+    return Conflict(f"{path} is there already.", "Give another name, or --force to replace it.")
+
+
+def _carried(line: Any) -> Carried:
+    doc = bytes.fromhex(_hex(line["doc"], 64))
+    return Carried(_number(line["version"]), _id(line["id"]), doc, _hex(line["tree"], 64))
+
+
+def _hex(text: Any, length: int) -> str:
+    if not isinstance(text, str) or len(text) != length or not HEX.issuperset(text):
+        raise ValueError("a digest or id is none")
+    return text
+
+
+def _text(text: Any) -> str:
+    if not isinstance(text, str) or len(text) > 4096:
+        raise ValueError("a name is none")
+    return text
+
+
+def _id(text: Any) -> str:
+    if not isinstance(text, str) or len(text) != 29 or not text.startswith("cp-"):
+        raise ValueError("an id is none")
+    if not text.isascii() or not text[3:].isalnum():
+        raise ValueError("an id is none")
+    return text
+
+
+def _number(number: Any) -> int:
+    if type(number) is not int or not 0 < number < 10**12:
+        raise ValueError("a version is no number")
+    return number

@@ -1,0 +1,165 @@
+"""Writing checkpoints into a bundle: documents that follow one another, and every content they need."""
+
+from __future__ import annotations
+
+from blake3 import blake3
+
+from holdfast.core import document
+from holdfast.core.entry import FILE, GONE, gone
+from holdfast.core.errors import Damaged, Failed, HoldfastError, NotFound
+from holdfast.store.bundle import BundleWriter, exists, taken
+from holdfast.store.digest import add, digest, weight
+from holdfast.store.local import FULL, Lock
+from holdfast.store.rows import CHUNKS, DOCUMENT
+from holdfast.store.salvage import header_from_ledger
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from holdfast.core.entry import Entry
+    from holdfast.store.place import Place
+    from holdfast.store.repository import Repository
+    from holdfast.store.rows import CheckpointRow, WorkspaceRow
+
+    Progress = Callable[[int, int], None]
+
+
+def export(
+    repository: Repository,
+    place: Place,
+    workspace: WorkspaceRow,
+    chosen: Sequence[CheckpointRow],
+    path: str,
+    *,
+    tool: str,
+    now: int,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> int:
+    """Write these checkpoints of one workspace into the file `path`; return its size.
+
+    Nothing is left behind unless all of it is written. Raises `Conflict` if the file is there and `force` is not given.
+    """
+    if not force and exists(path):
+        raise taken(path)
+    guard = _without_compaction(place)
+    try:
+        writer = BundleWriter(path, place.durable)
+        try:
+            return _Exporting(repository, workspace, writer, progress).run(chosen, tool, now, force)
+        except BaseException:
+            writer.abort()
+            raise
+    except OSError as error:
+        if error.errno in FULL:
+            raise Failed(f"The disk is full; {path} was not written.", "Write it to another disk.") from None
+        raise Failed(f"{path} cannot be written: {error.strerror}.") from None
+    finally:
+        if guard is not None:
+            guard.__exit__(None, None, None)
+
+
+def _without_compaction(place: Place) -> Lock | None:
+    """What is being exported must not be swept meanwhile. In a store that cannot be written nothing is."""
+    guard = Lock(place.path + "/compact.lock")
+    try:
+        return guard.__enter__()
+    except OSError:
+        return None
+
+
+class _Exporting:
+    def __init__(
+        self, repository: Repository, workspace: WorkspaceRow, writer: BundleWriter, progress: Progress | None
+    ) -> None:
+        self.repository, self.workspace, self.writer, self.progress = repository, workspace, writer, progress
+        self.state: dict[bytes, Entry] = {}
+        self.sum = 0
+        self.written: set[bytes] = set()
+        self.done = self.total = 0
+
+    def run(self, chosen: Sequence[CheckpointRow], tool: str, now: int, force: bool) -> int:
+        chosen = sorted(chosen, key=lambda row: row.version)
+        listed: list[dict[str, Any]] = []
+        before: CheckpointRow | None = None
+        for row in chosen:
+            header, rows = self._step(before, row)
+            self._contents(rows)
+            labels = {"name": row.name or None, "pinned": bool(row.pinned)}  # they may have been given later
+            order = {"keyframe": before is None, "parent": listed[-1]["doc"] if listed else None}
+            data = document.encode({**header, **labels, **order, "workspace": row.workspace}, rows)
+            key = digest(data)
+            self.writer.pack.add(key, data, DOCUMENT)
+            listed.append({"version": row.version, "id": row.id, "doc": key.hex(), "tree": row.tree})
+            before = row
+        workspace = self.workspace
+        manifest = {
+            "v": 1,
+            "workspace": workspace.id,
+            "folder": workspace.path.rpartition(b"/")[2].decode("utf-8", "surrogateescape"),
+            "created_at": now,
+            "tool": tool,
+            "versions": listed,
+        }
+        return self.writer.finish(manifest, force)
+
+    def _step(self, before: CheckpointRow | None, row: CheckpointRow) -> tuple[dict[str, Any], list[Entry]]:
+        """Return the version's header and the rows that lead to it from the state so far; go there."""
+        header = header_from_ledger(self.repository, row)
+        rows = self._change_set(row) if before is not None and row.version == before.version + 1 else None
+        if rows is None:
+            new = {entry.path: entry for entry in self.repository.ledger.state(row.workspace, row.version)}
+            rows = [entry for path, entry in new.items() if self.state.get(path) != entry]
+            rows += [gone(path) for path in self.state if path not in new]
+            rows.sort()
+        for entry in rows:
+            old = self.state.pop(entry.path, None)
+            if old is not None:
+                self.sum = add(self.sum, minus=weight(old))
+            if entry.kind != GONE:
+                self.state[entry.path] = entry
+                self.sum = add(self.sum, plus=weight(entry))
+        if f"{self.sum:064x}" != row.tree:
+            now = self.repository.ledger.checkpoint(row.workspace, row.version)
+            if now is None or now.forgotten:
+                raise NotFound(f"v{row.version} was forgotten in the meantime.")
+            raise Damaged(f"The state of v{row.version} does not add up; nothing was exported.")
+        return {**header, "tree": row.tree}, rows
+
+    def _change_set(self, row: CheckpointRow) -> list[Entry] | None:
+        try:
+            header, rows = self.repository.document(row)
+        except HoldfastError:
+            return None  # the ledger has the state too
+        return None if header["keyframe"] else rows
+
+    def _contents(self, rows: list[Entry]) -> None:
+        keys = list({entry.content for entry in rows if entry.kind == FILE} - self.written)
+        places = self.repository.ledger.locate(keys)
+        self.total += len(keys)
+        # In the order in which they lie in the packs, so that each frame is unpacked once.
+        for key in sorted(keys, key=lambda key: places[key][:4] if key in places else ("", 0, 0, 0)):
+            data, kind = self.repository.blob(key)
+            if kind == CHUNKS:
+                self._chunks(key, data)
+            self._add(key, data, kind)
+            self.done += 1
+            if self.progress is not None and not self.done & 63:
+                self.progress(self.done, self.total)
+
+    def _chunks(self, key: bytes, chunks: bytes) -> None:
+        total = blake3()
+        for at in range(0, len(chunks), 32):
+            chunk = chunks[at : at + 32]
+            data, kind = self.repository.blob(chunk)
+            total.update(data)
+            self._add(chunk, data, kind)
+        if total.digest() != key:
+            raise Damaged(f"The chunks of {key.hex()} do not add up to their digest; nothing was exported.")
+
+    def _add(self, key: bytes, data: bytes, kind: int) -> None:
+        if key not in self.written:
+            self.written.add(key)
+            self.writer.pack.add(key, data, kind)

@@ -1,0 +1,329 @@
+"""Taking checkpoints over from a bundle: everything is checked first, then all of it comes with one commit."""
+
+from __future__ import annotations
+
+from blake3 import blake3
+
+from holdfast.core import document
+from holdfast.core.entry import FILE, GONE, gone
+from holdfast.core.errors import Failed, HoldfastError, NoWorkspace
+from holdfast.core.planning import refuse_crafted
+from holdfast.core.retention import KEPT
+from holdfast.core.steps import step
+from holdfast.store.digest import ZERO, add, digest, weight
+from holdfast.store.local import Lock, explain, make_folder
+from holdfast.store.repository import CHUNK_MAX, Saving, Swept
+from holdfast.store.rows import CONTENT, DOCUMENT, Query, WorkspaceRow
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    from holdfast.core.entry import Entry
+    from holdfast.store.bundle import Bundle, Carried
+    from holdfast.store.place import Place
+    from holdfast.store.ports import Transaction
+    from holdfast.store.repository import Repository
+
+    Progress = Callable[[int, int], None]
+
+ATTEMPTS = 5
+TRIGGER, TAG = "import", "imported from "
+
+
+class Imported:
+    """What was taken over: (version there, version here, id here) of each, and ids that were here already."""
+
+    def __init__(self, workspace: str, is_new: bool) -> None:
+        self.workspace, self.is_new = workspace, is_new
+        self.versions: list[tuple[int, int, str]] = []
+        self.skipped: list[str] = []
+
+
+def take(
+    repository: Repository,
+    place: Place,
+    checked: Checked,
+    target: str,
+    *,
+    path: bytes,
+    now: int,
+    new_id: Callable[[], str],
+    progress: Progress | None = None,
+) -> Imported:
+    """Take over all checkpoints of a bundle into the workspace `target`, which is made with `path` if it is unknown.
+
+    All of them, or none. Raises `Damaged` if any content is not what its digest says.
+    """
+    try:
+        for _ in range(ATTEMPTS):
+            try:
+                return _Importing(repository, place, checked, target, path, now, new_id, progress).run()
+            except Swept:
+                continue
+        raise Failed("The store kept changing while the file was imported; nothing was changed.", "Try again.")
+    except OSError as error:
+        raise explain(error, "Importing", place.path) from None
+
+
+class Checked:
+    """The documents of a bundle, proven to fit one another, and the contents they need. Raises `Damaged` if they do not."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        self.bundle = bundle
+        self.sizes: dict[bytes, int] = {}
+        for _ in self.versions():
+            pass
+        self.chunks: set[bytes] = set()
+        self.lists: list[bytes] = []
+        self._contents()
+
+    def versions(self) -> Iterator[tuple[Carried, dict[str, Any], list[Entry], dict[bytes, Entry]]]:
+        """Yield each version, its header, the rows that changed, and the whole state, which goes on changing."""
+        bundle = self.bundle
+        state: dict[bytes, Entry] = {}
+        total, parent = 0, None
+        for one in bundle.versions:
+            if one.doc not in bundle.places or bundle.places[one.doc].kind != DOCUMENT:
+                raise bundle.damaged(f"it lacks the document of v{one.version}")
+            header, rows = self._decode(one)
+            said = header.get("workspace"), header["id"], header["tree"], header["keyframe"], header.get("parent")
+            if said != (bundle.workspace, one.id, one.tree, parent is None, parent):
+                raise bundle.damaged(f"the document of v{one.version} is another one")
+            for row in rows:
+                old = state.pop(row.path, None)
+                if old is not None:
+                    total = add(total, minus=weight(old))
+                if row.kind != GONE:
+                    state[row.path] = row
+                    total = add(total, plus=weight(row))
+            if f"{total:064x}" != one.tree:
+                raise bundle.damaged(f"the state of v{one.version} does not add up")
+            parent = one.doc.hex()
+            yield one, header, rows, state
+
+    def _decode(self, one: Carried) -> tuple[dict[str, Any], list[Entry]]:
+        bundle, data = self.bundle, self.bundle.blob(one.doc)
+        try:
+            header, rows = document.decode(data)
+            for row in rows:
+                if row.kind != GONE:
+                    refuse_crafted(row)
+        except HoldfastError as error:
+            raise bundle.damaged(str(error).rstrip(".")) from None
+        for row in rows:
+            if row.kind == FILE and self.sizes.setdefault(row.content, row.size) != row.size:
+                raise bundle.damaged("one content has two sizes")
+        return header, rows
+
+    def _contents(self) -> None:
+        """See that every content is there, as large as it should be; put large ones together once."""
+        places, damaged = self.bundle.places, self.bundle.damaged
+        for key, size in self.sizes.items():
+            place = places.get(key)
+            if place is None or place.kind == DOCUMENT:
+                raise damaged(f"it lacks the content {key.hex()}")
+            if place.kind == CONTENT:
+                if place.length != size:
+                    raise damaged(f"the content {key.hex()} has another size")
+                continue
+            self.lists.append(key)
+            self._list(key, size)
+
+    def _list(self, key: bytes, size: int) -> None:
+        bundle, places = self.bundle, self.bundle.places
+        data = bundle.blob(key)
+        chunks = [data[at : at + 32] for at in range(0, len(data), 32)]
+        found = [places.get(chunk) for chunk in chunks]
+        if any(place is None or place.kind != CONTENT or place.length > CHUNK_MAX for place in found):
+            raise bundle.damaged(f"a large content {key.hex()} lacks some of its chunks")
+        if sum(place.length for place in found if place is not None) != size:
+            raise bundle.damaged(f"the content {key.hex()} has another size")
+        total = blake3()
+        for chunk in chunks:
+            total.update(bundle.blob(chunk))
+        if total.digest() != key:
+            raise bundle.damaged(f"the chunks of {key.hex()} do not add up to their digest")
+        self.chunks.update(chunks)
+
+
+class _Importing:
+    """One attempt."""
+
+    def __init__(
+        self,
+        repository: Repository,
+        place: Place,
+        checked: Checked,
+        target: str,
+        path: bytes,
+        now: int,
+        new_id: Callable[[], str],
+        progress: Progress | None,
+    ) -> None:
+        self.repository, self.place, self.checked, self.bundle = repository, place, checked, checked.bundle
+        self.target, self.path, self.now, self.new_id, self.progress = target, path, now, new_id, progress
+
+    def run(self) -> Imported:
+        row = self.repository.workspace(self.target)
+        if row is None and self.target != self.bundle.workspace:
+            raise NoWorkspace(f"The store does not know the workspace {self.target}.")
+        blank = WorkspaceRow(self.target, self.path, self.now, "", 0, b"", 0, ZERO, 0, "0" * 64, "{}")
+        self.saving = Saving(self.repository, row if row is not None else blank)
+        try:
+            self._copy()
+            step("import:copied")
+            folder = self.place.folder(self.target)
+            make_folder(folder)
+            with Lock(folder + "/lock"):  # no save may come between the state we build on and our commit
+                return self._add()
+        except BaseException:
+            self.saving.abort()
+            raise
+
+    def _copy(self) -> None:
+        """Check every blob, also those that nobody needs, and store what is needed and not here yet."""
+        checked, total = self.checked, len(self.bundle.entries)
+        for number, (key, data, kind) in enumerate(self.bundle.all_blobs()):
+            if kind != DOCUMENT and (key in checked.sizes or key in checked.chunks):
+                self.saving._keep(key, data, kind)
+            if self.progress is not None and not number & 63:
+                self.progress(number, total)
+
+    def _add(self) -> Imported:
+        repository = self.repository
+        row = repository.workspace(self.target)
+        is_new = row is None
+        if row is not None:
+            self.saving.row = row
+            self.saving.whole = row.version == 0 or not row.tree
+            self.saving._state = None
+        row = self.saving.row
+        result = Imported(self.target, is_new)
+        wanted = [one for one in self.bundle.versions if not self._is_here(one, is_new)]
+        result.skipped = [one.id for one in self.bundle.versions if one not in wanted]
+        if not wanted:
+            self.saving.abort()
+            return result
+        numbers = self._numbers(wanted, is_new)
+        records: list[dict[str, Any]] = []
+        for header, key in self._documents(wanted, is_new):
+            number = numbers[len(records)]
+            result.versions.append((wanted[len(records)].version, number, header["id"]))
+            records.append(
+                {"r": "checkpoint", "v": number, "id": header["id"], "doc": key.hex(), "at": header["created_at"]}
+            )
+        self._commit(records, is_new)
+        return result
+
+    def _is_here(self, one: Carried, is_new: bool) -> bool:
+        find = self.repository.ledger.find
+        if is_new:  # it keeps its id, and no id is twice in a store
+            return bool(find(Query(id_prefix=one.id, limit=1, forgotten=True)))
+        if find(Query(workspace=self.target, id_prefix=one.id, limit=1)):
+            return True
+        return bool(find(Query(workspace=self.target, tag=TAG + one.id, limit=1)))
+
+    def _numbers(self, wanted: list[Carried], is_new: bool) -> list[int]:
+        versions = [one.version for one in wanted]
+        if is_new and versions == list(range(versions[0], versions[0] + len(versions))):
+            return versions  # they are called here as they were there
+        first = self.saving.row.version + 1
+        return list(range(first, first + len(versions)))
+
+    def _documents(self, wanted: list[Carried], is_new: bool) -> Iterator[tuple[dict[str, Any], bytes]]:
+        """Write the documents that lead from the workspace's newest state through all that are wanted."""
+        saving, row = self.saving, self.saving.row
+        state, whole = dict(saving.state()), saving.whole
+        parent, left = row.document.hex() or None, set(wanted)
+        touched = set(state)
+        for one, header, rows, there in self.checked.versions():
+            touched.update([entry.path for entry in rows])
+            if one not in left:
+                continue
+            changed = []
+            for path in sorted(touched):
+                new = there.get(path)
+                if new == state.get(path):
+                    continue
+                changed.append(new if new is not None else gone(path))
+                if new is not None:
+                    state[path] = new
+                else:
+                    del state[path]
+            touched.clear()
+            header = {
+                **header, **({} if is_new else self._own(one, header)),
+                "workspace": self.target, "parent": parent, "keyframe": whole, "counts": _counts(there),
+            }  # fmt: skip
+            data = document.encode(header, changed)
+            key = digest(data)
+            saving.writer.add(key, data, DOCUMENT)
+            parent, whole = key.hex(), False
+            yield header, key
+
+    def _own(self, one: Carried, header: dict[str, Any]) -> dict[str, Any]:
+        """What an imported version says of itself among versions of another origin."""
+        return {
+            "id": self.new_id(),
+            "created_at": self.now,
+            "trigger": TRIGGER,
+            "tags": [*header["tags"], TAG + one.id],
+            # What was not for the policy to drop must not become so by being carried.
+            "pinned": header["pinned"] or header["trigger"] in KEPT,
+            "origin": {
+                "workspace": self.bundle.workspace, "folder": self.bundle.folder, "id": one.id, "version": one.version,
+                "trigger": header["trigger"], "created_at": header["created_at"],
+            },
+        }  # fmt: skip
+
+    def _commit(self, records: list[dict[str, Any]], is_new: bool) -> None:
+        repository, saving, row = self.repository, self.saving, self.saving.row
+        for writer in saving.writers:
+            writer.sync()
+        names = [writer.name for writer in saving.writers]
+
+        def work(tx: Transaction, now: WorkspaceRow | None) -> list[dict[str, Any]]:
+            ledger = repository.ledger
+            if (now is None) != is_new or (now is not None and now.version != row.version):
+                raise Swept("The workspace got a newer version in the meantime.")
+            relied = list(saving.relied)
+            if len(ledger.locate(relied)) != len(relied):
+                raise Swept("Contents were swept in the meantime.")
+            for writer in saving.writers:
+                tx.add_pack(writer.name, writer.size, writer.entries())
+                writer.finish()
+            seq = int(ledger.meta("seq") or 0)
+            for number, record in enumerate(records):
+                size = 0 if number else sum(writer.size for writer in saving.writers)
+                record.update({"packs": names, "seq": seq + 1 + number, "size": size})
+            path = self.path.decode("utf-8", "surrogateescape")
+            first = {"r": "workspace", "id": self.target, "path": path, "at": self.now}
+            return [first, *records] if is_new else records
+
+        try:
+            repository.commit(self.target, work)
+        except BaseException:
+            self._remove_packs(names)
+            raise
+        step("import:committed")
+
+    def _remove_packs(self, names: list[str]) -> None:
+        """Take back packs that got their names before the commit failed. If that fails too, compaction does it."""
+        try:
+            with self.repository.ledger.transaction():
+                known = {pack.name for pack in self.repository.ledger.packs()}
+                for name in set(names) - known:
+                    self.repository.blobs.delete(name)
+        except (OSError, HoldfastError):
+            pass
+
+
+def _counts(state: dict[bytes, Entry]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for row in state.values():
+        counts[row.kind] = counts.get(row.kind, 0) + 1
+        if row.kind == FILE:
+            counts["bytes"] = counts.get("bytes", 0) + row.size
+    return counts

@@ -1,0 +1,1 @@
+"""Forks and bundles: a state that leaves its folder, and comes back."""

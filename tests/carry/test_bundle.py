@@ -1,0 +1,564 @@
+"""A bundle carries checkpoints whole, to another store and back, and nothing that is not whole gets in."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from blake3 import blake3
+
+from cli.box import SOURCE, Box
+from holdfast.core import document
+from holdfast.core.entry import Entry
+from holdfast.store.bundle import BundleWriter
+from holdfast.store.digest import add, digest, weight
+from holdfast.store.rows import CHUNKS, CONTENT, DOCUMENT
+
+from .states import LARGE, contents, put
+
+PAGES = Path(__file__).parents[2] / "docs/format"
+FLIPS = 200
+
+
+def exported(box: Box, *words: str) -> Path:
+    file = box.home / "x.holdfast"
+    answer = box.call("export", *(words or ("--all",)), str(file), "--force")
+    assert answer.code == 0, answer
+    return file
+
+
+def restored(box: Box, version: str, folder: Path) -> dict[bytes, tuple[str, int, bytes]]:
+    answer = box.call("restore", version, "-y", "--theirs", cwd=folder)
+    assert answer.code == 0, answer
+    return contents(folder)
+
+
+def trees(box: Box, cwd: Path | None = None) -> list[str]:
+    versions = [row["version"] for row in box.call("list", "--json", cwd=cwd).json()]
+    return [box.call("show", version, "--json", cwd=cwd).json()["tree"] for version in versions]
+
+
+# There and back
+
+
+def test_every_version_arrives_on_another_machine_as_it_was(box: Box, other: Box) -> None:
+    states = {version: restored(box, version, box.project) for version in ("v1", "v2", "v3")}
+    file = exported(box, "v1", "v2", "v3")
+
+    answer = other.call("import", str(file), "--into", "copy", "--json", cwd=other.home)
+
+    folder = other.home / "copy"
+    assert answer.code == 0, answer
+    assert [one["was"] for one in answer.json()["imported"]] == ["v1", "v2", "v3"]
+    assert [one["checkpoint"]["version"] for one in answer.json()["imported"]] == ["v1", "v2", "v3"]
+    assert other.call("verify", cwd=folder).code == 0
+    for version, state in states.items():
+        assert restored(other, version, folder) == state
+
+
+def test_ids_messages_names_tags_and_times_arrive(box: Box, other: Box) -> None:
+    box.call("name", "v2", "later-named")
+    before = box.call("list", "--json").json()
+
+    other.call("import", str(exported(box)), "--into", "copy", cwd=other.home)
+
+    after = other.call("list", "--json", cwd=other.home / "copy").json()
+    assert [{**row, "changed": 0} for row in after] == [{**row, "changed": 0} for row in before]
+    assert trees(other, other.home / "copy") == trees(box)
+
+
+def test_what_was_imported_survives_rebuild_and_compaction(box: Box, other: Box) -> None:
+    other.call("import", str(exported(box)), "--into", "copy", cwd=other.home)
+    folder = other.home / "copy"
+    before = trees(other, folder)
+
+    assert other.call("rebuild", cwd=folder).code == 0
+    assert other.call("compact", "--everything", cwd=folder).code == 0
+    assert other.call("verify", cwd=folder).code == 0
+
+    assert trees(other, folder) == before
+    assert restored(other, "v1", folder)[b"large.bin"][2] == Random(7).randbytes(LARGE)
+
+
+def test_versions_with_gaps_are_numbered_anew(box: Box, other: Box) -> None:
+    file = exported(box, "v3", "v1")
+
+    other.call("import", str(file), "--into", "copy", cwd=other.home)
+
+    folder = other.home / "copy"
+    assert [row["version"] for row in other.call("list", "--json", cwd=folder).json()] == ["v2", "v1"]
+    assert trees(other, folder) == [trees(box)[0], trees(box)[2]]
+    assert other.call("rebuild", cwd=folder).code == 0
+    assert other.call("verify", cwd=folder).code == 0
+    assert "empty" in other.call("diff", "v1", "v2", "--name-only", cwd=folder).out
+
+
+def test_since_exports_what_is_newer(box: Box, other: Box) -> None:
+    other.call("import", str(exported(box, "--since", "v1")), "--into", "copy", cwd=other.home)
+
+    folder = other.home / "copy"
+    assert [row["version"] for row in other.call("list", "--json", cwd=folder).json()] == ["v3", "v2"]
+    assert other.call("verify", cwd=folder).code == 0
+
+
+def test_a_workspace_that_is_not_here_gets_no_folder_and_can_be_forked(box: Box, other: Box) -> None:
+    answer = other.call("import", str(exported(box, "v2")), "--json", cwd=other.home)
+    found = answer.json()
+    assert found["new_workspace"] and found["root"] is None
+
+    forked = other.call("fork", found["imported"][0]["checkpoint"]["id"], "copy", cwd=other.home)
+
+    assert forked.code == 0, forked
+    assert contents(other.home / "copy") == restored(box, "v2", box.project)
+
+
+def test_importing_into_a_workspace_adds_versions_at_its_end(box: Box, other: Box) -> None:
+    other.call("init")
+    other.put("own", "mine")
+    other.save("-m", "own")
+    file = exported(box)
+
+    answer = other.call("import", str(file), "--here", "--json")
+
+    assert [one["checkpoint"]["version"] for one in answer.json()["imported"]] == ["v2", "v3", "v4"]
+    rows = other.call("list", "--json").json()
+    assert [row["trigger"] for row in rows] == ["import"] * 3 + ["manual"]
+    ids = [row["id"] for row in box.call("list", "--json").json()]
+    assert [row["tags"][-1] for row in rows[:3]] == [f"imported from {id}" for id in ids]
+    assert all(row["pinned"] for row in rows[:3])  # they were made by hand, and no policy may drop them
+    assert trees(other)[:3] == trees(box)
+    assert other.call("verify").code == 0
+    assert other.call("rebuild").code == 0
+    assert other.call("verify").code == 0
+    assert other.call("cat", "v1", "own").out == "mine"
+
+
+def test_what_is_here_already_is_skipped(box: Box, other: Box) -> None:
+    file = exported(box)
+    other.call("init")
+    other.call("import", str(file), "--here")
+
+    for target, words in ((other, ("--here",)), (box, ()), (box, ("--here",))):
+        answer = target.call("import", str(file), "--json", *words)
+
+        assert answer.code == 0, answer
+        assert answer.json()["imported"] == []
+        assert len(answer.json()["skipped"]) == 3
+
+
+def test_forgotten_checkpoints_come_back_from_a_bundle(box: Box) -> None:
+    state = restored(box, "v1", box.project)
+    file = exported(box, "v1")
+    assert box.call("forget", "v1", "-y").code == 0
+
+    found = box.call("import", str(file), "--json").json()["imported"]
+
+    assert len(found) == 1
+    assert restored(box, found[0]["checkpoint"]["version"], box.project) == state
+    assert box.call("verify").code == 0
+
+
+def test_the_policy_of_a_fresh_scan_holds_after_an_import(box: Box, other: Box) -> None:
+    """The next save looks at the disk again; the cache of the version before must not be believed."""
+    other.call("init")
+    other.put("own", "mine")
+    other.save()
+    other.call("import", str(exported(box, "v1")), "--here")
+
+    other.call("save", "--auto")
+
+    newest = other.call("list", "--json").json()[0]["version"]
+    assert newest == "v3"
+    assert other.call("cat", "v3", "own").out == "mine"
+    assert other.call("diff", "v1", "v3", "--name-only").out == ""
+
+
+# The file
+
+
+def test_a_file_is_not_replaced_unless_asked(box: Box) -> None:
+    file = exported(box, "v1")
+    before = file.read_bytes()
+
+    refused = box.call("export", "v2", str(file))
+
+    assert refused.code == 14
+    assert file.read_bytes() == before
+    assert box.call("export", "v2", str(file), "--force").code == 0
+    assert file.read_bytes() != before
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in box.home.glob("x.holdfast*")] == ["x.holdfast"]
+
+
+def test_the_code_on_the_page_reads_a_real_bundle(box: Box) -> None:
+    code = []
+    for page, title in (("store.md", "Reading a pack by hand"), ("bundle.md", "Worked example")):
+        text = (PAGES / page).read_text().split(f"## {title}\n")[1]
+        code += re.findall(r"```python\n(.*?)```", text.split("\n## ")[0], re.DOTALL)
+    names: dict[str, Any] = {}
+    exec("\n".join(code), names)
+
+    manifest, blobs = names["unbundle"](exported(box).read_bytes())
+
+    assert [one["version"] for one in manifest["versions"]] == [1, 2, 3]
+    header, rows = document.decode(blobs[manifest["versions"][0]["doc"]])
+    assert header["message"] == "first"
+    assert b"plain.txt" in [row.path for row in rows]
+    assert b"hello\n" in blobs.values()
+
+
+def test_flips_and_cuts_anywhere_are_refused_and_change_nothing(box: Box, other: Box) -> None:
+    (box.project / "large.bin").unlink()
+    box.save()
+    good = exported(box, "v4").read_bytes()
+    other.call("init")
+    other.save()
+    bad, random = other.home / "bad", Random(5)
+    before = other.state(other.store)
+    cases = [random.randrange(len(good)) for _ in range(FLIPS)]
+    for place in [*range(8), *range(len(good) - 60, len(good)), *cases]:
+        damaged = bytearray(good)
+        damaged[place] ^= 1 << random.randrange(8)
+        bad.write_bytes(damaged)
+        assert other.call("import", str(bad)).code in (5, 13), place
+        bad.write_bytes(good[:place])
+        assert other.call("import", str(bad)).code == 13, place
+
+    assert other.state(other.store) == before
+    assert other.call("import", str(box.home / "x.holdfast")).code == 0
+
+
+def test_a_newer_format_is_not_called_damaged(box: Box) -> None:
+    file = exported(box, "v1")
+    file.write_bytes(b"HFBUND2\n" + file.read_bytes()[8:])
+
+    answer = box.call("import", str(file), "--json")
+
+    assert answer.code == 5
+    assert answer.json()["error"]["kind"] == "newer_format"
+
+
+def test_what_is_no_bundle_is_refused(box: Box) -> None:
+    for content in (b"", b"x", b"HFBUND1\n", b"HFPACK1\n" * 100, bytes(1000)):
+        put(os.fsencode(box.home / "no"), content)
+        assert box.call("import", str(box.home / "no")).code == 13
+    os.mkfifo(box.home / "pipe")
+    assert box.call("import", str(box.home / "pipe")).code == 1
+    assert box.call("import", str(box.home / "nothing")).code == 4
+
+
+# Crafted ones: every digest is right, the content is not
+
+
+class Crafting:
+    """Writes bundles of one version, right in all but what a test changes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.contents: list[tuple[bytes, bytes, int]] = []
+        self.header: dict[str, Any] = {}
+        self.line: dict[str, Any] = {}
+        self.manifest: dict[str, Any] = {}
+
+    def file(self, path: bytes, content: bytes = b"x", **more: Any) -> Entry:
+        if not any(one[0] == digest(content) for one in self.contents):
+            self.contents.append((digest(content), content, CONTENT))
+        return Entry(path, "f", 0o644, 0, len(content), 0, 0, digest(content), b"")._replace(**more)
+
+    def write(self, rows: list[Entry], mangle: Callable[[bytes], bytes] = bytes) -> Path:
+        self.path.unlink(missing_ok=True)
+        writer = BundleWriter(str(self.path), durable=False)
+        for key, data, kind in self.contents:
+            writer.pack.add(key, data, kind)
+        total = 0
+        for row in rows:
+            total = add(total, plus=weight(row))
+        header = {
+            "v": 1, "id": "cp-" + "0" * 26, "workspace": "ab" * 16, "parent": None, "keyframe": True, "created_at": 1,
+            "trigger": "manual", "created_by": "user", "message": "", "name": None, "tags": [], "pinned": False,
+            "session": None, "task": None, "counts": {}, "tree": f"{total:064x}", **self.header,
+        }  # fmt: skip
+        data = mangle(document.encode(header, rows))
+        writer.pack.add(digest(data), data, DOCUMENT)
+        line = {"version": 1, "id": header["id"], "doc": digest(data).hex(), "tree": header["tree"], **self.line}
+        writer.finish({"v": 1, "workspace": "ab" * 16, "folder": "f", "versions": [line], **self.manifest}, force=False)
+        return self.path
+
+
+@pytest.fixture
+def craft(tmp_path: Path) -> Crafting:
+    return Crafting(tmp_path / "crafted")
+
+
+def refused(other: Box, file: Path) -> bool:
+    """Does the import say that it is damaged, and leave everything as it was?"""
+    other.call("init")
+    before = other.state(other.store)
+    code = other.call("import", str(file), cwd=other.home).code
+    assert code != 13 or other.state(other.store) == before
+    return code == 13
+
+
+def test_a_well_made_one_is_taken(craft: Crafting, other: Box) -> None:
+    file = craft.write([craft.file(b"a"), Entry(b"d", "d", 0o755, 0, 0, 0, 0, b"", b"")])
+
+    assert other.call("import", str(file), "--into", "copy", cwd=other.home).code == 0
+    assert other.call("verify", cwd=other.home / "copy").code == 0
+
+
+PATHS = [
+    b"../up", b"/abs", b"a/../../b", b"a//b", b"./a", b"a/.", b"", b".git/config", b"a/.git/hooks/x", b".holdfast/x",
+    b"..", b"a/..",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_crafted_paths_are_refused(craft: Crafting, other: Box, path: bytes) -> None:
+    assert refused(other, craft.write([craft.file(path)]))
+
+
+def test_crafted_rows_are_refused(craft: Crafting, other: Box) -> None:
+    one = craft.file(b"a")
+    assert refused(other, craft.write([one, one]))
+    assert refused(other, craft.write([craft.file(b"b"), craft.file(b"a")]))
+    assert refused(other, craft.write([one._replace(mode=0o17777)]))
+    assert refused(other, craft.write([one._replace(size=7)]))
+    assert refused(other, craft.write([one, craft.file(b"b", size=2)]))
+    assert refused(other, craft.write([one._replace(content=digest(b"not there"))]))
+    assert refused(other, craft.write([one], lambda data: data + b"more"))
+    assert refused(other, craft.write([one], lambda data: data[:16] + struct.pack("<Q", 1 << 60) + data[24:]))
+    assert refused(other, craft.write([one], lambda data: data[:8] + struct.pack("<Q", 1 << 60) + data[16:]))
+
+
+@pytest.mark.parametrize(
+    ("header", "line", "manifest"),
+    [
+        ({"tree": "0" * 64}, {}, {}),
+        ({"keyframe": False}, {}, {}),
+        ({"parent": "00" * 32}, {}, {}),
+        ({"workspace": "cd" * 16}, {}, {}),
+        ({}, {"id": "cp-" + "1" * 26}, {}),
+        ({}, {"doc": "00" * 32}, {}),
+        ({}, {"version": 0}, {}),
+        ({}, {"version": True}, {}),
+        ({}, {"version": 10**30}, {}),
+        ({}, {"id": "cp-../../../etc/passwd......"}, {}),
+        ({}, {}, {"workspace": "../../../../../../etc/passwd12345"}),
+        ({}, {}, {"versions": []}),
+        ({}, {}, {"versions": [[]]}),
+        ({}, {}, {"versions": None}),
+        ({}, {}, {"folder": 7}),
+    ],
+)
+def test_crafted_headers_and_manifests_are_refused(
+    craft: Crafting, other: Box, header: dict[str, Any], line: dict[str, Any], manifest: dict[str, Any]
+) -> None:
+    craft.header, craft.line, craft.manifest = header, line, manifest
+
+    assert refused(other, craft.write([craft.file(b"a")]))
+
+
+def test_crafted_chunk_lists_are_refused(craft: Crafting, other: Box) -> None:
+    parts = [bytes([number]) * 1000 for number in range(4)]
+    whole = b"".join(parts)
+    chunks = b"".join([digest(part) for part in parts])
+    row = Entry(b"big", "f", 0o644, 0, len(whole), 0, 0, digest(whole), b"")
+    content = [(digest(part), part, CONTENT) for part in parts]
+    cases = [
+        (chunks[:96], len(whole)),
+        (chunks, len(whole) + 1),
+        (chunks[32:] + chunks[:32], len(whole)),
+        (chunks + digest(b"no"), len(whole)),
+        (chunks + b"odd", len(whole)),
+        (digest(whole) * 4, len(whole)),
+    ]
+    for list_, size in cases:
+        craft.contents = [*content, (digest(whole), list_, CHUNKS)]
+        assert refused(other, craft.write([row._replace(size=size)]))
+    craft.contents = [*content, (digest(whole), chunks, CHUNKS)]
+    assert not refused(other, craft.write([row]))
+
+
+def test_a_blob_that_is_not_what_its_digest_says_is_refused(craft: Crafting, other: Box) -> None:
+    craft.contents = [(digest(b"another"), b"x", CONTENT)]
+
+    assert refused(other, craft.write([craft.file(b"a")]))
+
+
+def resealed(data: bytes, place: int, new: bytes) -> bytes:
+    """The bundle with other bytes in it, and a digest of the whole that fits; that of the index as well."""
+    body = bytearray(data[:-40])
+    pack, _ = struct.unpack("<QQ", body[-16:])
+    body[place : place + len(new)] = new
+    trailer = 8 + pack - 64
+    table = struct.unpack("<Q", body[trailer : trailer + 8])[0]
+    body[trailer + 24 : trailer + 56] = blake3(bytes(body[8 + min(table, pack) : trailer + 24])).digest()
+    return bytes(body) + blake3(bytes(body)).digest() + data[-8:]
+
+
+def test_bombs_and_huge_counts_are_refused_without_asking_for_memory(craft: Crafting, other: Box) -> None:
+    file = craft.write([craft.file(b"a", bytes(4 << 20))])
+    good = file.read_bytes()
+    pack = struct.unpack("<Q", good[-56:-48])[0]
+    trailer = 8 + pack - 64
+    table = 8 + struct.unpack("<Q", good[trailer : trailer + 8])[0]
+    cases = [
+        (trailer + at, struct.pack("<Q", number)) for at in (0, 8, 16) for number in (1 << 62, (1 << 64) - 1, 1 << 23)
+    ]
+    cases += [(table + at, struct.pack("<Q", number)) for at in (0, 8, 16, 24) for number in (1 << 62, 1 << 29, 3)]
+    cases += [(len(good) - 56 + at, struct.pack("<Q", number)) for at in (0, 8) for number in (1 << 62, 5)]
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_AS, (700 << 20,) * 2);"
+    for number, (place, new) in enumerate(cases):
+        file.write_bytes(resealed(good, place, new))
+        if number % 6 == 0:  # a process with little memory, now and then
+            code = (
+                limit
+                + "import sys; from holdfast.frontends.cli import main; sys.argv[1:] = ['import', sys.argv[1]]; main()"
+            )
+            done = subprocess.run(
+                [sys.executable, "-c", code, str(file)], cwd=other.home, capture_output=True, check=False,
+                env={**other.variables, "PYTHONPATH": str(SOURCE)},
+            )  # fmt: skip
+            assert done.returncode == 13, (place, done.stderr)
+        assert refused(other, file), place
+
+
+def test_a_frame_that_unpacks_to_more_than_it_says_is_refused(craft: Crafting, other: Box) -> None:
+    from backports import zstd
+
+    bomb = b"\x02" + zstd.compress(bytes(300 << 20), 3)
+    craft.contents = [(digest(bytes(10)), bytes(10), CONTENT)]
+    good = craft.write([craft.file(b"a", bytes(10))]).read_bytes()
+    pack = struct.unpack("<Q", good[-56:-48])[0]
+    inner = good[8 : 8 + pack]
+    table, frames, _ = struct.unpack("<QQQ", inner[-64:-40])
+    offset, stored, raw, inside = struct.unpack_from("<QQQQ", inner, table)
+    grown = len(bomb) - stored
+    index = bytearray(inner[table:-40])
+    struct.pack_into("<QQQQ", index, 0, offset, len(bomb), raw, inside)
+    for number in range(1, frames):
+        struct.pack_into("<Q", index, 32 * number, struct.unpack_from("<Q", index, 32 * number)[0] + grown)
+    struct.pack_into("<Q", index, len(index) - 24, table + grown)
+    new = (
+        inner[:offset]
+        + bomb
+        + inner[offset + stored : table]
+        + bytes(index)
+        + blake3(bytes(index)).digest()
+        + inner[-8:]
+    )
+    body = good[:8] + new + good[8 + pack : -56] + struct.pack("<QQ", len(new), len(good) - 64 - pack)
+    craft.path.write_bytes(body + blake3(body).digest() + good[-8:])
+
+    assert refused(other, craft.path)
+
+
+# Others at work
+
+
+def test_export_and_import_go_on_while_another_process_saves(box: Box) -> None:
+    saver = subprocess.Popen(
+        [
+            "bash", "-c",
+            'while [ ! -e ../stop ]; do date +%N > tick; "$0" -m holdfast -q save || exit 9; done',
+            sys.executable,
+        ],
+        cwd=box.project, env={**box.variables, "PYTHONPATH": str(SOURCE)},
+    )  # fmt: skip
+    try:
+        time.sleep(0.4)
+        for number in range(3):
+            file = box.home / f"{number}.holdfast"
+            assert box.run("export", "--all", str(file)).code == 0
+            assert box.run("forget", "v1", "-y").code in (0, 4)
+            assert box.run("import", str(file)).code == 0
+    finally:
+        (box.home / "stop").touch()
+        assert saver.wait(30) == 0
+
+    assert box.call("verify").code == 0
+    versions = [int(row["version"][1:]) for row in box.call("list", "--json").json()]
+    assert versions == sorted(versions, reverse=True)
+    assert any(row["trigger"] == "import" for row in box.call("list", "--json").json())
+
+
+def test_a_failed_commit_leaves_no_pack_behind(box: Box, other: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    from holdfast.store.local import LocalRecords
+
+    file = exported(box)
+    other.call("init")
+    other.put("own", "mine")
+    other.save()
+    before = other.state(other.store)
+
+    def full(self: LocalRecords, log: str, lines: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(LocalRecords, "append", full)
+    answer = other.call("import", str(file), "--json")
+    monkeypatch.undo()
+
+    assert answer.code == 1
+    assert answer.json()["error"]["kind"] == "disk_full"
+    after = other.state(other.store)
+    assert {name: after.get(name) for name in before if "ledger" not in name} == {
+        name: kind for name, kind in before.items() if "ledger" not in name
+    }
+    assert not [name for name in after if name.endswith(".pack") and name not in before]
+    assert other.call("verify").code == 0
+
+
+# The command line
+
+
+def test_exit_codes_of_wrong_words(box: Box, other: Box) -> None:
+    file = exported(box)
+
+    assert box.call("export").code == 2
+    assert box.call("export", str(box.home / "new")).code == 2
+    assert box.call("export", "--all", "v1", str(box.home / "new")).code == 2
+    assert box.call("export", "v9", str(box.home / "new")).code == 4
+    assert box.call("export", "--since", "latest", str(box.home / "new")).code == 4
+    assert box.call("export", "v1", "/nowhere/at/all").code == 1
+    assert other.call("export", "v1", "new").code == 3
+    assert other.call("import", str(file), "--here").code == 3
+    assert box.call("import", str(file), "--here", "--into", "x").code == 2
+    assert box.call("import", str(file), "--into", str(box.home / "elsewhere")).code == 14
+    assert not (box.home / "new").exists()
+
+
+def test_answers_for_people(box: Box, other: Box) -> None:
+    written = box.call("export", "v1", "v2", "../x.holdfast")
+    taken = other.call("import", str(box.home / "x.holdfast"), cwd=other.home)
+
+    assert re.fullmatch(r"Wrote 2 checkpoints \(v1, v2\) to .*/x.holdfast \([\d.]+MB, \d+ms\)\n", written.out)
+    assert taken.out.startswith(
+        'Imported 2 checkpoints of project into a workspace without a folder:\n  v1 "first"  cp-'
+    )
+    assert "holdfast fork" in taken.err
+
+
+def test_json_of_an_export_names_every_checkpoint(box: Box) -> None:
+    answer = box.call("export", "--all", "../y.holdfast", "--json").json()
+
+    assert answer["bytes"] == (box.home / "y.holdfast").stat().st_size
+    assert [row["version"] for row in answer["checkpoints"]] == ["v1", "v2", "v3"]
+    json.dumps(answer)
+
+
+def test_the_same_tree_twice_costs_one_copy(box: Box) -> None:
+    once = exported(box, "v1").stat().st_size
+
+    twice = exported(box, "v1", "v2", "v3").stat().st_size
+
+    assert twice < once + 20_000

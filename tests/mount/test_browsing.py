@@ -1,0 +1,113 @@
+"""What a mount shows, without mounting anything."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from holdfast.browsing import Browser, file_name
+from holdfast.core.errors import Busy
+from holdfast.store.mounts import hold
+from holdfast.store.ranges import Ranges
+from holdfast.store.upkeep import compact, forget
+from saver import Saver
+
+
+def browse(saver: Saver) -> Browser:
+    return Browser(saver.engine(), saver.workspace)
+
+
+def names(browser: Browser, path: bytes) -> list[bytes]:
+    return sorted(name for name, _, _ in browser.names(path))
+
+
+def test_a_forgotten_version_is_made_again_from_its_documents(saver: Saver, root: Path) -> None:
+    for number in range(5):
+        (root / f"file{number}").write_text(str(number))
+        (root / "same").write_text(str(number))
+        saver.save()
+    browser = browse(saver)
+    forget(saver.engine().repository(), saver.workspace, [2, 3], "test")
+
+    assert names(browser, b"v3") == [b"file0", b"file1", b"file2", b"same"]
+    assert browser.read(browser.find(b"v3/same"), 0, 10) == b"2"
+    assert browser.read(browser.find(b"v2/same"), 0, 10) == b"1"
+
+
+def test_a_version_forgotten_before_is_not_shown(saver: Saver, root: Path) -> None:
+    for number in range(3):
+        (root / "a").write_text(str(number))
+        saver.save()
+    forget(saver.engine().repository(), saver.workspace, [2], "test")
+    browser = browse(saver)
+
+    assert names(browser, b"") == [b"latest", b"names", b"v1", b"v3"]
+    with pytest.raises(FileNotFoundError):
+        browser.find(b"v2/a")
+
+
+@pytest.mark.parametrize("path", [b"v0", b"v01", b"v", b"1", b"v99", b"names/none", b"v1/none", b"v1/none/x", b"x/y"])
+def test_what_is_not_there_is_not_found(saver: Saver, root: Path, path: bytes) -> None:
+    (root / "a").write_text("a")
+    saver.save()
+
+    with pytest.raises(OSError):
+        browse(saver).find(path)
+
+
+def test_a_file_of_that_name_comes_before_our_list(saver: Saver, root: Path) -> None:
+    (root / ".holdfast-left-out").write_text("mine")
+    (root / "node_modules").mkdir()
+    saver.save()
+    browser = browse(saver)
+
+    assert browser.read(browser.find(b"v1/.holdfast-left-out"), 0, 100) == b"mine"
+    assert names(browser, b"v1") == [b".holdfast-left-out"]
+
+
+def test_the_states_of_many_versions_share_their_memory(saver: Saver, root: Path) -> None:
+    for number in range(3):
+        (root / "kept").write_text("kept")
+        (root / "changed").write_text(str(number))
+        saver.save()
+    browser = browse(saver)
+    for version in (b"v1", b"v2", b"v3"):
+        names(browser, version)
+
+    kept = [id(state.folders[b""][b"kept"]) for state in browser._states.values()]
+    assert len(set(kept)) == 1
+
+
+def test_a_small_part_of_a_large_file_loads_few_chunks(saver: Saver, root: Path) -> None:
+    content = random.Random(5).randbytes(6_000_000)
+    (root / "large").write_bytes(content)
+    saver.save()
+    row = saver.state()[b"large"]
+    ranges = Ranges(saver.engine().repository)
+
+    assert ranges.read(row.content, row.size, 3_000_000, 1000) == content[3_000_000:3_001_000]
+    assert len(ranges._pieces) <= 2
+
+
+def test_a_name_becomes_the_name_of_a_file() -> None:
+    assert [file_name(name) for name in ("plain", "a/b", "..", ".")] == [b"plain", b"a%2Fb", b"%2E%2E", b"%2E"]
+
+
+def test_compaction_waits_for_every_mount(make_saver: Callable[..., Saver], root: Path) -> None:
+    saver = make_saver()
+    (root / "a").write_text("a")
+    saver.save()
+    store, repository = str(saver.store), saver.engine().repository()
+    one, other = hold(store, "/mnt/one"), hold(store, "/mnt/two")
+    with pytest.raises(Busy, match=r"mounted at /mnt/one .*, /mnt/two "):
+        compact(repository, store)
+    os.close(one)
+    with pytest.raises(Busy):
+        compact(repository, store)
+    os.close(other)
+
+    compact(repository, store)

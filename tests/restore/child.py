@@ -1,0 +1,95 @@
+"""The child process of the tests that cut a restore off: one command, killed at a named step if asked to."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from argparse import ArgumentParser
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from holdfast.core import steps
+from holdfast.core.errors import HoldfastError
+from holdfast.core.model import Event
+from holdfast.restoring import Restoring
+from holdfast.settings import Settings
+from holdfast.wiring import build
+
+HERE = Path(__file__).resolve()
+SITE = Path(sys.executable).parent.parent / f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
+PATHS = [str(HERE.parent), str(HERE.parents[2] / "src"), str(SITE)]
+START = f"import sys; sys.path[:0] = {PATHS!r}; from child import main; sys.exit(main(sys.argv[1:]))"
+
+
+def command(*words: object) -> list[str]:
+    """The command line that runs `main`."""
+    return [sys.executable, "-I", "-S", "-B", "-c", START, *map(str, words)]
+
+
+def main(arguments: list[str]) -> int:
+    """One answer as JSON on standard output; exit code 1 and one line for an error that holdfast explains."""
+    parser = ArgumentParser()
+    parser.add_argument("command", choices=["save", "restore", "continue", "abort", "undo", "status"])
+    parser.add_argument("root", type=Path)
+    parser.add_argument("store", type=Path)
+    parser.add_argument("--version", type=int, default=1)
+    parser.add_argument("--path", action="append", default=[])
+    parser.add_argument("--conflicts", default="theirs")
+    parser.add_argument("--fast", action="store_true", help="do not sync")
+    parser.add_argument("--steps", help="write the name of every step into this file")
+    parser.add_argument("--kill", help="NAME:N, die at the N-th occurrence of the step")
+    options = parser.parse_args(arguments)
+    settings = Settings()
+    settings.put("store.url", str(options.store), "test")
+    settings.put("store.durable", not options.fast, "test")
+    engine = build(settings, str(options.store), b"/nonexistent/home", time.time_ns)
+    steps.observer = _observer(options.steps, options.kill)
+    try:
+        if options.command == "save":
+            outcome = engine.handle(Event(os.fsencode(options.root), time.time_ns(), trigger="manual"))
+            return _answer(outcome.version)
+        root, row = engine.root(os.fsencode(options.root))
+        restoring = Restoring(engine, root, row)
+        if options.command == "status":
+            return _answer(restoring.cut_off())
+        if options.command == "restore":
+            paths = [os.fsencode(path) for path in options.path]
+            done = restoring.restore(restoring._version(options.version), paths, conflicts=options.conflicts)
+        elif options.command == "undo":
+            done = restoring.undo(conflicts=options.conflicts)
+        else:
+            done = restoring.resume() if options.command == "continue" else restoring.abort()
+    except HoldfastError as error:
+        sys.stderr.write(f"{type(error).__name__}: {error} {error.hint}\n")
+        return 1
+    if done is None:
+        return _answer(None)
+    applied = done.applied
+    kept = [[os.fsdecode(path), why] for path, why in applied.kept]
+    aside = [[os.fsdecode(path), os.fsdecode(where)] for path, where in applied.aside]
+    return _answer({"target": done.target, "before": done.before, "kept": kept, "aside": aside})
+
+
+def _answer(value: object) -> int:
+    sys.stdout.write(json.dumps(value) + "\n")
+    sys.stdout.flush()
+    return 0
+
+
+def _observer(listing: str | None, kill: str | None) -> Callable[[str], None]:
+    seen: Counter[str] = Counter()
+    name, _, number = (kill or ":0").rpartition(":")
+    out = os.open(listing, os.O_WRONLY | os.O_CREAT | os.O_APPEND) if listing else -1
+
+    def observe(step: str) -> None:
+        seen[step] += 1
+        if out >= 0:
+            os.write(out, step.encode() + b"\n")
+        if step == name and seen[step] == int(number):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return observe

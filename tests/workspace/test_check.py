@@ -1,0 +1,246 @@
+"""The check of all known files says the same in C and in Python, and no cache, however damaged, can crash it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+
+from holdfast.workspace import cache
+from holdfast.workspace.cache import Cache
+from holdfast.workspace.capture import Capture
+from holdfast.workspace.walk import walk
+from trees import Agent, Step, rounds
+
+accelerator = pytest.importorskip("holdfast.workspace._check", reason="built without a compiler")
+
+FAR = 1 << 62
+"""A clock so late that every time is trusted."""
+
+
+@contextmanager
+def tree() -> Iterator[tuple[Path, int]]:
+    folder = Path(tempfile.mkdtemp(prefix="holdfast-check-"))
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        yield folder, fd
+    finally:
+        os.close(fd)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def remember(fd: int, now: int = FAR) -> Cache:
+    """The cache of everything below a folder."""
+    scan = walk(fd, None, Capture(ignored="all"), now, lambda path: False)
+    return Cache(cache.encode(b"test", 0, scan.columns, scan.names, scan.paths, scan.marks))
+
+
+def check_both(known: Cache, fd: int) -> tuple[list[int], list[int]]:
+    """Check in Python and in C, with one thread and with more; all must agree."""
+    files, folders = cache.check(known, fd, accelerated=False)
+    for threads in (1, 2, 3, 8):
+        found = accelerator.check(known.raw, fd, threads)
+
+        assert [memoryview(part).cast("I").tolist() for part in found] == [list(files), list(folders)]
+    return list(files), list(folders)
+
+
+def truth(known: Cache, root: Path) -> tuple[list[bytes], list[bytes]]:
+    """Files and folders that differ from the cache, found path by path."""
+    ctimes, sizes, inodes, mtimes, folder_ctimes, folder_inodes, counts = known.columns()
+    changed, changed_folders, names, at = [], [], known.names(), 0
+    for number, path in enumerate(known.paths()):
+        below = Path(os.fsdecode(os.path.join(os.fsencode(root), path) if path else os.fsencode(root)))
+        try:
+            seen = below.lstat()
+            is_folder = below.is_dir() and not below.is_symlink()
+        except OSError:
+            is_folder = False
+        if not is_folder:
+            changed_folders.append(path)
+            at += counts[number]
+            continue
+        if (seen.st_mtime_ns % (1 << 64), seen.st_ctime_ns, seen.st_ino) != (
+            mtimes[number],
+            folder_ctimes[number],
+            folder_inodes[number],
+        ):
+            changed_folders.append(path)
+        for file in range(at, at + counts[number]):
+            try:
+                seen = (below / os.fsdecode(names[file])).lstat()
+            except OSError:
+                changed.append(os.path.join(path, names[file]))
+                continue
+            if (seen.st_ctime_ns, seen.st_size, seen.st_ino) != (ctimes[file], sizes[file], inodes[file]):
+                changed.append(os.path.join(path, names[file]))
+        at += counts[number]
+    return changed, changed_folders
+
+
+@given(rounds)
+def test_both_checks_name_exactly_what_changed(history: list[list[Step]]) -> None:
+    with tree() as (root, fd):
+        agent = Agent(root)
+        for steps in history:
+            for step in steps:
+                agent.work(step)
+            known = remember(fd)
+            if all(len(path) < 3000 for path in known.paths()):  # longer ones are always looked at again
+                assert check_both(known, fd) == ([], [])
+            for step in steps:
+                agent.work(step)
+            files, folders = check_both(known, fd)
+            if any(len(path) >= 3000 for path in known.paths()):
+                continue
+            starts, names, paths = [], known.names(), known.paths()
+            for number, count in enumerate(known.columns()[6]):
+                starts += [number] * count
+
+            assert truth(known, root) == (
+                [os.path.join(paths[starts[file]], names[file]) for file in files],
+                [paths[folder] for folder in folders],
+            )
+
+
+def test_what_is_not_trusted_is_named_although_nothing_changed() -> None:
+    """A cache written in the very moment of a change must not vouch for it."""
+    with tree() as (root, fd):
+        (root / "file").write_text("now")
+        (root / "folder").mkdir()
+        known = remember(fd, now=0)
+
+        files, folders = check_both(known, fd)
+
+        assert (len(files), len(folders)) == (1, 2)
+
+
+def test_a_folder_that_cannot_be_opened_is_named_without_its_files() -> None:
+    with tree() as (root, fd):
+        (root / "folder").mkdir()
+        (root / "folder" / "file").write_text("x")
+        (root / "last").write_text("x")
+        known = remember(fd)
+        (root / "folder").rename(root / "moved")
+        (root / "last").write_text("y")
+
+        files, folders = check_both(known, fd)
+
+        assert {known.names()[number] for number in files} == {b"last"}
+        assert {known.paths()[number] for number in folders} == {b"", b"folder"}
+
+
+def test_a_link_in_the_place_of_a_folder_is_not_followed() -> None:
+    with tree() as (root, fd):
+        (root / "folder").mkdir()
+        known = remember(fd)
+        (root / "folder").rename(root / "moved")
+        (root / "folder").symlink_to("moved")
+
+        _, folders = check_both(known, fd)
+
+        assert {known.paths()[number] for number in folders} == {b"", b"folder"}
+
+
+def test_times_beyond_64_bits_and_inodes_of_64_bits_fit(tmp_path: Path) -> None:
+    """Anybody can set a time in the year 2400; some file systems use every bit of an inode."""
+    columns = [[-1], [0], [(1 << 64) - 1], [(1 << 63) + 5], [7], [1 << 63], [1]]
+    cache.store(str(tmp_path / "cache"), b"id", 0, columns, [b"name"], [b""], {b"xpath"})
+
+    known = cache.load(str(tmp_path / "cache"))
+
+    assert known is not None
+    assert known.columns() == columns
+    assert (known.identity, known.names(), known.paths(), known.marks()) == (b"id", [b"name"], [b""], [b"xpath"])
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "magic", "empty", "folder", "missing"])
+def test_a_cache_that_is_not_whole_is_no_cache(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "cache"
+    with tree() as (root, fd):
+        (root / "file").write_text("x")
+        raw = remember(fd).raw
+    if damage == "folder":
+        path.mkdir()
+    elif damage != "missing":
+        path.write_bytes(
+            {"cut": raw[:-1], "flip": raw[:-3] + b"~" + raw[-2:], "magic": b"X" + raw[1:], "empty": b""}[damage]
+        )
+
+    assert cache.load(str(path)) is None
+
+
+FUZZ = """
+import os, random, struct, sys
+from holdfast.workspace import _check
+from holdfast.workspace.cache import Cache, _check_in_python
+
+seed, examples, folder = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+raw, root, chance = open(sys.argv[4], "rb").read(), os.open(folder, os.O_RDONLY), random.Random(seed)
+NUMBERS = [0, 1, 2, 3, 7, 8, 63, 64, 255, 2**31, 2**32 - 1, 2**32, 2**61, 2**62, 2**63 - 1, 2**64 - 1, 2**63, 2**64 - 8]
+accepted = 0
+for _ in range(examples):
+    bad = bytearray(raw)
+    for _ in range(chance.randint(1, 4)):
+        kind = chance.randrange(6)
+        if kind == 0:  # a number of the header
+            at = 16 + 8 * chance.randrange(6)
+            near = struct.unpack_from("<Q", bad, at)[0] + chance.randint(-9, 9)
+            bad[at : at + 8] = struct.pack("<Q", chance.choice([*NUMBERS, near]) % 2**64)
+        elif kind == 1:  # the length of the identity
+            bad[12:16] = struct.pack("<I", chance.choice([0, 1, 8, 16, 2**31, 2**32 - 8, chance.randrange(2**32)]))
+        elif kind == 2 and len(bad) > 64:
+            bad[chance.randrange(12, len(bad))] ^= 1 << chance.randrange(8)
+        elif kind == 3 and len(bad) > 72:
+            at = chance.randrange(64, len(bad) - 8) // 8 * 8
+            bad[at : at + 8] = struct.pack("<Q", chance.choice(NUMBERS))
+        elif kind == 4 and chance.random() < 0.3:
+            bad = bad[: chance.randrange(len(bad) + 1)] + bytes(chance.randrange(3) * 8)
+        elif kind == 5:  # lengths whose sum is right only because it overflows
+            lengths = struct.unpack_from("<3Q", bad, 32)
+            huge = [2**63 - 1, 2**63 - 1, sum(lengths) + 2]
+            chance.shuffle(huge)
+            bad[32:56] = struct.pack("<3Q", *[number % 2**64 for number in huge])
+        if len(bad) < 64:
+            break
+    bad = bytes(bad)
+    try:
+        known = Cache(bad)
+    except ValueError:
+        known = None
+    try:
+        found = _check.check(bad, root, chance.choice([-1, 0, 1, 2, 8, 99]))
+    except ValueError:
+        assert known is None
+        continue
+    assert known is not None
+    accepted += 1
+    files, folders = [memoryview(part).cast("I").tolist() for part in found]
+    assert all(number < known.files for number in files) and all(number < known.folders for number in folders)
+    assert (files, folders) == _check_in_python(known, root)
+print(accepted)
+"""
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_malformed_cache_crashes_the_check(tmp_path: Path, seed: int, request: pytest.FixtureRequest) -> None:
+    examples = 200_000 if request.config.getoption("campaign") else 5_000
+    with tree() as (root, fd):
+        agent = Agent(root)
+        for number in range(40):
+            agent.work((number * 7 + seed, number * 13, number * 17, number * 19))
+        (tmp_path / "raw").write_bytes(remember(fd).raw)
+
+        command = [sys.executable, "-c", FUZZ, str(seed), str(examples), str(root), str(tmp_path / "raw")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert int(done.stdout) > examples // 100  # many were damaged where it does not matter, and were checked

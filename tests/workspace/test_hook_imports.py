@@ -1,0 +1,79 @@
+"""A hook that finds nothing changed loads next to nothing: it runs before every step of an agent."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import holdfast
+from saver import Saver
+
+LAUNCH = Path(holdfast.__file__).parent / "frontends" / "launch.py"
+STANDARD = {"__future__", "_json", "_stat", "errno", "fcntl", "gc", "zlib"}
+"""Modules written in C that cost microseconds, and the one in Python that imports nothing itself."""
+OURS = {
+    "holdfast",
+    "holdfast.core",
+    "holdfast.core.errors",
+    "holdfast.core.light_json",
+    "holdfast.core.model",
+    "holdfast.core.policy",
+    "holdfast.core.steps",
+    "holdfast.engine",
+    "holdfast.frontends",
+    "holdfast.frontends.hook",
+    "holdfast.frontends.surroundings",
+    "holdfast.settings",
+    "holdfast.store",
+    "holdfast.store.place",
+    "holdfast.wiring",
+    "holdfast.workspace",
+    "holdfast.workspace._check",
+    "holdfast.workspace.cache",
+    "holdfast.workspace.capture",
+    "holdfast.workspace.find",
+}
+
+
+def imported(*arguments: str) -> set[str]:
+    """Every module that a new Python loads when it is started so."""
+    command = [sys.executable, "-I", "-S", "-B", "-X", "importtime", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env={"HOME": "/nonexistent"})
+    lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
+
+    assert len(lines) == len(done.stderr.splitlines())  # the hook itself says nothing
+    return {line.rpartition("|")[2].strip() for line in lines[1:]}
+
+
+def test_an_unchanged_save_loads_no_python_of_the_standard_library(root: Path, saver: Saver, tmp_path: Path) -> None:
+    (root / "folder").mkdir()
+    (root / "folder" / "file").write_text("x")
+    (root / ".gitignore").write_text("*.log\n")
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"store": {"url": str(saver.store), "durable": False}}))
+    hook = [str(LAUNCH), "save", "--cwd", str(root), "--config", str(config)]
+    saved = imported(*hook)
+    time.sleep(0.05)  # what was just written is looked at twice
+    imported(*hook)
+    before = os.stat(saver.cache()).st_mtime_ns
+
+    unchanged = imported(*hook) - imported("-c", "pass")
+
+    assert unchanged <= STANDARD | OURS
+    assert unchanged < saved
+    assert os.stat(saver.cache()).st_mtime_ns == before
+    assert saver.version() == 1
+
+
+def test_outside_of_any_workspace_even_less_is_loaded(tmp_path: Path) -> None:
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"adopt": "never", "store": {"url": str(tmp_path / "store")}}))
+
+    found = imported(str(LAUNCH), "save", "--cwd", str(tmp_path), "--config", str(config))
+
+    assert found - imported("-c", "pass") <= STANDARD | OURS - {"holdfast.workspace.capture"}
+    assert not (tmp_path / "store").exists()
