@@ -90,10 +90,7 @@ def prepare(name: str, cache: Path, say: Callable[[str], None]) -> Tree:
         return Tree(path=path, **json.loads(record.read_text()))
     need, make = RECIPES[name]
     demand_space(cache, need, f"the tree `{name}`")
-    if name in ("project", "small"):
-        parent = prepare("linux" if name == "project" else "project", cache, say).path
-    else:
-        parent = cache
+    parent = prepare(PARENTS[name], cache, say).path if name in PARENTS else cache
     say(f"Making the tree `{name}` in {folder} …")
     partial = folder / f".{name}.partial"
     shutil.rmtree(partial, ignore_errors=True)
@@ -246,6 +243,8 @@ RECIPES: dict[str, tuple[int, Recipe]] = {
     "binaries": (2 * GB, make_binaries),
     "small": (GB, make_small),
 }
+# These are cut from another tree; the others get the cache folder for their downloads.
+PARENTS = {"project": "linux", "small": "project"}
 MEASURED = ("linux", "node_modules", "project", "binaries")
 
 

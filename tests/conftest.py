@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -37,7 +38,7 @@ def make_saver(root: Path, tmp_path: Path) -> Iterator[Callable[..., Saver]]:
     """Makes savers of `root`; settings are given by name, with `__` for the dot."""
     made: list[Saver] = []
 
-    def make(**options: object) -> Saver:
+    def make(**options: Any) -> Saver:
         made.append(Saver(root, tmp_path / f"store{len(made)}", **options))
         return made[-1]
 

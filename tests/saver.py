@@ -19,7 +19,7 @@ HOME = b"/nonexistent/home"
 class Saver:
     """Saves one folder into one store. Each call works as a new process would: with an engine of its own."""
 
-    def __init__(self, root: Path, store: Path, *, home: bytes = HOME, **options: object) -> None:
+    def __init__(self, root: Path, store: Path, *, home: bytes = HOME, **options: Any) -> None:
         self.root, self.store, self.home = root, store, home
         self.options = {"store__durable": False, **options}
         self._reader: Engine | None = None
@@ -54,7 +54,7 @@ class Saver:
     def tree(self) -> str:
         row = self._read().ledger.workspace(self.workspace)
         assert row is not None
-        return row.tree
+        return str(row.tree)
 
     def state(self, version: int = 0) -> dict[bytes, Entry]:
         """Every row of a version, by path; of the newest if none is given."""
@@ -64,7 +64,7 @@ class Saver:
         return {os.fsdecode(path): row.kind for path, row in self.state(version).items()}
 
     def load(self, row: Entry) -> bytes:
-        return self._read().load(row.content)
+        return bytes(self._read().load(row.content))
 
     def read(self, path: str, version: int = 0) -> bytes:
         return self.load(self.state(version)[os.fsencode(path)])

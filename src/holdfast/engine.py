@@ -33,6 +33,7 @@ DAY = 86_400_000_000_000
 MARGIN, OTHER_DISK_MARGIN = 10_000_000, 2_500_000_000
 """A file whose ctime is this close to the scan may change again without its ctime moving."""
 ATTEMPTS = 5
+MANY_PACKS = 64
 TOOL = "0.1.0"
 
 
@@ -118,6 +119,8 @@ class Engine:
         step("save:remembered")
         outcome = Outcome(CREATED, folder.root, version=checkpoint.version, id=checkpoint.id, message=event.message)
         outcome.checkpoint = checkpoint
+        packs = len(self.repository().ledger.packs())
+        outcome.untidy = packs >= MANY_PACKS and packs % 16 == 0
         outcome.notices = scan.notices
         return outcome
 
@@ -399,7 +402,7 @@ class _Folder:
         """
         from _stat import S_ISDIR, S_ISLNK, S_ISREG
 
-        from holdfast.core.entry import SPECIAL
+        from holdfast.core.entry import BY_NAME, EXCLUDED, SPECIAL
         from holdfast.workspace.below import lstat_below
         from holdfast.workspace.choose import Chooser
         from holdfast.workspace.scan import Scan
@@ -431,8 +434,8 @@ class _Folder:
                     raise
                 seen = None
             if seen is not None and chooser.exclude.match(path, S_ISDIR(seen.st_mode)):
-                continue
-            if seen is None:
+                found.left.append((path, EXCLUDED, BY_NAME, None))
+            elif seen is None:
                 found.gone.append(path)
             elif S_ISDIR(seen.st_mode):
                 found.folders.append((path, seen))

@@ -241,7 +241,7 @@ class Restoring:
             "mtimes": mtimes,
             "note": note,
         }
-        applied = self._carry_out(journal, said, made, target)
+        applied = self._carry_out(journal, said, made, target, made)
         self._record(journal, said, note)
         applied.kept += [(path, "it was changed after the question") for path in sorted(late)]
         return Restored(target.version, before.version, applied, made)
@@ -256,7 +256,7 @@ class Restoring:
         mine = {one.path: one for one in ours.steps}
         made = self._plan_between(now, goal, scope)
         foreign = {one.path for one in made.steps if not _is_half_done(mine.get(one.path), one)}
-        applied = self._carry_out(journal, said, made.without(foreign), goal)
+        applied = self._carry_out(journal, said, made.without(foreign), goal, ours)
         applied.kept += [(path, "it is neither as before nor as after") for path in sorted(foreign - kept)]
         done = History(self.repository, self.row.id).find(said["before"], said["target"])
         if done is None and not aborting:
@@ -267,8 +267,13 @@ class Restoring:
             journal.remove()
         return Restored(goal.version, now.version if aborting else said["before"], applied, made)
 
-    def _carry_out(self, journal: Journal, said: dict[str, Any], made: Plan, goal: CheckpointRow) -> Applied:
-        """Write the journal, then touch the tree. What fails before anything was touched leaves no journal either."""
+    def _carry_out(
+        self, journal: Journal, said: dict[str, Any], made: Plan, goal: CheckpointRow, whole: Plan
+    ) -> Applied:
+        """Write the journal, then touch the tree. What fails before anything was touched leaves no journal either.
+
+        `whole` is what the restore was about in the beginning: the links in it are known.
+        """
         fresh, touched = journal.read() is None, False
         try:
             root = open_fd(self.root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
@@ -278,7 +283,7 @@ class Restoring:
                 said["closed"] = {_text(path): mode for path, mode in {**closed, **known}.items()}
                 journal.write(said)
                 step("restore:journal")
-                apply = self._apply(root, made, goal, said)
+                apply = self._apply(root, made, goal, said, whole)
                 try:
                     return apply.run(made)
                 finally:
@@ -296,10 +301,9 @@ class Restoring:
         except OSError:
             pass  # then `status` speaks of a restore that was cut off, and --abort finds nothing to do
 
-    def _apply(self, root: int, made: Plan, goal: CheckpointRow, said: dict[str, Any]) -> Apply:
-        targets = {
-            entry.content for one in made.steps for entry in (one.old, one.new) if entry is not None and entry.kind == LINK
-        }
+    def _apply(self, root: int, made: Plan, goal: CheckpointRow, said: dict[str, Any], whole: Plan) -> Apply:
+        entries = [entry for one in whole.steps for entry in (one.old, one.new)]
+        targets = {entry.content for entry in entries if entry is not None and entry.kind == LINK}
         return Apply(
             root,
             self._anchors(made, goal),

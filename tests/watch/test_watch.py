@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 
 import pytest
 
@@ -19,6 +20,7 @@ from .conftest import Watcher
 Start = Callable[..., Watcher]
 SLOW = ("--settle", "30", "--at-most", "30")
 WAYS = [(), ("--poll",)]
+needs_news = pytest.mark.skipif(find_spec("watchfiles") is None, reason="the package watchfiles is not installed")
 
 
 def quick(*words: str) -> tuple[str, ...]:
@@ -146,6 +148,7 @@ def test_a_failed_save_is_shown_and_tried_again(box: Box, watch: Start) -> None:
     assert content(box, "v2", "src/a.py") == "two\n"
 
 
+@needs_news
 def test_a_name_that_is_not_utf_8_makes_it_look_by_itself(box: Box, watch: Start) -> None:
     watcher = watch()
     box.put(b"odd \xff", "1")
@@ -167,6 +170,7 @@ def test_without_the_package_it_looks_by_itself_and_says_so(box: Box, watch: Sta
     watcher.until(lambda: watcher.versions() == ["v2"])
 
 
+@needs_news
 def test_where_watches_run_out_it_looks_by_itself_and_says_so(box: Box, watch: Start) -> None:
     limit = ["unshare", "-U", "-r", "sh", "-c", 'echo 2 > /proc/sys/user/max_inotify_watches && exec "$@"', "sh"]
     tried = subprocess.run([*limit, "true"], capture_output=True, text=True)

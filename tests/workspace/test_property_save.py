@@ -7,13 +7,14 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from hypothesis import given
 
 from saver import Saver
 from trees import Agent, Step, disk, rounds
 
-WAYS: dict[str, dict[str, object]] = {
+WAYS: dict[str, dict[str, Any]] = {
     "accelerated": {"capture__accelerator": True},
     "in Python": {"capture__accelerator": False},
     "walk": {},
@@ -23,7 +24,7 @@ EVERYTHING = {"capture__ignored": "all", "capture__exclude": [], "capture__exclu
 
 
 @contextmanager
-def savers(**options: object) -> Iterator[tuple[Path, dict[str, Saver]]]:
+def savers(**options: Any) -> Iterator[tuple[Path, dict[str, Saver]]]:
     folder = Path(tempfile.mkdtemp(prefix="holdfast-property-"))
     root = folder / "work"
     root.mkdir()

@@ -405,9 +405,7 @@ def test_a_file_that_becomes_unreadable_stays_in_the_versions_before(private: Sa
 
 
 @pytest.mark.parametrize(("mode", "named"), [(0o000, "folder"), (0o311, "folder"), (0o444, "folder/file")])
-def test_an_unreadable_folder_is_named_and_captured_once_it_is_readable(
-    private: Saver, mode: int, named: str
-) -> None:
+def test_an_unreadable_folder_is_named_and_captured_once_it_is_readable(private: Saver, mode: int, named: str) -> None:
     """Without the right to list, the folder is named; with the right to list and no more, each of its entries."""
     folder = private.root / "folder"
     with as_nobody():

@@ -55,10 +55,12 @@ class Event:
 class Outcome:
     """What came of an event. `version` is 0 where no checkpoint was made."""
 
-    __slots__ = ("checkpoint", "counts", "id", "message", "notices", "root", "status", "version")
+    __slots__ = ("checkpoint", "counts", "id", "message", "notices", "root", "status", "untidy", "version")
 
     def __init__(self, status: str, root: bytes = b"", *, version: int = 0, id: str = "", message: str = "") -> None:
         self.status, self.root, self.version, self.id, self.message = status, root, version, id, message
         self.counts: dict[str, int] = {}
         self.notices: list[str] = []
         self.checkpoint: Any = None
+        self.untidy = False
+        """So much has piled up that somebody should tidy up, at leisure."""

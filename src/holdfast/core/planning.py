@@ -117,7 +117,7 @@ def refuse_crafted(entry: Entry) -> None:
             raise _crafted(f"a path in {part.decode()}, which is never captured", entry.path)
         if len(part) > 255:
             raise _crafted("a name of more than 255 bytes", entry.path)
-    if entry.kind not in CAPTURED and entry.kind not in LEFT_OUT:
+    if len(entry.kind) != 1 or entry.kind not in CAPTURED + LEFT_OUT:
         raise _crafted("a row of an unknown kind", entry.path)
     if entry.mode & ~0o7777:
         raise _crafted("a mode that is none", entry.path)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from holdfast.engine import Engine
 
-USAGE = "usage: launch.py save [--cwd DIR] [--config FILE]"
+USAGE = "usage: launch.py save|tidy [--cwd DIR] [--config FILE]"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -25,7 +25,9 @@ def main(arguments: Sequence[str]) -> int:
         return 1
     try:
         engine = _engine(options.get("--cwd"), options.get("--config"))
-        return save(engine, current_folder())
+        if arguments[0] == "tidy":
+            return tidy(engine, current_folder())
+        return save(engine, current_folder(), options.get("--config"))
     except HoldfastError as error:
         sys.stderr.write(f"holdfast: {error} {error.hint}\n")
     except Exception as error:
@@ -33,16 +35,35 @@ def main(arguments: Sequence[str]) -> int:
     return 1
 
 
-def save(engine: Engine, cwd: bytes) -> int:
+def save(engine: Engine, cwd: bytes, config: str | None = None) -> int:
     """Return the exit code. What was skipped or failed is kept for `status`."""
     try:
-        engine.handle(Event(cwd, now_ns(), trigger="auto", message="auto", created_by="auto", adopt=True))
+        event = Event(cwd, now_ns(), trigger="auto", message="auto", created_by="auto", adopt=True)
+        if engine.handle(event).untidy:
+            from holdfast.frontends import background
+
+            background.tidy(cwd, config, surroundings().variables)
     except (NoWorkspace, Unreachable) as error:
         engine.note(cwd, "skipped", "auto", str(error))  # a store out of reach is not the agent's trouble
     except Exception as error:
         text = str(error) if isinstance(error, HoldfastError) else f"{type(error).__name__}: {error}"
         engine.note(cwd, "failed", "auto", text)
         raise
+    return 0
+
+
+def tidy(engine: Engine, cwd: bytes) -> int:
+    """The background work after a save: retention, size cap, compaction, at the lowest priority."""
+    from posix import nice
+
+    nice(19)
+    found = engine.locate(cwd)
+    if found is not None:
+        from holdfast.tidying import tidy as tidy_up
+
+        thinned = tidy_up(engine, found[1])
+        if thinned:
+            engine.note(cwd, "thinned", "size", f"The store was over its cap: {len(thinned)} automatic checkpoints went.")
     return 0
 
 
@@ -66,7 +87,7 @@ def _engine(cwd: str | None, config: str | None) -> Engine:
 
 
 def _options(arguments: Sequence[str]) -> dict[str, str] | None:
-    if not arguments or arguments[0] != "save" or len(arguments) % 2 == 0:
+    if not arguments or arguments[0] not in ("save", "tidy") or len(arguments) % 2 == 0:
         return None
     pairs = dict(zip(arguments[1::2], arguments[2::2], strict=True))
     return pairs if set(pairs) <= {"--cwd", "--config"} else None

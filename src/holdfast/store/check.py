@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Progress = Callable[[int, int], None]
 
-__all__ = ["Problem", "Report", "examine", "label", "rebuild", "verify"]
+__all__ = ["Problem", "Report", "adds_up", "examine", "label", "rebuild", "verify"]
 
 
 def verify(repository: Repository, folder: str, *, quick: bool = False, progress: Progress | None = None) -> Report:
@@ -156,13 +156,18 @@ class _Examining:
         """A chunk list stands under the digest of the whole: put each together once."""
         for key, place in self.lists:
             try:
-                total, chunks = blake3(), scratch.fetch(place)
-                for at in range(0, len(chunks), 32):
-                    total.update(scratch.blob(chunks[at : at + 32])[0])
-                if total.digest() != key:
+                if not adds_up(scratch, key, scratch.fetch(place)):
                     self.report.bad.add((place.pack, key))
             except HoldfastError:
                 self.report.gone.add(key)  # a chunk is missing; whether the list is good, nobody can say
+
+
+def adds_up(repository: Repository, key: bytes, chunks: bytes) -> bool:
+    """Do the contents of this chunk list, one after another, have this digest? Raises `Damaged` if one is missing."""
+    total = blake3()
+    for at in range(0, len(chunks), 32):
+        total.update(repository.blob(chunks[at : at + 32])[0])
+    return total.digest() == key
 
 
 class _Then:

@@ -7,7 +7,7 @@ from posix import link, rename, urandom
 
 from holdfast.core.errors import Damaged, HoldfastError, NoWorkspace
 from holdfast.core.steps import step
-from holdfast.store.check import examine
+from holdfast.store.check import adds_up, examine
 from holdfast.store.digest import ZERO, digest
 from holdfast.store.findings import Problem, text
 from holdfast.store.local import LocalRecords, Lock, explain, make_folder, replace
@@ -15,7 +15,7 @@ from holdfast.store.open import describe, make_reserve
 from holdfast.store.packs import PackWriter, read_index
 from holdfast.store.rebuilding import STORE_LOG, replace_ledger, set_aside
 from holdfast.store.records import Chain, line
-from holdfast.store.rows import CHUNKS
+from holdfast.store.rows import CHUNKS, CONTENT, DOCUMENT
 from holdfast.store.salvage import header_from_ledger, on_disk, records_from_ledger
 from holdfast.store.upkeep import append_store_record, settle_after_failure, write_keyframe
 
@@ -86,6 +86,10 @@ class _Healing:
         """Heal one kind of damage, the one that others are healed from first. False if there is nothing left to try."""
         rebuild = partial(self._rebuild, report)
         if report.ledger_unreadable:
+            # The ledger will be made from the indexes of packs, so that each must have one.
+            salvage = partial(self._salvage, repository, report.unreadable)
+            if report.unreadable and self._once(f"indexes {sorted(report.unreadable)}", salvage):
+                return True
             return self._once("the ledger that cannot be read", rebuild)
         for log in sorted(report.damaged_logs):
             if self._once(f"log {log}", partial(self._rewrite_log, repository, log)):
@@ -185,7 +189,7 @@ class _Healing:
             missing = (places.keys() | report.gone) - kept.keys
             for name in repository.blobs.names() if missing else ():
                 for key, place in _index(repository, name):
-                    if key in missing and (name, key) not in report.bad and kept.copy(key, place):
+                    if key in missing and (name, key) not in report.bad and kept.copy(key, place, doubtful=True):
                         missing.discard(key)
             copied = len(kept.keys)
             for key, data, kind in on_disk(repository, missing):
@@ -201,6 +205,31 @@ class _Healing:
         if packs:
             self._healed(f"{len(packs)} damaged packs were replaced and moved to {self.place.path}/damaged.")
         return True
+
+    def _salvage(self, repository: Repository, packs: set[str]) -> bool:
+        """Write what can still be read of packs without a usable index into a new one, with the old ledger's help."""
+        places = [entry for name in sorted(packs) for entry in _index(repository, name, strict=False)]
+        try:
+            places += [entry for entry in repository.ledger.locations() if entry[1].pack in packs]
+        except HoldfastError:
+            pass  # it cannot be read that far
+        writer = PackWriter(repository.blobs, level=3)
+        kept = _Kept(repository, writer)
+        try:
+            for key, place in places:
+                kept.copy(key, place)
+            if kept.keys:
+                writer.sync()
+                writer.finish()
+        finally:
+            writer.abort()
+        self._put_aside([name for name in packs if name != writer.name])
+        return self._healed(f"{len(kept.keys)} contents were taken over from {len(packs)} packs without an index.")
+
+    def _put_aside(self, packs: list[str]) -> None:
+        make_folder(self.place.path + "/damaged")
+        for name in packs:
+            rename(f"{self.place.path}/packs/{name}.pack", f"{self.place.path}/damaged/{name}.pack")
 
     def _swap(self, repository: Repository, packs: list[str], writer: PackWriter) -> None:
         before: int | None = None
@@ -219,9 +248,7 @@ class _Healing:
             raise
         step("repair:swapped")
         repository.forget_frames()
-        make_folder(self.place.path + "/damaged")
-        for name in gone:
-            rename(f"{self.place.path}/packs/{name}.pack", f"{self.place.path}/damaged/{name}.pack")
+        self._put_aside(gone)
 
 
 class _Kept:
@@ -231,16 +258,20 @@ class _Kept:
         self.repository, self.writer = repository, writer
         self.keys: set[bytes] = set()
 
-    def copy(self, key: bytes, place: Location) -> bool:
-        """Take the copy at this place over, if it is good."""
+    def copy(self, key: bytes, place: Location, *, doubtful: bool = False) -> bool:
+        """Take the copy at this place over, if it is good. A list of chunks proves itself by the chunks alone.
+
+        Unless it is `doubtful`, a list may be taken over without: its chunks may only now be on their way to be healed.
+        """
         try:
             data = self.repository.fetch(place)
+            is_whole = digest(data) == key
+            good = is_whole or (place.kind == CHUNKS and (not doubtful or adds_up(self.repository, key, data)))
         except (HoldfastError, FileNotFoundError):
             return False
-        if place.kind != CHUNKS and digest(data) != key:
-            return False
-        self.add(key, data, place.kind)
-        return True
+        if good and key not in self.keys:
+            self.add(key, data, CONTENT if is_whole and place.kind not in (CONTENT, DOCUMENT) else place.kind)
+        return good
 
     def add(self, key: bytes, data: bytes, kind: int) -> None:
         if key not in self.keys:
@@ -248,9 +279,9 @@ class _Kept:
             self.writer.add(key, data, kind)
 
 
-def _index(repository: Repository, name: str) -> list[tuple[bytes, Location]]:
+def _index(repository: Repository, name: str, *, strict: bool = True) -> list[tuple[bytes, Location]]:
     try:
-        return read_index(repository.blobs, name)[1]
+        return read_index(repository.blobs, name, strict=strict)[1]
     except (HoldfastError, FileNotFoundError):
         return []
 

@@ -55,7 +55,8 @@ class Place:
         for text in lines:
             workspace, _, path = text.partition(b" ")
             if path:
-                found[path.replace(b"\\n", b"\n").replace(b"\\\\", b"\\")] = workspace.decode("ascii", "replace")
+                parts = [part.replace(b"\\n", b"\n") for part in path.split(b"\\\\")]
+                found[b"\\".join(parts)] = workspace.decode("ascii", "replace")
         return found
 
     def list_paths(self, workspaces: Iterable[tuple[str, bytes]]) -> None:

@@ -20,6 +20,7 @@ from posix import (
     link,
     lseek,
     mkdir,
+    rename,
     rmdir,
     stat,
     symlink,
@@ -36,7 +37,7 @@ from holdfast.core.planning import DELETE, MODE, WRITE, Plan, Step
 from holdfast.core.steps import step as note
 from holdfast.workspace.folding import refuse_folded
 from holdfast.workspace.room import BATCH_BYTES
-from holdfast.workspace.staging import BUSY, CHANGED, Staging
+from holdfast.workspace.staging import BUSY, CHANGED, REMOVED, UNFINISHED, Staging
 from holdfast.workspace.system import EXCHANGE, NOREPLACE, Folders, System, chmod_below
 
 TYPE_CHECKING = False
@@ -195,7 +196,7 @@ class Apply:
         group = _group(entry)
         if entry.group and self._link(group, groups, name):
             return name
-        fd = open_fd(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600, dir_fd=self.staging.fd)
+        fd = open_fd(UNFINISHED, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600, dir_fd=self.staging.fd)
         try:
             for part in self.load(entry):
                 _write(fd, part, bool(entry.flags & SPARSE))
@@ -207,6 +208,7 @@ class Apply:
                 utime(fd, ns=(entry.mtime, entry.mtime))
         finally:
             close(fd)
+        rename(UNFINISHED, name, src_dir_fd=self.staging.fd, dst_dir_fd=self.staging.fd)
         groups[group] = name
         return name
 
@@ -289,7 +291,7 @@ class Apply:
         self._keep(step.path, RACED)
         if not self._exchange_or_put(name, parent, last):
             self._put_aside(step.path, name)
-        elif self._is_there(name) and self.staging.settle(name, step.new) != "removed":
+        elif self._is_there(name) and self.staging.settle(name, step.new) != REMOVED:
             # They were there again in the meantime: the newest stays in place, the one before it is put aside.
             self._exchange_or_put(name, parent, last)
             if self._is_there(name):

@@ -84,7 +84,7 @@ class Chooser:
         """Are there more files below this ignored folder than we keep? Excluded folders do not count."""
         limit = self.capture.ignored_folder_files
         total, todo = 0, [path]
-        while todo and total <= limit:
+        while todo:
             folder = todo.pop()
             try:
                 fd = open_below(self.root, folder, O_RDONLY | O_DIRECTORY)
@@ -97,13 +97,15 @@ class Chooser:
                         below = folder + b"/" + name
                         if not entry.is_dir(follow_symlinks=False):
                             total += 1
+                            if total > limit:
+                                return True
                         elif name not in NEVER and not self.exclude.match(below, True):
                             todo.append(below)
             except OSError:
                 pass  # what cannot be listed cannot be captured either
             finally:
                 close(fd)
-        return total > limit
+        return False
 
     def is_marked(self, path: bytes, names: Collection[bytes]) -> bool:
         """Does the folder carry a file that says: this can be made again?"""

@@ -267,7 +267,10 @@ class _Reader:
                         continue
                     size += len(name) + len(value)
                     values[name] = b2a_base64(value, newline=False).decode("ascii")
-                extra["xattr" if size <= MOST_ATTRIBUTES else "xattr_lost"] = values if size <= MOST_ATTRIBUTES else True
+                if size <= MOST_ATTRIBUTES:
+                    extra["xattr"] = values
+                else:
+                    extra["xattr_lost"] = True
         if not extra:
             return 0, b""
         return ATTRIBUTES, dumps(extra).encode("ascii")

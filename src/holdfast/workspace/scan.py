@@ -168,16 +168,17 @@ class _Recheck:
         old, scan, seen = self.old, self.scan, self.scan.seen
         dropped = sorted([old.numbers[path] for path in self.visited])
         if self.lost:
-            dropped = [
-                number for number, path in enumerate(old.paths) if path in self.visited or self._is_lost(path)
-            ]
+            dropped = [number for number, path in enumerate(old.paths) if path in self.visited or self._is_lost(path)]
         gone = [old.paths[number] for number in dropped]
         for number in dropped:
             prefix = old.paths[number] + b"/" if old.paths[number] else b""
             gone += [prefix + name for name in old.names[old.starts[number] : old.starts[number + 1]]]
         for mark in self.marks:
             path = mark[1:]
-            if self._is_lost(path) or (mark[:1] in (NOT_ENTERED, UNREAD) and not self.visited.isdisjoint((path, path.rpartition(b"/")[0]))):
+            made_anew = mark[:1] in (NOT_ENTERED, UNREAD) and (
+                path in self.visited or path.rpartition(b"/")[0] in self.visited
+            )
+            if made_anew or self._is_lost(path):
                 gone.append(path)
             else:
                 scan.marks.add(mark)

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 ENCODING, ERRORS = getfilesystemencoding(), getfilesystemencodeerrors()
 MARKER, PREFIX, ASIDE = b".holdfast", b"restore-", b"aside"
+UNFINISHED = b"new"
+"""What we are still writing: nobody else's bytes are ever under this name."""
 REMOVED, CHANGED, BUSY = "removed", "changed", "busy"
 PATIENCE = 20
 """Times that we ask whether somebody still writes, a little less often each time: 0.2 s in all."""
@@ -139,7 +141,9 @@ class Staging:
         try:
             for text in listdir(fd):
                 entry = text.encode(ENCODING, ERRORS)
-                if not self._remove_if_known(fd, entry, known, known_link):
+                if entry == UNFINISHED:
+                    unlink(entry, dir_fd=fd)
+                elif not self._remove_if_known(fd, entry, known, known_link):
                     found.append(self._put_aside(fd, b"rescued", entry))
         finally:
             close(fd)

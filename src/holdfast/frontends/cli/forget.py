@@ -52,7 +52,8 @@ def forget(
     from holdfast.store.upkeep import forget as forget_versions
 
     reason = "asked" if references else "policy"
-    freed = forget_versions(session.repository, workspace.id, [row.version for row in chosen], reason) if chosen else 0
+    versions, folder = [row.version for row in chosen], session.engine.place.path
+    freed = forget_versions(session.repository, workspace.id, versions, reason, folder) if chosen else 0
     done = _compact(session) if chosen else None
     thinned = [] if references else _thin(session, most)
     _answer(session, chosen, thinned, freed, done, most)
@@ -88,52 +89,15 @@ def _named(session: Session, references: tuple[str, ...]) -> list[CheckpointRow]
 
 
 def _by_policy(session: Session, workspace: str) -> list[CheckpointRow]:
-    from holdfast.core.retention import plan
-    from holdfast.store.rows import Query
+    from holdfast.tidying import by_policy
 
-    settings = session.settings
-    rows = session.repository.ledger.find(Query(workspace=workspace))
-    versions = plan(
-        rows,
-        now=session.now(),
-        keep_last=settings["retention.keep_last"],
-        hourly_hours=settings["retention.hourly_hours"],
-        daily_days=settings["checkpoint.cleanup_after_days"],
-    )
-    by_version = {row.version: row for row in rows}
-    return [by_version[version] for version in versions]
+    return by_policy(session.repository, session.settings, workspace, session.now())
 
 
 def _thin(session: Session, most: int) -> list[CheckpointRow]:
-    """Forget the oldest automatic checkpoints of any workspace until the store fits; return them."""
-    from holdfast.store.upkeep import forget as forget_versions
-    from holdfast.store.upkeep import store_size
+    from holdfast.tidying import thin
 
-    gone: list[CheckpointRow] = []
-    over = store_size(session.repository) - most
-    candidates = _oldest_automatic(session) if over > 0 else []
-    while over > 0 and candidates:
-        freed = 0
-        while candidates and freed < over:
-            row = candidates.pop(0)
-            freed += forget_versions(session.repository, row.workspace, [row.version], "size")
-            gone.append(row)
-        if _compact(session) is None:
-            break
-        over = store_size(session.repository) - most
-    return gone
-
-
-def _oldest_automatic(session: Session) -> list[CheckpointRow]:
-    """What a size cap may take, oldest first in the order of the whole store."""
-    from holdfast.core.retention import oldest_automatic
-    from holdfast.store.rows import Query
-
-    found = []
-    for workspace in session.repository.ledger.workspaces():
-        rows = {row.version: row for row in session.repository.ledger.find(Query(workspace=workspace.id))}
-        found += [rows[version] for version in oldest_automatic(list(rows.values()), 1)]
-    return sorted(found, key=lambda row: row.seq)
+    return thin(session.repository, session.engine.place.path, most, lambda: _compact(session) is not None)
 
 
 def _compact(session: Session, everything: bool = False, must: bool = False) -> Compaction | None:

@@ -1,0 +1,82 @@
+"""Keeping the store small by itself: the retention policy, the size cap, and compaction when packs pile up."""
+
+from __future__ import annotations
+
+from holdfast.core.errors import Busy
+from holdfast.core.retention import oldest_automatic, plan
+from holdfast.store.rows import Query
+from holdfast.store.upkeep import compact, forget, store_size
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.engine import Engine
+    from holdfast.settings import Settings
+    from holdfast.store.repository import Repository
+    from holdfast.store.rows import CheckpointRow
+
+
+def tidy(engine: Engine, workspace: str) -> list[CheckpointRow]:
+    """Forget what the policy and the size cap let go, and compact; return what the cap took. For idle moments.
+
+    Another process that compacts already makes this one unnecessary.
+    """
+    repository, settings = engine.repository(), engine.settings
+    chosen = by_policy(repository, settings, workspace, engine.clock())
+    if chosen:
+        forget(repository, workspace, [row.version for row in chosen], "policy", engine.place.path)
+    try:
+        compact(repository, engine.place.path)
+        return thin(repository, engine.place.path, settings["retention.max_size"])
+    except Busy:
+        return []
+
+
+def by_policy(repository: Repository, settings: Settings, workspace: str, now: int) -> list[CheckpointRow]:
+    """Return the checkpoints that the retention policy lets go, oldest first."""
+    rows = repository.ledger.find(Query(workspace=workspace))
+    versions = plan(
+        rows,
+        now=now,
+        keep_last=settings["retention.keep_last"],
+        hourly_hours=settings["retention.hourly_hours"],
+        daily_days=settings["checkpoint.cleanup_after_days"],
+    )
+    by_version = {row.version: row for row in rows}
+    return [by_version[version] for version in versions]
+
+
+def thin(
+    repository: Repository,
+    folder: str,
+    most: int,
+    compacted: Callable[[], bool] | None = None,
+) -> list[CheckpointRow]:
+    """Forget the oldest automatic checkpoints of any workspace until the store fits in `most` bytes; return them.
+
+    `compacted` gives space back in the caller's way and says whether it did.
+    """
+    give_back = compacted or (lambda: compact(repository, folder) is not None)
+    gone: list[CheckpointRow] = []
+    over = store_size(repository) - most
+    candidates = _oldest_automatic(repository) if over > 0 else []
+    while over > 0 and candidates:
+        freed = 0
+        while candidates and freed < over:
+            row = candidates.pop(0)
+            freed += forget(repository, row.workspace, [row.version], "size", folder)
+            gone.append(row)
+        if not give_back():
+            break
+        over = store_size(repository) - most
+    return gone
+
+
+def _oldest_automatic(repository: Repository) -> list[CheckpointRow]:
+    """What a size cap may take, oldest first in the order of the whole store."""
+    found = []
+    for workspace in repository.ledger.workspaces():
+        rows = {row.version: row for row in repository.ledger.find(Query(workspace=workspace.id))}
+        found += [rows[version] for version in oldest_automatic(list(rows.values()), 1)]
+    return sorted(found, key=lambda row: row.seq)

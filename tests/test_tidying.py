@@ -1,0 +1,71 @@
+"""The store stays small by itself: saves start a tidying process when packs pile up."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from saver import Saver
+
+from holdfast.store.rows import Query
+from holdfast.tidying import tidy
+
+LAUNCH = Path(__file__).parent.parent / "src" / "holdfast" / "frontends" / "launch.py"
+
+
+def test_tidying_forgets_by_policy_and_merges_packs(saver: Saver) -> None:
+    for number in range(24):
+        (saver.root / "file").write_text(f"state {number}")
+        saver.save("auto", session="one")
+    before = saver.state(20)
+
+    engine = saver.engine()
+    tidy(engine, saver.workspace)
+    rows = engine.repository().ledger.find(Query(workspace=saver.workspace))
+    packs = len(engine.repository().ledger.packs())
+    engine.close()
+
+    assert [row.version for row in rows] == list(range(24, 14, -1))
+    assert packs < 8
+    assert saver.state(20) == before
+
+
+def test_a_size_cap_takes_the_oldest_automatic_ones_and_spares_the_rest(make_saver: type[Saver]) -> None:
+    saver = make_saver(retention__max_size=1 << 20, retention__keep_last=50)
+    (saver.root / "pinned").write_bytes(os.urandom(300_000))
+    saver.save("manual")
+    for _ in range(8):
+        (saver.root / "pinned").write_bytes(os.urandom(300_000))
+        saver.save("auto", session="one")
+
+    engine = saver.engine()
+    thinned = tidy(engine, saver.workspace)
+    rows = engine.repository().ledger.find(Query(workspace=saver.workspace))
+    engine.close()
+
+    assert [row.version for row in thinned] == sorted(row.version for row in thinned)
+    assert thinned and 1 in [row.version for row in rows] and 9 in [row.version for row in rows]
+
+
+def test_a_hook_starts_tidying_when_packs_pile_up(tmp_path: Path) -> None:
+    """Nobody waits for it: the hook has ended when the work begins."""
+    root, config = tmp_path / "work", tmp_path / "config.json"
+    root.mkdir()
+    config.write_text(
+        json.dumps({"store": {"url": str(tmp_path / "store"), "durable": False}, "adopt": "any", "retention": {"keep_last": 500}})
+    )
+    command = [sys.executable, "-I", "-S", "-B", str(LAUNCH), "save", "--cwd", str(root), "--config", str(config)]
+    for number in range(64):
+        (root / "file").write_text(f"state {number}")
+        subprocess.run(command, check=True, env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"})
+
+    deadline = time.monotonic() + 60
+    packs = tmp_path / "store" / "packs"
+    while len(list(packs.iterdir())) > 8 and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+    assert len(list(packs.iterdir())) <= 8
