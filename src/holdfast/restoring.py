@@ -11,7 +11,7 @@ from blake3 import blake3
 from holdfast.core.entry import FILE, FOLDER, LEFT_OUT, LINK, SPECIAL, Entry, same
 from holdfast.core.errors import Conflict, DiskFull, Failed, HoldfastError, NotFound
 from holdfast.core.model import Event
-from holdfast.core.planning import Plan, Step, parents, plan
+from holdfast.core.planning import UNREAD, Plan, Step, parents, plan
 from holdfast.core.steps import step
 from holdfast.looking import between, disk_now, lies_below
 from holdfast.store.journal import History, Journal
@@ -274,6 +274,13 @@ class Restoring:
 
         `whole` is what the restore was about in the beginning: the links in it are known.
         """
+        applied = self._apply_plan(journal, said, made, goal, whole)
+        applied.kept += [(path, why) for path, why in made.untouched if why == UNREAD]
+        return applied
+
+    def _apply_plan(
+        self, journal: Journal, said: dict[str, Any], made: Plan, goal: CheckpointRow, whole: Plan
+    ) -> Applied:
         fresh, touched = journal.read() is None, False
         try:
             root = open_fd(self.root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
@@ -408,7 +415,9 @@ class Restoring:
                 hint,
             )
         if room.missing_files:
-            raise DiskFull(f"There is no room for this restore: {room.missing_files:,} files too many for this disk.", hint)
+            raise DiskFull(
+                f"There is no room for this restore: {room.missing_files:,} files too many for this disk.", hint
+            )
 
     def _refuse_if_cut_off(self, journal: Journal) -> None:
         said = journal.read()

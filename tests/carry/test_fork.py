@@ -260,7 +260,7 @@ def test_a_hostile_repository_runs_nothing(repository: Box) -> None:
     """Everything in `.git` that can name a program names one that would leave a mark."""
     box, marks = repository, repository.home / "marks"
     marks.mkdir()
-    program = box.put("evil", f'#!/bin/sh\necho "$0 $@" >> {marks}/ran\ncat >/dev/null 2>&1\n')
+    program = box.put("evil", f'#!/bin/sh\necho "$0 $@" >> {marks}/ran\nexit 1\n')
     program.chmod(0o755)
     hooks = box.project / ".git/hooks"
     hooks.mkdir(exist_ok=True)
@@ -329,7 +329,7 @@ def test_a_hostile_repository_runs_nothing(repository: Box) -> None:
     config = (box.home / "copy/.git/config").read_text()
     assert "evil" not in config
     assert not (box.home / "copy/.git/hooks").exists()
-    subprocess.run(["git", "status"], cwd=box.project, env=CLEAN, capture_output=True, check=False)
+    subprocess.run(["git", "status"], cwd=box.project, env=CLEAN, capture_output=True, timeout=20, check=False)
     assert (marks / "ran").exists()  # the traps are set: an ordinary git walks into them
     assert git(box.home / "copy", "rev-parse", "HEAD") == git(
         box.project, "-c", "core.fsmonitor=false", "rev-parse", "HEAD"
@@ -423,3 +423,20 @@ def test_a_branch_comes_home_by_a_command_that_is_only_said(repository: Box) -> 
     assert box.call("fork", "--back", "../copy", "--branch", "t", "--json").json()["command"][:2] == ["git", "fetch"]
     plain = forked(box, "v1", "../plain")
     assert box.call("fork", "--back", str(plain), "--branch", "t").code == 4
+
+
+def test_answers_have_the_keys_that_the_page_names(box: Box, other: Box) -> None:
+    from cli.test_docs import documented, keys_of
+
+    os.mkfifo(box.project / "pipe")
+    box.save()
+    answers = {
+        "fork": box.call("fork", "latest", "../copy", "--json"),
+        "fork --back": box.call("fork", "--back", "../copy", "--json"),
+        "export": box.call("export", "v1", "../x", "--json"),
+        "import": other.call("import", str(box.home / "x"), "--json"),
+    }
+
+    for section, answer in answers.items():
+        assert answer.code == 0, answer
+        assert keys_of(answer.json(), ("checkpoint", "checkpoints", "from")) <= documented(section), section

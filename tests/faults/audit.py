@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+import time
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from holdfast.core.entry import FILE, UNREADABLE
-from holdfast.core.errors import HoldfastError
+from holdfast.core.errors import Busy, HoldfastError
 from holdfast.core.model import CREATED, Event
 from holdfast.engine import Engine
 from holdfast.settings import Settings
 from holdfast.store.check import verify
 from holdfast.store.repository import Repository
 from holdfast.store.rows import Query
-from holdfast.store.upkeep import compact
+from holdfast.store.upkeep import Compaction, compact
 from holdfast.wiring import build
 from holdfast.workspace.find import identity
 
@@ -132,10 +133,20 @@ class Audit:
         self._load(self.engine.repository(), workspace, version)
 
     def _compact(self) -> None:
-        compact(self.engine.repository(), str(self.store), everything=True)
+        compact_patiently(self.engine.repository(), str(self.store))
         left = leftovers(self.store)
         if left:
             self.findings.append(f"left behind after compaction: {left}")
+
+
+def compact_patiently(repository: Repository, store: str) -> Compaction:
+    """Compact everything; saves may have started a compaction in the background, whose end is waited for."""
+    for _ in range(300):
+        try:
+            return compact(repository, store, everything=True)
+        except Busy:
+            time.sleep(0.1)
+    raise Busy("The compaction in the background does not end.")
 
 
 def leftovers(store: Path) -> list[str]:

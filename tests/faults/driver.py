@@ -17,7 +17,7 @@ from holdfast.core.errors import HoldfastError
 from holdfast.store import check, healing, local, sqlite, upkeep
 from holdfast.workspace.find import identity
 
-from .audit import Audit, open_engine, rows_of_ledger, save
+from .audit import Audit, compact_patiently, open_engine, rows_of_ledger, save
 from .workload import put
 
 
@@ -97,7 +97,7 @@ def _forget(options: Namespace) -> object:
 
 def _compact(options: Namespace) -> object:
     engine = open_engine(options.config)
-    done = upkeep.compact(engine.repository(), engine.place.path, everything=True)
+    done = compact_patiently(engine.repository(), engine.place.path)
     return [done.packs_before, done.packs_after]
 
 

@@ -40,7 +40,9 @@ class Stage:
         self.acknowledged: set[int] = set()
         folder.mkdir(parents=True, exist_ok=True)
         self.work.mkdir(parents=True, exist_ok=True)
-        self.config.write_text(json.dumps({"adopt": "any", "store": {"url": str(self.store)}}))
+        # Retention must not thin out what the tests count on.
+        settings = {"adopt": "any", "store": {"url": str(self.store)}, "retention": {"keep_last": 1_000_000}}
+        self.config.write_text(json.dumps(settings))
 
     # Processes
 

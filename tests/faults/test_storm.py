@@ -12,10 +12,9 @@ from random import Random
 import pytest
 
 from holdfast.store.check import verify
-from holdfast.store.upkeep import compact
 from holdfast.workspace.find import identity
 
-from .audit import leftovers, open_engine
+from .audit import compact_patiently, leftovers, open_engine
 from .stage import Stage, report
 
 WRITERS = 4
@@ -94,7 +93,7 @@ class _Storm:
                 findings.append(f"lost: {writer} was told that {number} is in v{version}")
         store = str(self.stage.store)
         findings += [problem.text for problem in verify(repository, store).problems]
-        compact(repository, store, everything=True)
+        compact_patiently(repository, store)
         findings += [f"left behind: {name}" for name in leftovers(self.stage.store)]
         engine.close()
         if not self.acknowledged:

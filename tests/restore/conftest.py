@@ -11,7 +11,7 @@ import pytest
 
 sys.path.insert(1, str(Path(__file__).resolve().parents[1] / "workspace"))  # the tree builder lives there
 
-from ground import Ground
+from .ground import Ground
 
 
 @pytest.fixture

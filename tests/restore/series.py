@@ -9,18 +9,30 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from child import command
 from faults.stage import Finished, run
 from faults.tracing import Call, after_start, inject, parse
-from ground import aside, staging_left, wipe
 from trees import disk
+
+from .child import command
+from .ground import aside, staging_left, wipe
 
 CHANGING = (
     "write", "pwrite64", "fsync", "fdatasync", "syncfs", "rename", "renameat", "renameat2", "unlink", "unlinkat", "mkdir",
     "mkdirat", "rmdir", "link", "linkat", "symlinkat", "fchmod", "fchmodat", "fchown", "fchownat", "utimensat", "ftruncate",
     "openat", "flock",
 )  # fmt: skip
-READING = ("read", "pread64", "newfstatat", "fstat", "getdents64", "readlinkat", "fcntl", "openat2", "statfs", "fstatfs")
+READING = (
+    "read",
+    "pread64",
+    "newfstatat",
+    "fstat",
+    "getdents64",
+    "readlinkat",
+    "fcntl",
+    "openat2",
+    "statfs",
+    "fstatfs",
+)
 FILES = 30
 Disk = dict[bytes, tuple[str, int, bytes]]
 

@@ -7,18 +7,19 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from faults.disks import loop_device, mounted, needs
-from ground import Ground
 from hypothesis import given
 from hypothesis import strategies as st
-from trees import disk
 
+from faults.disks import loop_device, mounted, needs
 from holdfast.core import document
 from holdfast.core.entry import FILE, FOLDER, LINK, Entry
 from holdfast.core.errors import Conflict, Damaged
 from holdfast.core.planning import plan
 from holdfast.store.digest import digest
 from holdfast.workspace.folding import fold
+from trees import disk
+
+from .ground import Ground
 
 GOOD = Entry(b"good", FILE, 0o644, 0, 4, 0, 0, digest(b"good"), b"")
 UNSAFE = [
@@ -110,7 +111,14 @@ def test_a_document_with_such_a_path_does_not_even_load(path: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [("README", "Readme"), ("Straße", "STRASSE"), ("é", "e\u0301"), (".GIT", ".git"), (".g\u200cit", ".git"), ("K", "k")],
+    [
+        ("README", "Readme"),
+        ("Straße", "STRASSE"),
+        ("é", "e\u0301"),
+        (".GIT", ".git"),
+        (".g\u200cit", ".git"),
+        ("K", "k"),
+    ],
 )
 def test_spellings_of_one_name_fold_to_the_same(one: str, other: str) -> None:
     assert fold(one.encode()) == fold(other.encode())

@@ -13,10 +13,11 @@ import pytest
 
 from faults.stage import report
 from faults.tracing import WRITING, Call, needs_strace
-from ground import Ground, aside, staging_left
 from holdfast.core.errors import Busy, Conflict, NotFound
-from series import CHANGING, Series
 from trees import disk
+
+from .ground import Ground, aside, staging_left
+from .series import CHANGING, Series
 
 SAMPLE = 12
 
@@ -64,7 +65,7 @@ def _changes(call: Call) -> bool:
 
 
 def killed_at(ground: Ground, point: str, *words: str) -> None:
-    from child import command
+    from .child import command
 
     ground.close()
     done = subprocess.run(command("restore", ground.root, ground.saver.store, "--fast", "--kill", point, *words))

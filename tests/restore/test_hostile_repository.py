@@ -57,7 +57,7 @@ def test_no_command_runs_a_program_that_the_repository_names(tmp_path: Path) -> 
     project, marker = home / "project", tmp_path / "marker"
     project.mkdir(parents=True)
     evil = tmp_path / "evil"
-    evil.write_text(f"#!/bin/sh\necho \"$0 $*\" >> {marker}\ncat\n")
+    evil.write_text(f'#!/bin/sh\necho "$0 $*" >> {marker}\ncat\n')
     evil.chmod(0o755)
     git(project, "init", "-q", "-b", "main")
     (project / "a.txt").write_text("one\n")
@@ -98,7 +98,14 @@ def test_no_command_runs_a_program_that_the_repository_names(tmp_path: Path) -> 
 def _poison(project: Path, evil: Path) -> None:
     hooks = project / ".git/evil-hooks"
     hooks.mkdir()
-    for name in ("post-checkout", "pre-commit", "post-index-change", "reference-transaction", "post-merge", "fsmonitor-watchman"):
+    for name in (
+        "post-checkout",
+        "pre-commit",
+        "post-index-change",
+        "reference-transaction",
+        "post-merge",
+        "fsmonitor-watchman",
+    ):
         shutil.copy(evil, hooks / name)
         shutil.copy(evil, project / ".git/hooks" / name)
     with open(project / ".git/config", "a") as file:

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from faults.disks import needs, tmpfs
-from ground import Ground, aside
 from holdfast.core.errors import Conflict, NotFound
 from holdfast.restoring import MINE, Preview
+
+from .ground import Ground, aside
 
 ROOT = os.geteuid() == 0
 NOBODY = 65534
@@ -176,6 +177,17 @@ def test_a_pipe_in_the_place_of_a_file_is_moved_aside_and_named(ground: Ground) 
     assert (ground.root / "a").read_text() == "a\n"
     assert [path for path, _ in done.applied.aside] == [b"a"]
     assert aside(ground.root)[0].is_fifo()
+
+
+def test_a_pipe_in_the_place_of_a_folder_does_not_keep_its_files_away(ground: Ground) -> None:
+    ground.put("d/a", "a\n")
+    ground.save()
+    shutil.rmtree(ground.root / "d")
+    os.mkfifo(ground.root / "d")
+
+    ground.restore(1)
+
+    assert (ground.root / "d/a").read_text() == "a\n"
 
 
 def test_names_with_newlines_and_no_utf8_and_paths_over_4096_bytes_come_back(ground: Ground) -> None:
@@ -455,8 +467,15 @@ def _restore_closed_folders(folder: Path) -> None:
 
     assert done is not None
     assert not done.applied.kept, done.applied.kept
-    assert {path.name: path.read_text() for path in (root / "closed/deep").iterdir()} == {"a": "old\n", "gone": "gone\n"}
-    assert [(root / name).stat().st_mode & 0o777 for name in ("closed", "closed/deep", "secret")] == [0o555, 0o555, 0o644]
+    assert {path.name: path.read_text() for path in (root / "closed/deep").iterdir()} == {
+        "a": "old\n",
+        "gone": "gone\n",
+    }
+    assert [(root / name).stat().st_mode & 0o777 for name in ("closed", "closed/deep", "secret")] == [
+        0o555,
+        0o555,
+        0o644,
+    ]
     assert (root / "secret").read_text() == "old\n"
     ground.undo()
     assert (root / "closed/deep/a").read_text() == "new\n"

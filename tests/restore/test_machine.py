@@ -13,12 +13,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
-from ground import Ground, Stats, staging_left
 from holdfast.core.entry import CAPTURED, LEFT_OUT
 from holdfast.core.errors import Conflict, NotFound
 from holdfast.restoring import MINE, THEIRS, Restored
 from holdfast.store.upkeep import forget
 from trees import Agent, Step, disk, numbers, steps
+
+from .ground import Ground, Stats, staging_left
 
 OPTIONS = {"capture__ignored_file_size": 64, "capture__max_file_size": 60_000, "capture__ignored_folder_files": 3}
 Disk = dict[bytes, tuple[str, int, bytes]]
@@ -207,5 +208,3 @@ def test_a_restore_ends_at_the_checkpoint_and_an_undo_where_it_began(campaign: b
     profile = settings(settings.default, max_examples=runs, stateful_step_count=length)
 
     run_state_machine_as_test(Machine, settings=profile)
-
-

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ground import Ground
 from holdfast.core.errors import Conflict
 from holdfast.restoring import MINE, THEIRS
+
+from .ground import Ground
 
 QUIET = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
 
@@ -18,7 +19,9 @@ QUIET = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null", "GI
 def git(folder: Path, *words: str) -> str:
     who = ["-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "commit.gpgsign=false"]
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder), **QUIET}
-    done = subprocess.run(["git", *who, *words], cwd=folder, env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["git", *who, *words], cwd=folder, env=environment, capture_output=True, text=True, check=True
+    )
     return done.stdout.strip()
 
 
@@ -193,7 +196,11 @@ def test_files_that_did_not_change_keep_time_and_inode_and_rewritten_ones_are_ne
     project.restore(2)
 
     after = (root / "steady.txt").stat()
-    assert (after.st_mtime_ns, after.st_ino, after.st_ctime_ns) == (before.st_mtime_ns, before.st_ino, before.st_ctime_ns)
+    assert (after.st_mtime_ns, after.st_ino, after.st_ctime_ns) == (
+        before.st_mtime_ns,
+        before.st_ino,
+        before.st_ctime_ns,
+    )
     assert (root / "tracked.txt").stat().st_mtime_ns > old
 
 

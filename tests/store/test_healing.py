@@ -325,9 +325,7 @@ def test_a_pack_damaged_by_whom_repair_has_written_it_is_healed_again(store: Pat
 
 
 @pytest.mark.parametrize("version", ["v3 alpha", "v4 alpha", "v5 alpha", "v7 alpha", "v8 alpha", "v1 beta", "v3 beta"])
-def test_a_damaged_document_is_written_again_from_the_ledger(
-    store: Path, known: dict[str, Load], version: str
-) -> None:
+def test_a_damaged_document_is_written_again_from_the_ledger(store: Path, known: dict[str, Load], version: str) -> None:
     name = full_name(known, version)
     lose_blob(store, known[name][0].document)
 
@@ -536,7 +534,9 @@ def test_every_page_of_the_ledger_can_be_lost(sample: Sample, known: dict[str, L
         assert loads(store)[0] == files_of(known), page
 
 
-@pytest.mark.parametrize("text", [b"", b"holdfast store\nversion 1\n", b"\0" * 61, b"holdfast store\nversion x\nid 0\n"])
+@pytest.mark.parametrize(
+    "text", [b"", b"holdfast store\nversion 1\n", b"\0" * 61, b"holdfast store\nversion x\nid 0\n"]
+)
 def test_the_format_file_is_written_again(store: Path, known: dict[str, Load], text: bytes) -> None:
     (store / "format").write_bytes(text)
 
@@ -552,6 +552,7 @@ def test_a_format_file_that_is_gone_is_written_again(store: Path, known: dict[st
 # Whatever it is
 
 
+@pytest.mark.timeout(3600)
 def test_repair_never_makes_anything_worse(
     sample: Sample, known: dict[str, Load], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

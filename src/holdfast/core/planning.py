@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.core.entry import CAPTURED, EXCLUDED, FILE, FOLDER, LEFT_OUT, LINK, Entry, checked_path
+from holdfast.core.entry import CAPTURED, EXCLUDED, FILE, FOLDER, LEFT_OUT, LINK, UNREADABLE, Entry, checked_path
 from holdfast.core.errors import Damaged
 
 TYPE_CHECKING = False
@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
 WRITE, MODE, DELETE = "write", "mode", "delete"
+UNREAD = "it, or the folder that it lies in, cannot be read now"
 OURS = frozenset((b".git", b".holdfast"))
 
 
@@ -63,7 +64,9 @@ def plan(
             result.untouched.append((path, "was left out of that checkpoint"))
         elif new is None and then.holds(path, LEFT_OUT):
             result.untouched.append((path, "was not looked at in that checkpoint"))
-        elif now.holds(path, LEFT_OUT):
+        elif now.holds(path, UNREADABLE) or (old is not None and new is not None and _may_be_closed(old, new)):
+            result.untouched.append((path, UNREAD))
+        elif now.holds(path, EXCLUDED):
             result.untouched.append((path, "lies in a folder that is left out now"))
         elif old is not None and old.kind == EXCLUDED:
             result.untouched.append((path, "is left out now"))
@@ -81,6 +84,11 @@ def plan(
         if one.path == other.path:
             raise _crafted("a path twice", one.path)
     return result
+
+
+def _may_be_closed(old: Entry, new: Entry) -> bool:
+    """Is this perhaps a folder whose contents nobody can see? Then it cannot be replaced."""
+    return old.kind == UNREADABLE and new.kind == FOLDER
 
 
 class Above:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from posix import write
 
 from holdfast.core.errors import HoldfastError, NoWorkspace, Unreachable
 from holdfast.core.model import Event
@@ -21,7 +21,7 @@ def main(arguments: Sequence[str]) -> int:
     """Exit code 0: saved, unchanged, or not for us; 1: saving was due and failed. Never 2, which blocks an agent."""
     options = _options(arguments)
     if options is None:
-        sys.stderr.write(USAGE + "\n")
+        _say(USAGE)
         return 1
     try:
         engine = _engine(options.get("--cwd"), options.get("--config"))
@@ -29,10 +29,17 @@ def main(arguments: Sequence[str]) -> int:
             return tidy(engine, current_folder())
         return save(engine, current_folder(), options.get("--config"))
     except HoldfastError as error:
-        sys.stderr.write(f"holdfast: {error} {error.hint}\n")
+        _say(f"holdfast: {error} {error.hint}")
     except Exception as error:
-        sys.stderr.write(f"holdfast: {type(error).__name__}: {error}\n")
+        _say(f"holdfast: {type(error).__name__}: {error}")
     return 1
+
+
+def _say(text: str) -> None:
+    try:
+        write(2, text.encode("utf-8", "backslashreplace") + b"\n")
+    except OSError:
+        pass  # nobody listens; the exit code says it
 
 
 def save(engine: Engine, cwd: bytes, config: str | None = None) -> int:
@@ -44,7 +51,9 @@ def save(engine: Engine, cwd: bytes, config: str | None = None) -> int:
 
             background.tidy(cwd, config, surroundings().variables)
     except (NoWorkspace, Unreachable) as error:
-        engine.note(cwd, "skipped", "auto", str(error))  # a store out of reach is not the agent's trouble
+        # A store out of reach is not the agent's trouble; it is told only if no notice can be kept.
+        if not engine.note(cwd, "skipped", "auto", str(error)):
+            _say(f"holdfast: {error}")
     except Exception as error:
         text = str(error) if isinstance(error, HoldfastError) else f"{type(error).__name__}: {error}"
         engine.note(cwd, "failed", "auto", text)

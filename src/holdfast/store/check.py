@@ -154,12 +154,18 @@ class _Examining:
 
     def _chunk_lists(self, scratch: Repository) -> None:
         """A chunk list stands under the digest of the whole: put each together once."""
+        good: set[bytes] = set()
+        doubtful = []
         for key, place in self.lists:
             try:
-                if not adds_up(scratch, key, scratch.fetch(place)):
+                if adds_up(scratch, key, scratch.fetch(place)):
+                    good.add(key)
+                else:
                     self.report.bad.add((place.pack, key))
             except HoldfastError:
-                self.report.gone.add(key)  # a chunk is missing; whether the list is good, nobody can say
+                doubtful.append((place.pack, key))  # a chunk is missing, or the list names one that never was
+        self.report.bad.update([copy for copy in doubtful if copy[1] in good])
+        self.report.gone.update([key for _, key in doubtful if key not in good])
 
 
 def adds_up(repository: Repository, key: bytes, chunks: bytes) -> bool:

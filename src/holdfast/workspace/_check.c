@@ -47,7 +47,10 @@ static void *run(void *argument)
         int fd = openat(p->root, *folder ? folder : ".", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (fd < 0) {
             p->folders[p->n_folders++] = (uint32_t)i;
-            for (; file < end; file++) name += strlen(name) + 1;
+            for (; file < end; file++) { /* nobody has looked at them */
+                p->files[p->n_files++] = (uint32_t)file;
+                name += strlen(name) + 1;
+            }
         } else {
             if (fstat(fd, &s) || ns(MTIME(s)) != p->folder_mtime[i] || ns(CTIME(s)) != p->folder_ctime[i]
                 || (int64_t)s.st_ino != p->folder_inode[i])

@@ -187,6 +187,7 @@ def _check_in_python(cache: Cache, root: int) -> tuple[list[int], list[int]]:
             folder = open_fd(path or b".", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, dir_fd=root)
         except OSError:
             changed_folders.append(number)
+            changed.extend(range(at, end))  # nobody has looked at them
             at = end
             continue
         try:

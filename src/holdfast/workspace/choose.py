@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from holdfast.workspace.ignore import Rules
 
     Stack = tuple[tuple[bytes, Rules], ...]
-    Listing = Sequence[tuple[bytes, bool, stat_result | None]]
+    Listing = list[tuple[bytes, bool, stat_result | int | None]]
 
 ENCODING, ERRORS = getfilesystemencoding(), getfilesystemencodeerrors()
 RULE_FILE = b".gitignore"

@@ -22,16 +22,18 @@ class Room:
     def __init__(self, root: int, plan: Plan) -> None:
         disk = fstatvfs(root)
         self.free, self.block = disk.f_bavail * disk.f_frsize, disk.f_frsize or 4096
-        self.missing, self.after_deleting = 0, False
-        self.missing_files = 0
-        self._count(plan)
+        self.missing = self.missing_files = 0
+        tight = self._count(plan)
         if disk.f_files:
             new = sum(step.action == WRITE and step.old is None for step in plan.steps)
             freed = sum(step.action == DELETE for step in plan.steps)
             self.missing_files = max(0, new + 1 - disk.f_favail - freed)
-            self.after_deleting |= new + 1 > disk.f_favail
+            tight |= new + 1 > disk.f_favail
+        self.after_deleting = tight and not self.missing and not self.missing_files
 
-    def _count(self, plan: Plan) -> None:
+    def _count(self, plan: Plan) -> bool:
+        """Find out what is missing; return whether the first batch has no room before something is deleted."""
+        tight = False
         deleted = sum(self._size(step.old) for step in plan.steps if step.action == DELETE)
         free, freed, batch, first = self.free, deleted, 0, True
         for step in plan.steps:
@@ -40,12 +42,12 @@ class Room:
             size = self._size(step.new)
             free -= size
             batch += size
-            if first and free < 0:
-                self.after_deleting = True
+            tight |= first and free < 0
             self.missing = max(self.missing, -(free + deleted) if first else -free)
             freed += self._size(step.old)
             if batch > BATCH_BYTES:
                 free, freed, batch, first = free + freed, 0, 0, False
+        return tight
 
     def _size(self, entry: Entry | None) -> int:
         if entry is None:

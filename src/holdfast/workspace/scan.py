@@ -19,6 +19,7 @@ from holdfast.workspace.walk import (
     Known,
     Scan,
     Visitor,
+    is_stat,
     list_folder,
     too_many,
     walk,
@@ -68,6 +69,7 @@ class _Recheck:
 
     def run(self, files: Sequence[int], folders: Sequence[int]) -> Scan:
         old, scan = self.old, self.scan
+        self.changed = set(files)
         for path in sorted([old.paths[number] for number in folders]):  # a folder before those in it
             if path not in self.visited and not self._is_lost(path):
                 self._visit(path)
@@ -90,7 +92,7 @@ class _Recheck:
         """List a folder again whose times moved, and enter the new ones in it."""
         visitor, old = self.visitor, self.old
         try:
-            seen, entries = list_folder(self.root, path)
+            seen, entries = list_folder(self.root, path, self._sure(path))
         except OSError as error:
             if not path or error.errno in SHORTAGE:
                 raise
@@ -118,6 +120,18 @@ class _Recheck:
             if below in old.numbers and below not in self.visited and NOT_ENTERED + below in self.scan.marks:
                 self.lost.add(below)  # known so far, and left out from now on
 
+    def _sure(self, path: bytes) -> dict[bytes, int]:
+        """Files of a folder that the check has seen to be as they were; what is decided by looking is not among them."""
+        prefix = path + b"/" if path else b""
+        return {
+            name: number
+            for name, number in self.old.files(path).items()
+            if number not in self.changed
+            and name != RULE_FILE
+            and name not in self.capture.markers
+            and UNREAD + prefix + name not in self.marks
+        }
+
     def _rules_moved(self, path: bytes, entries: Listing, names: set[bytes]) -> bool:
         """Is it no longer sure that what was decided further down still holds?"""
         if self.capture.ignored == "all":
@@ -128,7 +142,7 @@ class _Recheck:
             return True
         number = old.files(path).get(RULE_FILE)
         before = [column[number] for column in old.columns[:3]] if number is not None else None
-        found = [info for name, _, info in entries if name == RULE_FILE and info is not None]
+        found = [info for name, _, info in entries if name == RULE_FILE and is_stat(info)]
         if before != ([found[0].st_ctime_ns, found[0].st_size, found[0].st_ino] if found else None):
             return True
         if path and not is_repository:

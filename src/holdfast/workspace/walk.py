@@ -16,6 +16,7 @@ from holdfast.workspace.find import show
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TypeGuard
 
     from holdfast.workspace.choose import Listing, Stack
 
@@ -31,6 +32,13 @@ UNREAD = b"u"  # a row of kind u: to be tried again when its folder is listed
 SMALL = b"k"  # an ignored folder that is kept because it has few files: to be counted again when it changes
 REPOSITORY = b"r"  # a folder below the root that holds a .git: ignore rules begin anew there
 DISREGARDED = b"!"  # the rules of this repository hide everything and are not followed
+
+
+EVERYTHING_OPEN: dict[bytes, int] = {}
+
+
+def is_stat(info: stat_result | int | None) -> TypeGuard[stat_result]:
+    return info is not None and type(info) is not int
 
 
 class Scan:
@@ -146,7 +154,7 @@ class Visitor:
         elif not self.capture.markers.isdisjoint(names) and self.chooser.is_marked(path, names):
             self._leave(path, BY_MARKER)
             # Folder and marker are watched, in case the marker goes.
-            markers = [(name, info) for name, _, info in entries if name in self.capture.markers and info is not None]
+            markers = [(name, info) for name, _, info in entries if name in self.capture.markers and is_stat(info)]
             for name, info in markers:
                 self._note_file(name, info)
             self._note(path, seen, len(markers))
@@ -183,6 +191,12 @@ class Visitor:
                 self._leave(below, BY_NAME)
                 continue
             scan.seen.add(below)
+            if isinstance(info, int):  # as the cache has it, and as it was decided then
+                scan.names.append(name)
+                ctimes.append(old_ctimes[info])
+                sizes.append(old_sizes[info])
+                inodes.append(old_inodes[info])
+                continue
             if info is None:
                 scan.left.append((below, UNREADABLE, 0, None))
                 scan.marks.add(UNREAD + below)
@@ -274,21 +288,24 @@ class Visitor:
             column.append(value)
 
 
-def list_folder(root: int, path: bytes) -> tuple[stat_result, Listing]:
+def list_folder(root: int, path: bytes, sure: dict[bytes, int] = EVERYTHING_OPEN) -> tuple[stat_result, Listing]:
     """Return the folder's stat (taken before listing) and its entries by name: (name, is a folder, stat of a file).
 
-    The stat is None where the folder lets us see the name and no more.
+    The stat is None where the folder lets us see the name and no more. For files in `sure` it is their number there: the
+    check has just seen that they are as they were.
     """
     fd = open_below(root, path, O_RDONLY | O_DIRECTORY)
     try:
         seen = fstat(fd)
-        found: list[tuple[bytes, bool, stat_result | None]] = []
+        found: Listing = []
         with scandir(fd) as entries:
             for entry in entries:
                 name = entry.name.encode(ENCODING, ERRORS)
                 try:
                     if entry.is_dir(follow_symlinks=False):
                         found.append((name, True, None))
+                    elif name in sure:
+                        found.append((name, False, sure[name]))
                     else:
                         found.append((name, False, entry.stat(follow_symlinks=False)))
                 except OSError as error:

@@ -11,7 +11,7 @@ from holdfast.frontends.cli.session import Session, common, write_json
 
 if TYPE_CHECKING:
     from holdfast.looking import Change, Coverage
-    from holdfast.store.rows import CheckpointRow
+    from holdfast.store.rows import CheckpointRow, WorkspaceRow
 
 SHOWN, NOTICES = 20, 5
 WEEK = 7 * 86_400_000_000_000
@@ -28,6 +28,8 @@ class Standing:
     coverage: Coverage
     notices: list[dict[str, Any]]
     size: int
+    restore: dict[str, Any] | None
+    """A restore that was cut off, or is under way."""
     worker: dict[str, Any] | None
 
 
@@ -61,6 +63,7 @@ def _look(session: Session) -> Standing:
     since = session.now() - WEEK
     found.notices = [notice for notice in read(session.engine.notice_folders(root, row.id)) if notice["at"] >= since]
     found.size = store_size(session.repository)
+    found.restore = _restore(session, root, row)
     found.worker = living(session.engine.place.folder(row.id))
     with session.progress("Looking") as progress:
         session.engine.progress = progress
@@ -69,6 +72,22 @@ def _look(session: Session) -> Standing:
         except HoldfastError as error:
             found.changes, found.remarks = [], [f"What changed is not known: {error}"]
     return found
+
+
+def _restore(session: Session, root: bytes, row: WorkspaceRow) -> dict[str, Any] | None:
+    from holdfast.restoring import Restoring
+
+    restoring = Restoring(session.engine, root, row)
+    try:
+        said = restoring.cut_off()
+    except HoldfastError as error:
+        return {"state": "damaged", "target": None, "before": None, "text": f"{error} {error.hint}"}
+    if said is None:
+        running = {"state": "running", "target": None, "before": None, "text": "A restore is under way."}
+        return running if restoring.is_running() else None
+    target, before = f"v{said['target']}", f"v{said['before']}"
+    text = f"A restore of {target} was cut off: `holdfast restore --continue` ends it, `--abort` goes back to {before}."
+    return {"state": "cut off", "target": target, "before": before, "text": text}
 
 
 def _way_in(session: Session) -> str:
@@ -96,6 +115,7 @@ def _as_json(session: Session, standing: Standing) -> None:
             "coverage": of_coverage(standing.coverage),
             "notices": [of_notice(notice) for notice in standing.notices],
             "remarks": standing.remarks,
+            "restore": standing.restore,
             "warnings": session.settings.warnings,
             "workers": [of_worker(standing.worker)] if standing.worker is not None else [],
         }
@@ -120,6 +140,8 @@ def _as_text(session: Session, standing: Standing) -> None:
         if standing.coverage.left_out:
             text = left_out(standing.coverage)
             session.print("Left out   " + (paint("bold yellow", text) if standing.coverage.is_poor else text))
+    if standing.restore is not None:
+        session.print("Restore    " + paint("bold yellow", standing.restore["text"]))
     session.print("Workers    " + _worker(session, standing))
     _print_changes(session, standing)
     _print_notices(session, standing)

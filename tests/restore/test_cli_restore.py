@@ -1,0 +1,204 @@
+"""`holdfast restore`, `undo` and `redo` as a person and a script meet them."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cli.box import SOURCE, Box
+
+from .child import command
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Box:
+    """A project with two checkpoints, and an edit that neither has."""
+    box = Box(tmp_path)
+    assert box.call("init").code == 0
+    box.put("a.txt", "one\n")
+    box.put("src/b.txt", "".join(f"line {number}\n" for number in range(30)))
+    box.save("-m", "first")
+    box.put("a.txt", "two\n")
+    box.save("-m", "second")
+    return box
+
+
+def text(box: Box, name: str) -> str:
+    return (box.project / name).read_text()
+
+
+def test_a_dry_run_shows_what_would_be_done_and_does_nothing(box: Box) -> None:
+    box.put("c.txt", "new\n")
+    before = box.state()
+
+    shown = box.call("restore", "v1", "--dry-run")
+    listed = box.call("restore", "v1", "--dry-run", "--json").json()
+
+    assert shown.code == 0
+    assert shown.out.index("! c.txt") < shown.out.index("~ a.txt")
+    assert {step["path"]: step["action"] for step in listed["steps"]} == {"a.txt": "write", "c.txt": "delete"}
+    assert [path["path"] for path in listed["conflicts"]] == ["c.txt"]
+    assert box.state() == before
+
+
+def test_a_script_says_yes_and_is_told_what_was_done(box: Box) -> None:
+    result = box.call("restore", "v1", "-y", "--json")
+
+    assert result.code == 0
+    answer = result.json()
+    assert (answer["restored"], answer["target"], answer["before"], answer["written"]) == (True, "v1", "v3", 1)
+    assert text(box, "a.txt") == "one\n"
+
+
+def test_a_script_that_does_not_say_yes_is_told_so(box: Box) -> None:
+    result = box.call("restore", "v1")
+
+    assert result.code == 2
+    assert "-y" in result.err
+    assert text(box, "a.txt") == "two\n"
+
+
+def test_work_that_no_checkpoint_has_stops_a_script_with_exit_code_14(box: Box) -> None:
+    box.put("a.txt", "unsaved\n")
+    before = box.state()
+
+    result = box.call("restore", "v1", "-y")
+    in_json = box.call("restore", "v1", "-y", "--json").json()
+
+    assert result.code == 14
+    assert "a.txt" in result.err and "--theirs" in result.err and "--keep-mine" in result.err
+    assert in_json["error"]["kind"] == "conflict"
+    assert box.state() == before
+
+
+def test_keep_mine_leaves_it_and_theirs_takes_the_checkpoints(box: Box) -> None:
+    box.put("a.txt", "unsaved\n")
+    (box.project / "src/b.txt").unlink()
+
+    assert box.call("restore", "v1", "-y", "--keep-mine").code == 0
+    assert text(box, "a.txt") == "unsaved\n"
+    assert (box.project / "src/b.txt").exists()
+
+    box.put("a.txt", "unsaved again\n")
+    assert box.call("restore", "v1", "-y", "--theirs").code == 0
+    assert text(box, "a.txt") == "one\n"
+    assert box.call("undo", "-y").code == 0
+    assert text(box, "a.txt") == "unsaved again\n"
+    assert box.call("redo", "-y").code == 0
+    assert text(box, "a.txt") == "one\n"
+
+
+def test_only_the_paths_after_the_dashes_come_back(box: Box) -> None:
+    (box.project / "src/b.txt").unlink()
+
+    result = box.call("restore", "v1", "-y", "--", "b.txt", cwd=box.project / "src")
+
+    assert result.code == 0, result.err
+    assert (box.project / "src/b.txt").exists()
+    assert text(box, "a.txt") == "two\n"
+
+
+def test_nothing_to_do_is_said(box: Box) -> None:
+    result = box.call("restore", "v2", "-y")
+
+    assert (result.code, "nothing to do" in result.out) == (0, True)
+    assert box.call("restore", "v2", "-y", "--json").json() == {"restored": False, "reason": "nothing to do"}
+
+
+def test_nothing_to_continue_abort_undo_or_redo_is_said(box: Box) -> None:
+    for words in (("restore", "--continue"), ("restore", "--abort"), ("undo", "-y"), ("redo", "-y")):
+        assert box.call(*words).code == 4, words
+
+
+def test_a_restore_that_was_cut_off_is_in_status_and_can_be_ended_either_way(box: Box) -> None:
+    for way, wanted in (("--continue", "one\n"), ("--abort", "two\n")):
+        box.put("a.txt", "two\n")
+        done = subprocess.run(command("restore", box.project, box.store, "--fast", "--kill", "restore:folders:1"))
+        assert done.returncode == -signal.SIGKILL
+
+        shown, listed = box.call("status"), box.call("status", "--json").json()
+
+        assert "A restore of v1 was cut off" in shown.out
+        assert (listed["restore"]["state"], listed["restore"]["target"]) == ("cut off", "v1")
+        refused = box.call("restore", "v2", "-y")
+        assert refused.code == 14 and "--continue" in refused.err
+        ended = box.call("restore", way)
+        assert ended.code == 0, ended.err
+        assert text(box, "a.txt") == wanted
+        assert box.call("status", "--json").json()["restore"] is None
+
+
+def on_a_terminal(box: Box, *words: str, answers: list[tuple[bytes, bytes]]) -> bytes:
+    """Run the real program on a terminal; type each answer when its question has been shown."""
+    leader, follower = pty.openpty()
+    child = subprocess.Popen(
+        [sys.executable, "-m", "holdfast", *words],
+        cwd=box.project,
+        env={**box.variables, "PYTHONPATH": str(SOURCE), "TERM": "dumb"},
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+    )
+    os.close(follower)
+    shown, seen = b"", 0
+    waiting = list(answers)
+    until = time.monotonic() + 60
+    try:
+        while time.monotonic() < until:
+            shown += os.read(leader, 65536)
+            while waiting and waiting[0][0] in shown[seen:]:
+                question, answer = waiting.pop(0)
+                seen = shown.index(question, seen) + len(question)
+                os.write(leader, answer + b"\n")
+    except OSError:
+        pass  # how Linux says that nobody has the other end any more
+    child.wait()
+    os.close(leader)
+    assert not waiting, shown
+    return shown
+
+
+def test_single_hunks_are_chosen_one_by_one(box: Box) -> None:
+    lines = [f"line {number}\n" for number in range(30)]
+    lines[2], lines[15], lines[27] = "changed 2\n", "changed 15\n", "changed 27\n"
+    box.put("src/b.txt", "".join(lines))
+    (box.project / "src/b.txt").chmod(0o640)
+
+    answers = [(b"hunk 1 of 3", b"y"), (b"hunk 2 of 3", b"n"), (b"hunk 3 of 3", b"y")]
+    shown = on_a_terminal(box, "restore", "v1", "--patch", "--", "src/b.txt", answers=answers)
+
+    lines[2], lines[27] = "line 2\n", "line 27\n"
+    assert text(box, "src/b.txt") == "".join(lines), shown
+    assert (box.project / "src/b.txt").stat().st_mode & 0o777 == 0o640
+    assert text(box, "a.txt") == "two\n"
+    assert box.call("undo", "-y").code == 0
+    assert "changed 2\n" in text(box, "src/b.txt")
+
+
+def test_choosing_no_hunk_changes_nothing(box: Box) -> None:
+    box.put("src/b.txt", "other\n")
+    before = box.state(box.project)
+
+    shown = on_a_terminal(box, "restore", "v1", "-p", "--", "src/b.txt", answers=[(b"hunk 1 of 1", b"q")])
+
+    assert b"Nothing was chosen" in shown
+    assert box.state(box.project) == before
+    assert box.call("restore", "v1", "--patch").code == 2  # nobody to ask
+
+
+def test_a_person_is_asked_and_may_say_no(box: Box) -> None:
+    box.put("a.txt", "unsaved\n")
+
+    shown = on_a_terminal(box, "restore", "v1", answers=[(b"Restore v1?", b"n")])
+
+    assert b"Changed since the last checkpoint" in shown and b"Nothing was changed" in shown
+    assert text(box, "a.txt") == "unsaved\n"
+    on_a_terminal(box, "restore", "v1", answers=[(b"Restore v1?", b"y")])
+    assert text(box, "a.txt") == "one\n"
