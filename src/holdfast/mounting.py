@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import stat
 from collections.abc import Callable
 from errno import EBADF, EIO, ENOTCONN
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 TYPES = {"f": stat.S_IFREG, "l": stat.S_IFLNK, "d": stat.S_IFDIR}
 BLOCK = 4096
 DEVICE = "/dev/fuse"
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 INSTALL = "Run `pip install 'holdfast[mount]'`, and install FUSE (Debian: apt install fuse3)."
 
 
@@ -33,6 +35,8 @@ def mount(engine: Engine, workspace: str, only: CheckpointRow | None, folder: by
     """
     fuse = library()
     held = hold(engine.place.path, show(folder))
+    # Between mounting and listening to signals, one that kills us would leave the mount behind: it waits for `init`.
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     try:
         operations = _operations(fuse, Browser(engine, workspace, only), ready)
         try:
@@ -52,6 +56,7 @@ def mount(engine: Engine, workspace: str, only: CheckpointRow | None, folder: by
             if not operations.begun:
                 raise Failed(f"{show(folder)} could not be mounted (FUSE says {error}).", INSTALL) from None
     finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
         os.close(held)
 
 
@@ -147,6 +152,7 @@ def _operations(fuse: Any, browser: Browser, ready: Callable[[], None]) -> Any:
         def init(self, path: str) -> None:
             self.begun = True
             ready()
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
 
         @explained
         def getattr(self, path: str, fh: int | None = None) -> dict[str, Any]:

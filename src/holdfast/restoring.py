@@ -228,6 +228,8 @@ class Restoring:
         made = self._plan_between(before, target, scope).without(mine)
         late = set() if everything else {one.path for one in made.steps if not _is_agreed(agreed.get(one.path), one)}
         made = made.without(late, "it was changed after the question")
+        # A safety checkpoint of a few paths does not name what is left alone beside them; the preview did.
+        made.untouched = list(dict.fromkeys([*preview.plan.untouched, *made.untouched]))
         said: dict[str, Any] = {
             "workspace": self.row.id,
             "target": target.version,

@@ -20,7 +20,7 @@ from blake3 import blake3
 from cli.box import SOURCE, Box
 from holdfast.core import document
 from holdfast.core.entry import Entry
-from holdfast.store.bundle import BundleWriter
+from holdfast.store.bundling import BundleWriter
 from holdfast.store.digest import add, digest, weight
 from holdfast.store.rows import CHUNKS, CONTENT, DOCUMENT
 

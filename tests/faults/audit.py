@@ -26,7 +26,17 @@ from .workload import contents, put
 AT = 1_800_000_000_000_000_000
 """A fixed clock: nothing in the store may depend on it."""
 
-KNOWN = ("format", "lock", "ledger.db", "ledger.db-journal", "paths", "search.db", "reserve", "compact.lock")
+KNOWN = (
+    "format",
+    "lock",
+    "ledger.db",
+    "ledger.db-journal",
+    "paths",
+    "search.db",
+    "reserve",
+    "compact.lock",
+    "mounted.lock",
+)
 KNOWN_FOLDERS = ("packs", "log", "tmp", "workspaces", "damaged")
 
 
@@ -155,7 +165,7 @@ def leftovers(store: Path) -> list[str]:
     found += [f"tmp/{path.name}" for path in (store / "tmp").iterdir()]
     found += [f"packs/{path.name}" for path in (store / "packs").iterdir() if path.suffix != ".pack"]
     for folder in (store / "workspaces").iterdir():
-        names = {path.name for path in folder.iterdir()} - {"lock", "cache", "notices"}
+        names = {path.name for path in folder.iterdir()} - {"lock", "cache", "notices", "restore", "watch.lock"}
         found += [f"workspaces/{name}" for name in names]
     return sorted(found)
 

@@ -13,7 +13,7 @@ import pytest
 from .stage import Stage, report
 from .workload import LARGE
 
-SAMPLE = 6
+SAMPLE = 4
 """Points of each scenario in the short run."""
 
 

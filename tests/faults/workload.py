@@ -22,7 +22,7 @@ def contents(number: int, extra: str = "") -> dict[str, bytes]:
         whole[1 << 20 : 1 << 20] = f"inserted at state {number}".encode()
         files["large.bin"] = bytes(whole)
     if extra == BALLAST:
-        files["ballast.bin"] = Random(number).randbytes(20_000 * (1 + number % 12))
+        files["ballast.bin"] = Random(number).randbytes(50_000 * (1 + number % 12))
     return files
 
 

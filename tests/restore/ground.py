@@ -18,7 +18,7 @@ Stats = dict[bytes, tuple[int, int, int]]
 class Ground:
     """Each call works as a new process would: with an engine of its own."""
 
-    def __init__(self, folder: Path, **options: object) -> None:
+    def __init__(self, folder: Path, **options: Any) -> None:
         self.root = folder / "work"
         self.root.mkdir(exist_ok=True)
         self.saver = Saver(self.root, folder / "store", **options)

@@ -22,6 +22,7 @@ from trees import Agent, Step, rounds
 
 accelerator = pytest.importorskip("holdfast.workspace._check", reason="built without a compiler")
 
+pytestmark = pytest.mark.timeout(7200)  # campaigns take long
 FAR = 1 << 62
 """A clock so late that every time is trusted."""
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 
 from saver import Saver
@@ -20,6 +21,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "walk": {},
 }
 """The hook's short way with the accelerator and without; and, its cache taken away before each save, the long way."""
+pytestmark = pytest.mark.timeout(7200)  # campaigns take long
 EVERYTHING = {"capture__ignored": "all", "capture__exclude": [], "capture__exclude_marked": []}
 
 

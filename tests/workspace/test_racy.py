@@ -24,6 +24,7 @@ from holdfast.workspace.walk import walk
 from saver import Saver
 from trees import ROOT, Agent, disk
 
+pytestmark = pytest.mark.timeout(7200)  # campaigns take long
 NOBODY = 65534
 CLOCKS = {
     # Each file system stamps files by a clock of its own kind; the last two are those of older kernels and disks.

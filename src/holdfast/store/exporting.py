@@ -7,7 +7,7 @@ from blake3 import blake3
 from holdfast.core import document
 from holdfast.core.entry import FILE, GONE, gone
 from holdfast.core.errors import Damaged, Failed, HoldfastError, NotFound
-from holdfast.store.bundle import BundleWriter, exists, taken
+from holdfast.store.bundling import BundleWriter, exists, taken
 from holdfast.store.digest import add, digest, weight
 from holdfast.store.local import FULL, Lock
 from holdfast.store.rows import CHUNKS, DOCUMENT

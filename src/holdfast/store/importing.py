@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from blake3 import blake3
-
 from holdfast.core import document
-from holdfast.core.entry import FILE, GONE, gone
+from holdfast.core.entry import FILE, gone
 from holdfast.core.errors import Failed, HoldfastError, NoWorkspace
-from holdfast.core.planning import refuse_crafted
 from holdfast.core.retention import KEPT
 from holdfast.core.steps import step
-from holdfast.store.digest import ZERO, add, digest, weight
+from holdfast.store.digest import ZERO, digest
 from holdfast.store.local import Lock, explain, make_folder
-from holdfast.store.repository import CHUNK_MAX, Saving, Swept
-from holdfast.store.rows import CONTENT, DOCUMENT, Query, WorkspaceRow
+from holdfast.store.repository import Saving, Swept
+from holdfast.store.rows import DOCUMENT, Query, WorkspaceRow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,9 +18,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from holdfast.core.entry import Entry
-    from holdfast.store.bundle import Bundle, Carried
+    from holdfast.store.bundle import Carried
     from holdfast.store.place import Place
     from holdfast.store.ports import Transaction
+    from holdfast.store.proving import Checked
     from holdfast.store.repository import Repository
 
     Progress = Callable[[int, int], None]
@@ -65,87 +63,6 @@ def take(
         raise Failed("The store kept changing while the file was imported; nothing was changed.", "Try again.")
     except OSError as error:
         raise explain(error, "Importing", place.path) from None
-
-
-class Checked:
-    """The documents of a bundle, proven to fit one another, and the contents they need. Raises `Damaged` if they do not."""
-
-    def __init__(self, bundle: Bundle) -> None:
-        self.bundle = bundle
-        self.sizes: dict[bytes, int] = {}
-        for _ in self.versions():
-            pass
-        self.chunks: set[bytes] = set()
-        self.lists: list[bytes] = []
-        self._contents()
-
-    def versions(self) -> Iterator[tuple[Carried, dict[str, Any], list[Entry], dict[bytes, Entry]]]:
-        """Yield each version, its header, the rows that changed, and the whole state, which goes on changing."""
-        bundle = self.bundle
-        state: dict[bytes, Entry] = {}
-        total, parent = 0, None
-        for one in bundle.versions:
-            if one.doc not in bundle.places or bundle.places[one.doc].kind != DOCUMENT:
-                raise bundle.damaged(f"it lacks the document of v{one.version}")
-            header, rows = self._decode(one)
-            said = header.get("workspace"), header["id"], header["tree"], header["keyframe"], header.get("parent")
-            if said != (bundle.workspace, one.id, one.tree, parent is None, parent):
-                raise bundle.damaged(f"the document of v{one.version} is another one")
-            for row in rows:
-                old = state.pop(row.path, None)
-                if old is not None:
-                    total = add(total, minus=weight(old))
-                if row.kind != GONE:
-                    state[row.path] = row
-                    total = add(total, plus=weight(row))
-            if f"{total:064x}" != one.tree:
-                raise bundle.damaged(f"the state of v{one.version} does not add up")
-            parent = one.doc.hex()
-            yield one, header, rows, state
-
-    def _decode(self, one: Carried) -> tuple[dict[str, Any], list[Entry]]:
-        bundle, data = self.bundle, self.bundle.blob(one.doc)
-        try:
-            header, rows = document.decode(data)
-            for row in rows:
-                if row.kind != GONE:
-                    refuse_crafted(row)
-        except HoldfastError as error:
-            raise bundle.damaged(str(error).rstrip(".")) from None
-        for row in rows:
-            if row.kind == FILE and self.sizes.setdefault(row.content, row.size) != row.size:
-                raise bundle.damaged("one content has two sizes")
-        return header, rows
-
-    def _contents(self) -> None:
-        """See that every content is there, as large as it should be; put large ones together once."""
-        places, damaged = self.bundle.places, self.bundle.damaged
-        for key, size in self.sizes.items():
-            place = places.get(key)
-            if place is None or place.kind == DOCUMENT:
-                raise damaged(f"it lacks the content {key.hex()}")
-            if place.kind == CONTENT:
-                if place.length != size:
-                    raise damaged(f"the content {key.hex()} has another size")
-                continue
-            self.lists.append(key)
-            self._list(key, size)
-
-    def _list(self, key: bytes, size: int) -> None:
-        bundle, places = self.bundle, self.bundle.places
-        data = bundle.blob(key)
-        chunks = [data[at : at + 32] for at in range(0, len(data), 32)]
-        found = [places.get(chunk) for chunk in chunks]
-        if any(place is None or place.kind != CONTENT or place.length > CHUNK_MAX for place in found):
-            raise bundle.damaged(f"a large content {key.hex()} lacks some of its chunks")
-        if sum(place.length for place in found if place is not None) != size:
-            raise bundle.damaged(f"the content {key.hex()} has another size")
-        total = blake3()
-        for chunk in chunks:
-            total.update(bundle.blob(chunk))
-        if total.digest() != key:
-            raise bundle.damaged(f"the chunks of {key.hex()} do not add up to their digest")
-        self.chunks.update(chunks)
 
 
 class _Importing:

@@ -34,6 +34,8 @@ FEW_SMALL = 8
 DEAD_SHARE = 0.25
 FRAME, LEVEL = 4 << 20, 9
 MOST_PACK = 128 << 20
+MOST_REPACKED = 64 << 20
+"""A larger pack of a save is compressed anew only when somebody asks for it: that takes a while."""
 DOCUMENTS_WORTH_A_KEYFRAME = 64
 ATTEMPTS = 3
 
@@ -328,7 +330,7 @@ class _Compacting:
             total[place.pack] = total.get(place.pack, 0) + place.length
             if key not in self.living:
                 dead[place.pack] = dead.get(place.pack, 0) + place.length
-        small, wasteful = set(), set()
+        small, wasteful, dense = set(), set(), self._dense()
         for pack in self.repository.ledger.packs():
             if pack.name in self.spared:
                 continue
@@ -337,9 +339,16 @@ class _Compacting:
                 wasteful.add(pack.name)
             elif pack.size < SMALL_PACK:
                 small.add(pack.name)
+            elif pack.name not in dense and (self.everything or pack.size <= MOST_REPACKED):
+                wasteful.add(pack.name)  # it was written in a hurry, for a save
         if len(small) >= (2 if self.everything else FEW_SMALL) or (small and wasteful):
             return small | wasteful
         return wasteful
+
+    def _dense(self) -> set[str]:
+        """Packs that an earlier compaction made: they are compressed as well as we can."""
+        records = Chain(self.repository.records.read(STORE_LOG)).records
+        return {name for record in records if record["r"] == "compact" for name in record["new"]}
 
     def _cheaper_half(self, chosen: set[str]) -> set[str]:
         """The packs with the fewest bytes to copy: removing them first makes room for the others."""

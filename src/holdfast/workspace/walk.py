@@ -138,7 +138,7 @@ class Visitor:
                 if not path or error.errno in SHORTAGE:
                     raise
                 if error.errno not in VANISHED:
-                    self._closed(path)
+                    self._closed(path, error.errno in DENIED)
                 continue
             names = {name for name, _, _ in entries}
             if self.stands_apart(path, seen, entries, names):
@@ -170,7 +170,7 @@ class Visitor:
         prefix = path + b"/" if path else b""
         before, (old_ctimes, old_sizes, old_inodes) = self.old.files(path), self.old.columns[:3]
         ctimes, sizes, inodes = scan.columns[:3]
-        first = len(ctimes)
+        first, whole = len(ctimes), True
         further: list[Folder] = []
         if path:
             scan.folders.append((path, seen))
@@ -200,6 +200,7 @@ class Visitor:
             if info is None:
                 scan.left.append((below, UNREADABLE, 0, None))
                 scan.marks.add(UNREAD + below)
+                whole = False
                 continue
             ctime = info.st_ctime_ns
             kind = chooser.file(below, info, stack, ignored)
@@ -223,7 +224,7 @@ class Visitor:
             inodes.append(info.st_ino)
         if len(ctimes) > capture.max_files:
             raise too_many(capture.max_files)
-        self._note(path, seen, len(ctimes) - first)
+        self._note(path, seen, len(ctimes) - first, whole)
         return further
 
     def _rules(self, path: bytes, stack: Stack, entries: Listing, names: set[bytes]) -> Stack:
@@ -250,8 +251,8 @@ class Visitor:
         self.scan.marks.add(NOT_ENTERED + path)
         self.scan.seen.add(path)
 
-    def _closed(self, path: bytes) -> None:
-        """The folder is there and cannot be listed."""
+    def _closed(self, path: bytes, denied: bool) -> None:
+        """The folder is there and cannot be listed. Where permission is missing, a change of that shows in its stat."""
         try:
             seen = lstat_below(self.root, path)
         except OSError as error:
@@ -262,7 +263,7 @@ class Visitor:
             self.scan.seen.add(path)
             return
         self.scan.left.append((path, UNREADABLE, 0, seen))
-        self._note(path, seen, 0)
+        self._note(path, seen, 0, denied)
 
     def _note_file(self, name: bytes, info: stat_result) -> None:
         ctimes, sizes, inodes = self.scan.columns[:3]
@@ -271,7 +272,8 @@ class Visitor:
         sizes.append(info.st_size)
         inodes.append(info.st_ino)
 
-    def _note(self, path: bytes, seen: stat_result, files: int) -> None:
+    def _note(self, path: bytes, seen: stat_result, files: int, trusted: bool = True) -> None:
+        """Note the folder; one that is not trusted is listed again next time, whatever its stat says."""
         scan = self.scan
         scan.seen.add(path)
         scan.paths.append(path)
@@ -279,7 +281,7 @@ class Visitor:
             scan.columns[3:],
             (
                 seen.st_mtime_ns & BITS,
-                seen.st_ctime_ns if 0 < seen.st_ctime_ns < self.now else -1,
+                seen.st_ctime_ns if trusted and 0 < seen.st_ctime_ns < self.now else -1,
                 seen.st_ino,
                 files,
             ),

@@ -93,7 +93,8 @@ def import_(session: Session, file: str, into: str | None, here: bool) -> None:
     """
     from holdfast.core.ids import checkpoint_id
     from holdfast.store.bundle import Bundle
-    from holdfast.store.importing import Checked, take
+    from holdfast.store.importing import take
+    from holdfast.store.proving import Checked
 
     if into is not None and here:
         raise Usage("Give either --into DIR or --here.")

@@ -165,7 +165,7 @@ def _bring_home(session: Session, target: bytes, file: str | None, force: bool) 
 
 
 def _write(path: str, patch: Patch, force: bool) -> None:
-    from holdfast.store.bundle import exists, taken
+    from holdfast.store.bundling import exists, taken
     from holdfast.store.local import replace
 
     if exists(path) and not force:
