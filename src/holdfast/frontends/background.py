@@ -14,7 +14,7 @@ LAUNCH = __file__.rpartition("/")[0] + "/launch.py"
 
 def tidy(folder: bytes, config: str | None, variables: Mapping[bytes, bytes]) -> None:
     """Let a process tidy up the workspace of `folder`. It may fail to start: the next save tries again."""
-    arguments = [sys.executable, "-I", "-S", "-B", LAUNCH, "tidy", "--cwd", folder]
+    arguments: list[bytes | str] = [sys.executable, "-I", "-S", "-B", LAUNCH, "tidy", "--cwd", folder]
     if config:
         arguments += ["--config", config]
     streams = [(POSIX_SPAWN_OPEN, number, "/dev/null", O_RDWR, 0) for number in range(3)]

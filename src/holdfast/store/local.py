@@ -72,6 +72,11 @@ class LocalBlobs:
     def size(self, name: str) -> int:
         return stat(self._path(name)).st_size
 
+    def close(self) -> None:
+        if self._last is not None:
+            close(self._last[1])
+            self._last = None
+
     def names(self) -> list[str]:
         return sorted(name[:-5] for name in listdir(self.folder) if name.endswith(".pack"))
 

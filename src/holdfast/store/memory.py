@@ -47,6 +47,9 @@ class MemoryBlobs:
             raise FileNotFoundError(ENOENT, "No such object", name)
         return self._objects[name]
 
+    def close(self) -> None:
+        pass  # there is nothing to let go
+
 
 class MemoryUpload:
     def __init__(self, objects: dict[str, bytes]) -> None:

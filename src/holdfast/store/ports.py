@@ -38,6 +38,8 @@ class Blobs(Protocol):
     def sweep(self) -> int:
         """Remove what dead writers left behind; return how many."""
 
+    def close(self) -> None: ...
+
 
 class Records(Protocol):
     """Append-only logs of lines, durable one by one."""

@@ -335,6 +335,7 @@ class Repository:
 
     def close(self) -> None:
         self.ledger.close()
+        self.blobs.close()
 
 
 class Saving:
