@@ -65,7 +65,9 @@ class Project:
         """Save until there are so many versions; each changes a few files, mostly the same ones, as work does."""
         row = self.repository.workspace(self.workspace)
         for number in range(row.version if row is not None else 0, versions):
-            pool = self.paths if self.random.random() < 0.3 else self.paths[number // 50 % 20 * 50 :][:100] or self.paths
+            pool = (
+                self.paths if self.random.random() < 0.3 else self.paths[number // 50 % 20 * 50 :][:100] or self.paths
+            )
             words = " ".join(self.random.sample(WORDS, 3))
             self.save(self.random.sample(pool, min(CHANGED, len(pool))), f"turn {number}: {words}")
 
@@ -226,7 +228,9 @@ def main() -> int:
     finally:
         if options.dir is None:
             shutil.rmtree(folder, ignore_errors=True)
-    print(f"\nScale: {options.few} → {options.many} checkpoints of {CHANGED} files, CPU, medians of {options.runs} runs")
+    print(
+        f"\nScale: {options.few} → {options.many} checkpoints of {CHANGED} files, CPU, medians of {options.runs} runs"
+    )
     print("\n".join(map(str, lines)))
     return int(any(line.ratio > line.goal for line in lines))
 

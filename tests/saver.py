@@ -84,8 +84,5 @@ class Saver:
 
     def close(self) -> None:
         if self._reader is not None:
-            last = getattr(self._reader.repository().blobs, "_last", None)
-            if last is not None:
-                os.close(last[1])  # the store keeps the last pack open
             self._reader.close()
             self._reader = None

@@ -7,12 +7,12 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-
-from saver import Saver
 
 from holdfast.store.rows import Query
 from holdfast.tidying import tidy
+from saver import Saver
 
 LAUNCH = Path(__file__).parent.parent / "src" / "holdfast" / "frontends" / "launch.py"
 
@@ -34,7 +34,7 @@ def test_tidying_forgets_by_policy_and_merges_packs(saver: Saver) -> None:
     assert saver.state(20) == before
 
 
-def test_a_size_cap_takes_the_oldest_automatic_ones_and_spares_the_rest(make_saver: type[Saver]) -> None:
+def test_a_size_cap_takes_the_oldest_automatic_ones_and_spares_the_rest(make_saver: Callable[..., Saver]) -> None:
     saver = make_saver(retention__max_size=1 << 20, retention__keep_last=50)
     (saver.root / "pinned").write_bytes(os.urandom(300_000))
     saver.save("manual")
@@ -56,7 +56,13 @@ def test_a_hook_starts_tidying_when_packs_pile_up(tmp_path: Path) -> None:
     root, config = tmp_path / "work", tmp_path / "config.json"
     root.mkdir()
     config.write_text(
-        json.dumps({"store": {"url": str(tmp_path / "store"), "durable": False}, "adopt": "any", "retention": {"keep_last": 500}})
+        json.dumps(
+            {
+                "store": {"url": str(tmp_path / "store"), "durable": False},
+                "adopt": "any",
+                "retention": {"keep_last": 500},
+            }
+        )
     )
     command = [sys.executable, "-I", "-S", "-B", str(LAUNCH), "save", "--cwd", str(root), "--config", str(config)]
     for number in range(64):

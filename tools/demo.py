@@ -47,7 +47,9 @@ def make_project(demo: Demo) -> None:
     demo.write(".gitignore", ".env\nnode_modules/\n")
     demo.write(".env", "API_KEY=made-up\n", 0o600)
     demo.write("README.md", "# Shop\n\nSells kelp.\n")
-    demo.write("src/cart.py", "def total(prices):\n    return sum(prices)\n\n\ndef count(items):\n    return len(items)\n")
+    demo.write(
+        "src/cart.py", "def total(prices):\n    return sum(prices)\n\n\ndef count(items):\n    return len(items)\n"
+    )
     demo.write("src/pay.py", "def pay(amount):\n    print('paid', amount)\n")
     demo.write("run.sh", "#!/bin/sh\npython3 -m src.pay\n", 0o755)
     demo.write("assets/photo.bin", bytes(range(256)) * 20_000)

@@ -48,7 +48,10 @@ def draw(lines: list[str]) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
         f'font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, monospace" font-size="14" fill="#d7dae0">',
         f'<rect width="{width}" height="{height}" rx="10" fill="#22262e"/>',
-        *[f'<circle cx="{22 + 20 * n}" cy="22" r="6" fill="{c}"/>' for n, c in enumerate(("#e06c75", "#e5c07b", "#98c379"))],
+        *[
+            f'<circle cx="{22 + 20 * n}" cy="22" r="6" fill="{c}"/>'
+            for n, c in enumerate(("#e06c75", "#e5c07b", "#98c379"))
+        ],
     ]
     for number, line in enumerate(lines):
         body.append(f'<text x="{LEFT}" y="{TOP + number * HEIGHT + 13}" xml:space="preserve">{_spans(line)}</text>')

@@ -8,7 +8,7 @@ from posix import open as open_fd
 
 from blake3 import blake3
 
-from holdfast.core.entry import FILE, FOLDER, LEFT_OUT, LINK, SPECIAL, Entry, same
+from holdfast.core.entry import FILE, FOLDER, IGNORED, LEFT_OUT, LINK, OVERSIZE, SPECIAL, Entry, same
 from holdfast.core.errors import Conflict, DiskFull, Failed, HoldfastError, NotFound
 from holdfast.core.model import Event
 from holdfast.core.planning import UNREAD, Plan, Step, parents, plan
@@ -93,7 +93,16 @@ class Restoring:
             else:
                 rows.pop(path, None)
         scope = Scope(paths, {*made, *self._missing_folders(paths, rows)})
-        made_plan = self._plan((pair for path, pair in rows.items() if scope.holds(path)), target, newest)
+        known = self._kinds(newest)
+
+        def kind_now(path: bytes) -> str:
+            if path not in changed:
+                return known(path)
+            now = changed[path][1]
+            return now.kind if now is not None else ""
+
+        pairs = (pair for path, pair in rows.items() if scope.holds(path))
+        made_plan = plan(pairs, self._kinds(target), kind_now)
         conflicts = [
             one.path
             for one in made_plan.steps
@@ -225,7 +234,8 @@ class Restoring:
         note: dict[str, Any],
     ) -> Restored:
         scope, agreed = preview.scope, {one.path: one for one in preview.plan.steps}
-        made = self._plan_between(before, target, scope).without(mine)
+        left = {path for path, _ in preview.plan.untouched}
+        made = self._plan_between(before, target, scope).without(mine).without(left)
         late = set() if everything else {one.path for one in made.steps if not _is_agreed(agreed.get(one.path), one)}
         made = made.without(late, "it was changed after the question")
         # A safety checkpoint of a few paths does not name what is left alone beside them; the preview did.
@@ -363,10 +373,7 @@ class Restoring:
             for change in between(self.repository, self.row.id, old, new)
             if scope.holds(change.path)
         )
-        return self._plan(pairs, new, old)
-
-    def _plan(self, pairs: Iterable[Pair], target: CheckpointRow, present: CheckpointRow | None) -> Plan:
-        return plan(pairs, self._kinds(target), self._kinds(present))
+        return plan(pairs, self._kinds(new), self._kinds(old))
 
     def _kinds(self, checkpoint: CheckpointRow | None) -> Callable[[bytes], str]:
         if checkpoint is None:
@@ -388,7 +395,7 @@ class Restoring:
                 continue
             if now is None:
                 found.append(path)
-            elif now.kind in (FILE, LINK, SPECIAL):
+            elif now.kind in (FILE, LINK, SPECIAL, OVERSIZE, IGNORED):
                 raise Conflict(f"{show(path)} is not a folder any more.", f"Restore it as a whole: -- {show(path)}")
         return found
 

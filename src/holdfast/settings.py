@@ -36,7 +36,8 @@ TABLE: dict[str, tuple[str, Any, Any, str]] = {
     ),
     "capture.exclude_ignored": (
         LIST,
-        ["build/", "dist/", "target/", "out/", "bin/", "obj/", "coverage/", "htmlcov/", "venv/", "env/", ".cache/", "tmp/", "vendor/"],
+        ["build/", "dist/", "target/", "out/", "bin/", "obj/", "coverage/", "htmlcov/", "venv/", "env/",
+         ".cache/", "tmp/", "vendor/"],
         None,
         "Folders that are left out only if .gitignore names them too: elsewhere these names hold sources.",
     ),

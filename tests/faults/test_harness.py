@@ -66,7 +66,7 @@ def test_a_crash_knows_what_had_been_promised() -> None:
     assert found[2] == (["START"], 1)
     assert found[4] == (["START", "ACK 1"], 0)
     assert found[6] == (["START", "ACK 1", "ACK 2"], 1)
-    assert all(crash.image[:3] in (b"one", b"two") for crash in crashes(log, 1, 100, Random(2)) if crash.at > 2)
+    assert all(bytes(crash.image[:3]) in (b"one", b"two") for crash in crashes(log, 1, 100, Random(2)) if crash.at > 2)
 
 
 def test_nothing_is_promised_about_a_version_that_is_being_forgotten() -> None:

@@ -747,6 +747,24 @@ def test_a_save_of_some_paths_leaves_the_cache_true(saver: Saver, root: Path) ->
     assert saver.read("folder/file") == b"one"
 
 
+def test_a_save_of_a_new_path_leaves_the_cache_true(saver: Saver, root: Path) -> None:
+    write(root / "folder" / "file", "one")
+    write(root / "other" / "extra", "two")
+    saver.save()
+    time.sleep(0.05)
+    saver.save()
+    (root / "folder").rename(root / "aside")
+    (root / "other").rename(root / "folder")
+    saver.save(trigger="before_restore", only=(b"folder/extra",))
+    alone = saver.read("folder/extra")
+    (root / "folder").rename(root / "other")
+    (root / "aside").rename(root / "folder")
+    saver.save()
+
+    assert alone == b"two"
+    assert saver.contents() == disk(root)
+
+
 def test_a_save_of_some_paths_that_finds_nothing_leaves_the_cache_alone(saver: Saver, root: Path) -> None:
     write(root / "file", "one")
     write(root / "other", "two")

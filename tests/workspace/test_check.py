@@ -113,6 +113,18 @@ def test_both_checks_name_exactly_what_changed(history: list[list[Step]]) -> Non
             )
 
 
+@pytest.mark.parametrize("column", range(6))
+def test_each_fact_counts_for_itself(column: int) -> None:
+    with tree() as (root, fd):
+        (root / "file").write_text("x")
+        known = remember(fd)
+        columns = known.columns()
+        columns[column][0] += 1
+        told = Cache(cache.encode(b"", 0, columns, known.names(), known.paths(), known.marks()))
+
+        assert check_both(told, fd) == (([0], []) if column < 3 else ([], [0]))
+
+
 def test_what_is_not_trusted_is_named_although_nothing_changed() -> None:
     """A cache written in the very moment of a change must not vouch for it."""
     with tree() as (root, fd):

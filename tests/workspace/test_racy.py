@@ -8,6 +8,7 @@ import socket
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from holdfast.store.digest import digest
 from holdfast.workspace import cache
 from holdfast.workspace.capture import Capture
 from holdfast.workspace.read import capture
+from holdfast.workspace.scan import recheck
 from holdfast.workspace.walk import walk
 from saver import Saver
 from trees import ROOT, Agent, disk
@@ -269,6 +271,27 @@ def test_a_file_that_never_holds_still_is_flagged_and_read_again_at_the_next_sav
     assert ctimes == [-1]
 
 
+def test_after_a_recheck_too_the_right_file_is_read_again(root: Path) -> None:
+    """Folders are reordered by a re-check: what is not to be trusted must be found where it is then."""
+    for name in ("a/1", "a/2", "b/3", "z/file"):
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_bytes(bytes(5 << 20))
+    fd = os.open(root, os.O_RDONLY)
+    first = walk(fd, None, Capture(), 1 << 62, lambda path: False)
+    known = cache.Cache(cache.encode(b"", 0, first.columns, first.names, first.paths, first.marks))
+    (root / "a" / "0 new").touch()
+    overwrite(root / "z" / "file", b"changed")
+    scan = recheck(fd, known, Capture(), 1 << 62, *cache.check(known, fd))
+    assert scan is not None
+
+    rows = capture(fd, scan, 1 << 62, Sink(lambda call: overwrite(root / "z" / "file", b"%d" % call)))
+
+    os.close(fd)
+    assert rows[b"z/file"].flags & UNSTEADY
+    trusted = dict(zip(scan.names, scan.columns[0], strict=True))
+    assert {name for name, ctime in trusted.items() if ctime == -1} == {b"file"}
+
+
 def test_a_file_that_grows_faster_than_it_is_read_comes_to_an_end(root: Path) -> None:
     file = root / "file"
     file.write_bytes(bytes(5 << 20))
@@ -444,11 +467,34 @@ def test_a_folder_closed_after_a_save_is_named_and_comes_back_when_opened(privat
         assert private.contents() == whole
 
 
+def test_an_unreadable_entry_that_goes_is_gone(private: Saver) -> None:
+    folder = private.root / "folder"
+    with as_nobody():
+        for name in ("a", "b"):
+            (folder / name).mkdir(parents=True)
+            (folder / f"{name}.txt").write_text(name)
+        folder.chmod(0o444)
+        private.save()
+        first = private.kinds()
+        time.sleep(0.05)
+        private.save()
+        folder.chmod(0o755)
+        shutil.rmtree(folder / "a")
+        (folder / "a.txt").unlink()
+        folder.chmod(0o444)
+        private.save()
+
+        assert first == {"folder": "d", "folder/a": "u", "folder/a.txt": "u", "folder/b": "u", "folder/b.txt": "u"}
+        assert private.kinds() == {"folder": "d", "folder/b": "u", "folder/b.txt": "u"}
+
+
 @pytest.mark.skipif(not ROOT, reason="needs two users")
 def test_what_one_user_could_not_read_another_one_captures(private: Saver) -> None:
     with as_nobody():
         (private.root / "file").write_text("secret")
         (private.root / "file").chmod(0)
+        private.save()
+        time.sleep(0.05)
         private.save()
         first = private.kinds()
 

@@ -72,7 +72,9 @@ def tidy(engine: Engine, cwd: bytes) -> int:
 
         thinned = tidy_up(engine, found[1])
         if thinned:
-            engine.note(cwd, "thinned", "size", f"The store was over its cap: {len(thinned)} automatic checkpoints went.")
+            engine.note(
+                cwd, "thinned", "size", f"The store was over its cap: {len(thinned)} automatic checkpoints went."
+            )
     return 0
 
 

@@ -50,6 +50,10 @@ def compare(
         report.ledger_unreadable = True
         report.say(f"The ledger cannot be read: {str(error).replace(actual.path, 'it')}", everything(expected))
         comparing.without_ledger()
+        try:
+            comparing.logs_alone()
+        except HoldfastError:
+            pass  # it does not tell that much any more
 
 
 class _Comparing:
@@ -89,6 +93,17 @@ class _Comparing:
             row = expected.workspace(workspace)
             path = row.path if row is not None else workspace.encode()
             report.say(f"{len(versions)} versions cannot be made from documents that are there", labels(versions, path))
+
+    def logs_alone(self) -> None:
+        """Find damaged logs that the ledger, although damaged, can still replace: all of it agrees with documents."""
+        for row in self.actual.workspaces():
+            log = self.built.logs.get(row.id, NO_LOG)
+            if log.good == log.size and log.size >= row.log_size:
+                continue
+            rows = self.actual.find(Query(workspace=row.id, forgotten=True))
+            whole = [found.version for found in rows] == list(range(row.version, 0, -1))
+            if whole and not self._unlike_documents(row, [found for found in rows if not found.forgotten]):
+                self.report.damaged_logs.add(row.id)
 
     def _wrong(self, words: str, checkpoints: list[str]) -> None:
         self.report.ledger_wrong = True

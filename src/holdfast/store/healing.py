@@ -8,15 +8,15 @@ from posix import link, rename, urandom
 from holdfast.core.errors import Damaged, HoldfastError, NoWorkspace
 from holdfast.core.steps import step
 from holdfast.store.check import adds_up, examine
-from holdfast.store.digest import ZERO, digest
-from holdfast.store.findings import Problem, text
+from holdfast.store.digest import digest
+from holdfast.store.findings import Problem
 from holdfast.store.local import LocalRecords, Lock, explain, make_folder, replace
 from holdfast.store.open import describe, make_reserve
 from holdfast.store.packs import PackWriter, read_index
 from holdfast.store.rebuilding import STORE_LOG, replace_ledger, set_aside
-from holdfast.store.records import Chain, line
+from holdfast.store.records import Chain
 from holdfast.store.rows import CHUNKS, CONTENT, DOCUMENT
-from holdfast.store.salvage import header_from_ledger, on_disk, records_from_ledger
+from holdfast.store.salvage import header_from_ledger, log_from_ledger, on_disk
 from holdfast.store.upkeep import append_store_record, settle_after_failure, write_keyframe
 
 TYPE_CHECKING = False
@@ -90,6 +90,7 @@ class _Healing:
             salvage = partial(self._salvage, repository, report.unreadable)
             if report.unreadable and self._once(f"indexes {sorted(report.unreadable)}", salvage):
                 return True
+            self._rewrite_logs(repository, report)
             return self._once("the ledger that cannot be read", rebuild)
         for log in sorted(report.damaged_logs):
             if self._once(f"log {log}", partial(self._rewrite_log, repository, log)):
@@ -133,27 +134,37 @@ class _Healing:
 
     # Logs, from the ledger
 
+    def _rewrite_logs(self, repository: Repository, report: Report) -> None:
+        """The same for a ledger that will be made anew in any case: it may be too damaged to be written."""
+        for log in sorted(report.damaged_logs - {STORE_LOG}):
+            try:
+                row = repository.ledger.workspace(log)
+                data = b"" if row is None else log_from_ledger(repository, row)[0]
+            except HoldfastError:
+                continue
+            if data:
+                self._replace_log(repository, log, data)
+
+    def _replace_log(self, repository: Repository, log: str, data: bytes) -> None:
+        set_aside(self.place, f"{log}.log", repository.records.read(log))
+        replace(f"{self.place.path}/log/{log}.log", data, self.place.durable, growing=self.place.path + "/tmp")
+        step("repair:log")
+        self._healed(f"The log {log} was written again.")
+
     def _rewrite_log(self, repository: Repository, log: str) -> bool:
         with repository.ledger.transaction() as tx:
-            old = repository.records.read(log)
             if log == STORE_LOG:
-                chain = Chain(old)
-                data, head, name = old[: chain.size], chain.head, "the store"
-                tx.set_meta("store_log", f"{chain.size} {head.hex()}")
+                chain = Chain(repository.records.read(log))
+                data = repository.records.read(log)[: chain.size]
+                tx.set_meta("store_log", f"{chain.size} {chain.head.hex()}")
             else:
                 row = repository.ledger.workspace(log)
                 if row is None:
                     return False
-                head, lines, name = ZERO, [], text(row.path)
-                for record in records_from_ledger(repository, row):
-                    written, head = line(head, record)
-                    lines.append(written)
-                data = b"".join(lines)
+                data, head = log_from_ledger(repository, row)
                 tx.update_workspace(row._replace(log_size=len(data), log_head=head))
-            set_aside(self.place, f"{log}.log", old)
-            replace(f"{self.place.path}/log/{log}.log", data, growing=self.place.path + "/tmp")
-            step("repair:log")
-        return self._healed(f"The log of {name} was written again.")
+            self._replace_log(repository, log, data)
+        return True
 
     # Documents, from the ledger
 
@@ -197,6 +208,7 @@ class _Healing:
             if not packs and not kept.keys:
                 return False
             writer.sync()
+            self._keep_twin(writer.name)
             self._swap(repository, sorted(packs - {writer.name}), writer)
         finally:
             writer.abort()  # nothing, once it has its name
@@ -220,11 +232,20 @@ class _Healing:
                 kept.copy(key, place)
             if kept.keys:
                 writer.sync()
+                self._keep_twin(writer.name)
                 writer.finish()
         finally:
             writer.abort()
         self._put_aside([name for name in packs if name != writer.name])
         return self._healed(f"{len(kept.keys)} contents were taken over from {len(packs)} packs without an index.")
+
+    def _keep_twin(self, name: str) -> None:
+        """Keep a damaged pack whose very name the new one will get: names say what should be inside."""
+        make_folder(self.place.path + "/damaged")
+        try:
+            link(f"{self.place.path}/packs/{name}.pack", f"{self.place.path}/damaged/{name}.pack")
+        except OSError:
+            pass  # there is none, or it was kept before
 
     def _put_aside(self, packs: list[str]) -> None:
         make_folder(self.place.path + "/damaged")

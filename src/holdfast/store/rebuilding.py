@@ -9,6 +9,7 @@ from holdfast.core.errors import Damaged, HoldfastError
 from holdfast.core.steps import step
 from holdfast.store.digest import ZERO, add, weight
 from holdfast.store.local import LocalBlobs, LocalRecords, Lock, explain, make_folder, replace, sync_folder
+from holdfast.store.mending import mended
 from holdfast.store.packs import read_index
 from holdfast.store.records import Chain
 from holdfast.store.repository import Repository, checkpoint_row
@@ -73,19 +74,16 @@ def replace_ledger(place: Place, bad: Copies = frozenset(), progress: Progress |
     """The same for a caller who holds `compact.lock` and knows which copies of blobs are `bad`."""
     new = f"{place.path}/tmp/ledger-{urandom(6).hex()}"
     with Lock(place.path + "/lock"):
-        repository = Repository(
-            place.id(),
-            LocalBlobs(place.path, place.durable),
-            LocalRecords(place.path, place.durable),
-            SqliteLedger(new, new + "-lock", durable=place.durable, create=True),
-        )
+        repository = _empty(place, new)
         try:
             result = fill(repository, bad, progress)
-            for log, state in result.logs.items():
-                if state.good < state.size:
-                    set_aside(place, f"{log}.log", repository.records.read(log)[state.good :])
-                    repository.records.truncate(log, state.good)
-                    result.notices.append(f"{state.size - state.good} bytes at the end of log {log} were set aside.")
+            notices = _mend_logs(place, repository, result)
+            if notices:
+                repository.ledger.close()
+                remove_ledger(new)
+                repository = _empty(place, new)
+                result = fill(repository, bad, progress)
+                result.notices += notices
             paths = [(row.id, row.path) for row in repository.ledger.workspaces()]
             repository.ledger.close()
             step("rebuild:filled")
@@ -98,6 +96,35 @@ def replace_ledger(place: Place, bad: Copies = frozenset(), progress: Progress |
             repository.ledger.close()
             remove_ledger(new)
     return result
+
+
+def _empty(place: Place, ledger: str) -> Repository:
+    return Repository(
+        place.id(),
+        LocalBlobs(place.path, place.durable),
+        LocalRecords(place.path, place.durable),
+        SqliteLedger(ledger, ledger + "-lock", durable=place.durable, create=True),
+    )
+
+
+def _mend_logs(place: Place, repository: Repository, result: Rebuilt) -> list[str]:
+    """Make every damaged log whole: new lines must follow good ones. Returns what was done, in words."""
+    notices = []
+    known = {workspace: path for path, workspace in place.registered().items()}
+    for log, state in result.logs.items():
+        if state.good == state.size:
+            continue
+        old = repository.records.read(log)
+        new = mended(repository, log, known.get(log)) if b"\n" in old[state.good :] and log != STORE_LOG else None
+        if new is None:
+            new = old[: state.good]
+            notices.append(f"{state.size - state.good} bytes at the end of log {log} were set aside.")
+        else:
+            notices.append(f"The log {log} was damaged after byte {state.good}, and mended from documents.")
+        set_aside(place, f"{log}.log", old)
+        replace(f"{place.path}/log/{log}.log", new, place.durable, growing=place.path + "/tmp")
+        step("rebuild:mended")
+    return notices
 
 
 def _settle_journal(path: str) -> None:

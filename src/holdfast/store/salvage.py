@@ -9,7 +9,8 @@ from stat import S_ISREG
 from holdfast.core import document
 from holdfast.core.entry import FILE
 from holdfast.core.errors import HoldfastError
-from holdfast.store.digest import digest
+from holdfast.store.digest import ZERO, digest
+from holdfast.store.records import line
 from holdfast.store.repository import CHUNK_AVERAGE, CHUNK_MAX, CHUNK_MIN
 from holdfast.store.rows import CHUNKS, CONTENT, DOCUMENT, Query
 
@@ -46,8 +47,16 @@ def header_from_ledger(repository: Repository, row: CheckpointRow) -> dict[str, 
     }  # fmt: skip
 
 
-def records_from_ledger(repository: Repository, row: WorkspaceRow) -> list[dict[str, Any]]:
-    """Return records that lead to what the ledger knows of a workspace."""
+def log_from_ledger(repository: Repository, row: WorkspaceRow) -> tuple[bytes, bytes]:
+    """Return a log that leads to what the ledger knows of a workspace, and the digest of its last line."""
+    head, lines = ZERO, []
+    for record in _records(repository, row):
+        text, head = line(head, record)
+        lines.append(text)
+    return b"".join(lines), head
+
+
+def _records(repository: Repository, row: WorkspaceRow) -> list[dict[str, Any]]:
     first: dict[str, Any] = {
         "r": "workspace", "id": row.id, "path": row.path.decode("utf-8", "surrogateescape"), "at": row.created_at,
     }  # fmt: skip

@@ -237,10 +237,12 @@ def renew(path: str, cache: Cache | None, identity: bytes, saved: Iterable[bytes
         return
     columns, names, folders = cache.arrays(), cache.names(), cache.paths()
     wanted: dict[bytes, set[bytes]] = {}
-    for below in saved:
+    unknown = set(saved)
+    for below in unknown:
         folder, _, name = below.rpartition(b"/")
         wanted.setdefault(folder, set()).add(name)
         wanted.setdefault(below, set())
+    unknown.difference_update(folders)
     at = 0
     for number, folder in enumerate(folders):
         end = at + columns[6][number]
@@ -250,8 +252,10 @@ def renew(path: str, cache: Cache | None, identity: bytes, saved: Iterable[bytes
             for file in range(at, end):
                 if names[file] in wanted[folder]:
                     columns[0][file] = -1
+                    unknown.discard(folder + b"/" + names[file] if folder else names[file])
         at = end
-    store(path, identity, cache.full_scan_at, columns, names, folders, cache.marks())
+    # Of a path that it does not know, the cache could not say that it has gone: only a full scan can.
+    store(path, identity, 0 if unknown else cache.full_scan_at, columns, names, folders, cache.marks())
 
 
 def encode(

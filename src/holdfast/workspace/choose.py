@@ -14,7 +14,7 @@ from holdfast.workspace.ignore import parse, verdict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection
 
     from holdfast.workspace.ignore import Rules
 
