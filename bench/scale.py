@@ -27,8 +27,8 @@ from holdfast.store.upkeep import compact, forget
 
 FEW, MANY = 100, 10_000
 FILES, CHANGED = 1_000, 10
-CONTENT = 200
-"""Bytes of a content: noise, so that it takes just as many in a pack, and everything else is metadata."""
+CONTENT, TINY = 2_000, 200
+"""Bytes of a file's content, for times and for counting: noise, so that everything else in a store is metadata."""
 RATIO, METADATA, TREE_RATIO = 3.0, 20 << 10, 1.5
 RUNS = 60
 WORDS = ("parser", "ledger", "restore", "한글 입력", "tests", "build", "refactor", "cache", "scan", "retry")
@@ -37,8 +37,8 @@ WORDS = ("parser", "ledger", "restore", "한글 입력", "tests", "build", "refa
 class Project:
     """Checkpoints of a tree that is on no disk."""
 
-    def __init__(self, store: Path, paths: list[bytes], seed: int = 1) -> None:
-        self.store, self.paths, self.random = store, sorted(paths), random.Random(seed)
+    def __init__(self, store: Path, paths: list[bytes], content: int, seed: int = 1) -> None:
+        self.store, self.paths, self.content, self.random = store, sorted(paths), content, random.Random(seed)
         self.workspace, self.clock = "a" * 32, 1_800_000_000_000_000_000
         self.repository: Repository = Place(str(store), durable=False).create()
         self.repository.register(self.workspace, b"/nonexistent/project", self.clock)
@@ -47,7 +47,7 @@ class Project:
     def save(self, paths: list[bytes], message: str) -> CheckpointRow:
         self.clock += 60_000_000_000
         saving = self.repository.begin(self.workspace)
-        rows = {path: self._entry(path, saving.small(self.random.randbytes(CONTENT))) for path in paths}
+        rows = {path: self._entry(path, saving.small(self.random.randbytes(self.content))) for path in paths}
         changed, old = saving.changes(rows, None)
         header = {
             "id": checkpoint_id(self.clock, self.random.randbytes(10)), "created_at": self.clock,
@@ -59,7 +59,7 @@ class Project:
         return saving.finish(header, changed, old)
 
     def _entry(self, path: bytes, content: bytes) -> Entry:
-        return Entry(path, FILE, 0o644, 0, CONTENT, self.clock, 0, content, b"")
+        return Entry(path, FILE, 0o644, 0, self.content, self.clock, 0, content, b"")
 
     def grow(self, versions: int) -> None:
         """Save until there are so many versions; each changes a few files, mostly the same ones, as work does."""
@@ -121,22 +121,22 @@ def measure(project: Project, runs: int) -> dict[str, float]:
     for name, question in project.questions().items():
         question()
         result[name] = median(_timed(question) for _ in range(runs))
-    rows = project.repository.ledger.find(Query(workspace=project.workspace))
-    middle = [row.version for row in rows[len(rows) // 4 : 3 * len(rows) // 4]]
-    chosen = project.random.sample(middle, min(runs // 2, len(middle) - 1))
-    result["forget one"] = median(
-        _timed(lambda version=version: forget(project.repository, project.workspace, [version], "bench"))  # type: ignore[misc]
-        for version in chosen
-    )
-    # The other way round: all but one in twenty are gone, so that neighbours are far.
-    rest = [version for version in middle if version not in chosen]
-    keep = rest[:: max(2, min(20, len(rest) // 10))]
-    forget(project.repository, project.workspace, [version for version in rest if version not in keep], "bench")
-    result["forget one among forgotten"] = median(
-        _timed(lambda version=version: forget(project.repository, project.workspace, [version], "bench"))  # type: ignore[misc]
-        for version in keep[: runs // 2]
-    )
+    versions = [row.version for row in project.repository.ledger.find(Query(workspace=project.workspace))]
+    middle = versions[len(versions) // 10 : -len(versions) // 10]
+    result["forget one"] = _forgetting(project, middle[:: max(3, len(middle) // runs)])
+    # The same where most are gone: all but one in five, so that the neighbours are further away.
+    rest = [row.version for row in project.repository.ledger.find(Query(workspace=project.workspace))]
+    keep = rest[2::5]
+    forget(project.repository, project.workspace, [version for version in rest[1:] if version not in keep], "bench")
+    result["forget one of the rest"] = _forgetting(project, keep[:: max(1, len(keep) // runs)])
     return result
+
+
+def _forgetting(project: Project, versions: list[int]) -> float:
+    def one(version: int) -> Callable[[], object]:
+        return lambda: forget(project.repository, project.workspace, [version], "bench")
+
+    return median(_timed(one(version)) for version in versions)
 
 
 def _timed(question: Callable[[], object]) -> float:
@@ -151,7 +151,7 @@ def metadata(project: Project, checkpoints: int) -> float:
     before = project.size()
     for number in range(checkpoints):
         project.save(project.random.sample(project.paths, CHANGED), f"turn {number}: ten files somewhere")
-    return (project.size() - before) / checkpoints - CHANGED * CONTENT
+    return (project.size() - before) / checkpoints - CHANGED * project.content
 
 
 def small_tree(files: int = FILES) -> list[bytes]:
@@ -185,7 +185,7 @@ def run(folder: Path, few: int, many: int, runs: int, say: Callable[[str], None]
     """Measure and return every line; `say` hears of progress."""
     times = {}
     for versions in (few, many):
-        project = Project(folder / f"store-{versions}", small_tree())
+        project = Project(folder / f"store-{versions}", small_tree(), CONTENT)
         say(f"making {versions} checkpoints")
         project.grow(versions)
         say(f"asking with {versions} checkpoints")
@@ -201,7 +201,7 @@ def run(folder: Path, few: int, many: int, runs: int, say: Callable[[str], None]
     ]
     say("counting bytes")
     trees = {"small": small_tree(), "large": large_tree()}
-    bytes_of = {name: metadata(Project(folder / name, paths), 300) for name, paths in trees.items()}
+    bytes_of = {name: metadata(Project(folder / name, paths, TINY), 300) for name, paths in trees.items()}
     for name, size in bytes_of.items():
         lines.append(Line(f"KB per checkpoint, {name}", f"{size / 1024:8.2f} KB", size / 1024, METADATA / 1024))
     ratio = bytes_of["large"] / bytes_of["small"]

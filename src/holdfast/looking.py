@@ -173,7 +173,11 @@ def between(repository: Repository, workspace: str, old: CheckpointRow | None, n
     if old is not None and (old.workspace, old.version) == (new.workspace, new.version):
         return
     touched = _touched(repository, workspace, old, new)
-    if touched is None:
+    whole = _whole(repository, new) if old is None else None
+    pairs: Iterable[tuple[Entry | None, Entry | None]]
+    if whole is not None:
+        pairs = ((None, entry) for entry in whole)
+    elif touched is None:
         pairs = _merged(repository, old, new)
     else:
         ledger, since = repository.ledger, old.version if old is not None else 0
@@ -181,6 +185,15 @@ def between(repository: Repository, workspace: str, old: CheckpointRow | None, n
     for before, after in pairs:
         if _differ(before, after):
             yield Change(before, after, load, load)
+
+
+def _whole(repository: Repository, checkpoint: CheckpointRow) -> list[Entry] | None:
+    """The state of a version whose document holds all of it, as the first one's does: then no history is in the way."""
+    try:
+        header, entries = repository.document(checkpoint)
+    except Damaged:
+        return None  # the ledger has it too
+    return entries if header["keyframe"] else None
 
 
 def _touched(

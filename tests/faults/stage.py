@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -18,6 +20,7 @@ LAUNCH = ROOT / "src/holdfast/frontends/launch.py"
 PYTHON = [sys.executable, "-I", "-S", "-B"]
 """The interpreter as hooks start it; -B, because a short write must not leave a broken .pyc behind (cpython#126606)."""
 
+HUNG = 124
 Finished = subprocess.CompletedProcess[str]
 
 
@@ -115,7 +118,22 @@ def report(what: str, findings: list[str]) -> None:
 
 
 def run(command: list[str], timeout: float = 120) -> Finished:
-    return subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=timeout)
+    """Run it to its end, or kill it and all it started: the exit code is then `HUNG`."""
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,  # a process group of its own: killing strace alone would leave its child behind
+    )
+    try:
+        out, err = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        out, err = process.communicate()
+        return subprocess.CompletedProcess(command, HUNG, out, err)
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
 def listed(versions: Iterable[int]) -> str:

@@ -730,21 +730,22 @@ def test_a_refused_folder_gets_no_marker_and_no_store(home: Path, tmp_path: Path
 
 def test_a_save_of_some_paths_leaves_the_cache_true(saver: Saver, root: Path) -> None:
     """A folder is swapped for another, a file in it saved alone, and the folder swapped back: all is seen."""
-    write(root / "folder" / "file", "one")
-    write(root / "other" / "file", "two")
+    write(root / "top" / "folder" / "file", "one")
+    write(root / "other" / "folder" / "file", "two")
+    (root / "other" / "folder").chmod(0o700)
     saver.save()
     time.sleep(0.05)
     saver.save()
-    (root / "folder").rename(root / "aside")
-    (root / "other").rename(root / "folder")
-    saver.save(trigger="before_restore", only=(b"folder/file",))
-    alone = saver.read("folder/file")
-    (root / "folder").rename(root / "other")
-    (root / "aside").rename(root / "folder")
+    (root / "top").rename(root / "aside")
+    (root / "other").rename(root / "top")
+    saver.save(trigger="before_restore", only=(b"top/folder", b"top/folder/file"))
+    alone = saver.read("top/folder/file"), saver.state()[b"top/folder"].mode
+    (root / "top").rename(root / "other")
+    (root / "aside").rename(root / "top")
     saver.save()
 
-    assert alone == b"two"
-    assert saver.read("folder/file") == b"one"
+    assert alone == (b"two", 0o700)
+    assert saver.contents() == disk(root)
 
 
 def test_a_save_of_a_new_path_leaves_the_cache_true(saver: Saver, root: Path) -> None:

@@ -220,7 +220,10 @@ class Lock:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        flock(self.fd, LOCK_UN)
+        try:
+            flock(self.fd, LOCK_UN)
+        except OSError:
+            pass  # closing lets go of it as well; kept open, we would one day wait for ourselves
         close(self.fd)
         self.fd = -1
 

@@ -70,15 +70,19 @@ def _without_gaps(repository: Repository, log: str, records: list[Record]) -> li
     """Put back the versions whose lines are lost: every document names the one before it."""
     result: list[Record] = []
     last: Record = {"v": 0, "doc": "", "seq": 0}
+    known: set[object] = set()
     for record in records:
         if record["r"] == "checkpoint":
             if record["v"] <= last["v"]:
                 continue
-            result += _between(repository, log, last, record)
+            found = [*_between(repository, log, last, record), record]
+            known.update([each["v"] for each in found])
+            result += found
             last = record
-        elif isinstance(record.get("v"), int) and record["v"] > last["v"]:
-            continue  # of a version that is in no line
-        result.append(record)
+        elif isinstance(record.get("v"), list):
+            result.append({**record, "v": [version for version in record["v"] if version in known]})
+        elif "v" not in record or record["v"] in known:
+            result.append(record)
     return result + _behind(repository, log, last)
 
 

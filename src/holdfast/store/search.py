@@ -110,8 +110,13 @@ def _paths(repository: Repository, workspace: str, text: str, limit: int) -> lis
     for form in dict.fromkeys((text, normalize("NFD", text))):  # macOS decomposes names
         paths.update(dict.fromkeys(repository.ledger.paths(workspace, form.encode("utf-8"), limit)))
     hits = []
+    newest = repository.ledger.find(Query(workspace=workspace, limit=1))
     for path in paths:
-        row = _newest_with(repository, workspace, path)
+        # Most paths are in the newest version; only for others is it worth reading their history.
+        if newest and repository.ledger.at(workspace, newest[0].version, path) is not None:
+            row: CheckpointRow | None = newest[0]
+        else:
+            row = _newest_with(repository, workspace, path)
         if row is not None:
             hits.append(Hit(row, PATHS, "", path))
     hits.sort(key=lambda hit: -hit.checkpoint.version)

@@ -236,23 +236,19 @@ def renew(path: str, cache: Cache | None, identity: bytes, saved: Iterable[bytes
     if cache is None:
         return
     columns, names, folders = cache.arrays(), cache.names(), cache.paths()
-    wanted: dict[bytes, set[bytes]] = {}
-    unknown = set(saved)
-    for below in unknown:
-        folder, _, name = below.rpartition(b"/")
-        wanted.setdefault(folder, set()).add(name)
-        wanted.setdefault(below, set())
-    unknown.difference_update(folders)
+    saved = set(saved)
+    unknown, parents = saved.difference(folders), {below.rpartition(b"/")[0] for below in saved}
     at = 0
     for number, folder in enumerate(folders):
         end = at + columns[6][number]
-        if folder in wanted:
-            # The folder as well: it may be in the place of another one, and that one may come back as it was.
+        if folder in saved:
             columns[4][number] = -1
+        if folder in parents:
             for file in range(at, end):
-                if names[file] in wanted[folder]:
+                below = folder + b"/" + names[file] if folder else names[file]
+                if below in saved:
                     columns[0][file] = -1
-                    unknown.discard(folder + b"/" + names[file] if folder else names[file])
+                    unknown.discard(below)
         at = end
     # Of a path that it does not know, the cache could not say that it has gone: only a full scan can.
     store(path, identity, 0 if unknown else cache.full_scan_at, columns, names, folders, cache.marks())
