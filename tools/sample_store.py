@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import sys
 import tempfile
 from base64 import b64encode
 from pathlib import Path
@@ -92,5 +91,4 @@ def main() -> None:
         shutil.rmtree(scratch)
 
 
-if sys.version_info >= (3, 11):
-    main()
+main()
