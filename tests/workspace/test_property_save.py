@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import given
 
+import holdfast
 from saver import Saver
 from trees import Agent, Step, disk, rounds
 
@@ -92,3 +97,19 @@ def test_under_any_rules_every_path_is_kept_or_named_and_all_ways_agree(history:
                 parts = path.split(b"/")
                 above = {b"/".join(parts[:count]) for count in range(1, len(parts))}
                 assert path in state or above & left_out
+
+
+def test_the_hook_as_a_client_starts_it_keeps_what_is_on_disk(root: Path, saver: Saver, tmp_path: Path) -> None:
+    config = tmp_path / "config.json"
+    settings = {"ignored": "all", "exclude": [], "exclude_marked": []}
+    config.write_text(json.dumps({"store": {"url": str(saver.store), "durable": False}, "capture": settings}))
+    launch = Path(holdfast.__file__).parent / "frontends" / "launch.py"
+    command = [sys.executable, "-I", "-S", "-B", str(launch), "save", "--cwd", str(root), "--config", str(config)]
+    agent, chance = Agent(root), Random(5)
+    for _ in range(8):
+        for _ in range(12):
+            agent.work((chance.randrange(10_000), chance.randrange(10_000), chance.randrange(10_000), 1))
+        done = subprocess.run(command, capture_output=True, check=False)
+
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+        assert saver.contents() == {path: entry for path, entry in disk(root).items() if entry[0] != "s"}

@@ -89,6 +89,25 @@ def test_an_edit_that_keeps_the_size_right_after_a_save_is_seen(racer: Saver, re
         assert racer.read(file.name) == b"%08d" % (number + 1)
 
 
+def test_with_the_store_on_another_disk_edits_are_seen_as_well(
+    ground: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Two disks may stamp by different clocks."""
+    work = ground / "work"
+    work.mkdir()
+    if work.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("one disk only")
+    (work / "file").write_bytes(b"00000000")
+    saver = Saver(work, tmp_path / "store")
+    for number in times(request, 40):
+        with (work / "file").open("r+b") as handle:
+            handle.write(b"%08d" % number)
+        saver.save()
+
+        assert saver.read("file") == b"%08d" % number
+    saver.close()
+
+
 def test_a_file_put_in_the_place_of_another_right_after_a_save_is_seen(
     racer: Saver, request: pytest.FixtureRequest
 ) -> None:

@@ -15,6 +15,7 @@ from holdfast.store.packs import decompress, read_index
 from holdfast.store.rebuilding import STORE_LOG, fill, rebuild, remove_ledger
 from holdfast.store.repository import Repository
 from holdfast.store.rows import CHUNKS
+from holdfast.store.search import is_damaged
 from holdfast.store.sqlite import SqliteLedger
 from holdfast.store.upkeep import settle_after_failure
 
@@ -83,6 +84,8 @@ class _Examining:
             if not self.quick:
                 self._chunk_lists(scratch)
             compare(self.actual, self.unreadable, self.expected, scratch, built, set(packs), self.report)
+            if not self.quick and not self.report.problems:
+                self._search(scratch)
             return self.report
         finally:
             self.actual.close()
@@ -174,6 +177,13 @@ def adds_up(repository: Repository, key: bytes, chunks: bytes) -> bool:
     for at in range(0, len(chunks), 32):
         total.update(repository.blob(chunks[at : at + 32])[0])
     return total.digest() == key
+
+
+    def _search(self, scratch: Repository) -> None:
+        """The index for searching is disposable, but what it does not find is not missed by anybody."""
+        if is_damaged(scratch, self.folder):
+            self.report.search_wrong = True
+            self.report.say("The index for searching is damaged")
 
 
 class _Then:

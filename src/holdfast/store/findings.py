@@ -39,6 +39,7 @@ class Report:
         self.missing: set[str] = set()
         """Packs that the ledger speaks of and that are not there."""
         self.damaged_logs: set[str] = set()
+        self.search_wrong = False
         self.ledger_unreadable = False
         self.ledger_wrong = False
         self.lost: dict[str, list[int]] = {}

@@ -17,6 +17,7 @@ from holdfast.store.rebuilding import STORE_LOG, replace_ledger, set_aside
 from holdfast.store.records import Chain
 from holdfast.store.rows import CHUNKS, CONTENT, DOCUMENT
 from holdfast.store.salvage import header_from_ledger, log_from_ledger, on_disk
+from holdfast.store.search import remove as remove_search
 from holdfast.store.upkeep import append_store_record, settle_after_failure, write_keyframe
 
 TYPE_CHECKING = False
@@ -105,6 +106,8 @@ class _Healing:
             what = f"packs {sorted(packs)} {sorted(report.gone)}"
             if self._once(what, partial(self._packs, repository, report, packs)):
                 return True
+        if report.search_wrong:
+            return self._once("the index for searching", self._search)
         return report.ledger_wrong and self._once("the ledger that is wrong", rebuild)
 
     def _once(self, what: str, heal: Callable[[], bool]) -> bool:
@@ -131,6 +134,10 @@ class _Healing:
         return self._healed(
             f"The ledger was rebuilt: {result.checkpoints} checkpoints of {result.workspaces} workspaces."
         )
+
+    def _search(self) -> bool:
+        remove_search(self.place.path)
+        return self._healed("The index for searching was removed; the next search makes it again.")
 
     # Logs, from the ledger
 

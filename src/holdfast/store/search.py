@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from posix import O_CLOEXEC, O_CREAT, O_RDWR, close, unlink
+from posix import O_CLOEXEC, O_CREAT, O_RDWR, close, stat, unlink
 from posix import open as open_fd
 from typing import NamedTuple
 from unicodedata import normalize
@@ -57,6 +57,29 @@ def search(repository: Repository, folder: str, workspace: str, text: str, limit
         where = next((column for column in COLUMNS if _contains(getattr(row, column), wanted)), COLUMNS[0])
         hits.append(Hit(row, where.rstrip("s"), getattr(row, where), b""))
     return hits + _paths(repository, workspace, wanted, limit - len(hits))
+
+
+def is_damaged(repository: Repository, folder: str) -> bool:
+    """Does the index tell something else than the ledger? One that cannot be opened does not: a search replaces it."""
+    path = folder + "/search.db"
+    try:
+        stat(path)
+        index = _Index(path, repository.id)
+    except (OSError, sqlite3.Error, UnicodeError):
+        return False
+    try:
+        return not index.agrees(repository)
+    except sqlite3.OperationalError as error:
+        return "locked" not in str(error) and "busy" not in str(error)  # somebody is just writing it
+    except (sqlite3.Error, UnicodeError):
+        return True
+    finally:
+        index.close()
+
+
+def remove(folder: str) -> None:
+    """Let the next search make the index anew."""
+    _remove(folder + "/search.db")
 
 
 def _checkpoints(repository: Repository, folder: str, workspace: str, text: str) -> Iterator[CheckpointRow]:
@@ -205,6 +228,34 @@ class _Index:
                 self.db.execute("ROLLBACK")
             raise
         return key
+
+    def agrees(self, repository: Repository) -> bool:
+        """Are its pages, its words and its texts right, as far as it has read the ledger?"""
+        self.db.execute("BEGIN IMMEDIATE")
+        try:
+            if self.db.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
+                return False
+            self.db.execute("INSERT INTO texts(texts, rank) VALUES('integrity-check', 1)")
+            known = self.db.execute("SELECT key, id, version, log_size, log_head FROM workspace").fetchall()
+            number = 0
+            for key, workspace, version, *log in known:
+                row = repository.ledger.workspace(workspace)
+                if row is None or row.version < version:
+                    return False
+                is_fresh = [row.log_size, row.log_head] == log
+                for page in _pages(repository, workspace, 0):
+                    for found in [found for found in page if found.version <= version]:
+                        number += 1
+                        said = self.db.execute(
+                            "SELECT message, name, tags FROM texts WHERE rowid = ?", (key << 32 | found.version,)
+                        ).fetchone()
+                        true = tuple([normalize("NFC", getattr(found, column)) for column in COLUMNS])
+                        # A name may have been given since.
+                        if said is None or said[0::2] != true[0::2] or (is_fresh and said != true):
+                            return False
+            return bool(self.db.execute("SELECT count(*) FROM texts").fetchone() == (number,))
+        finally:
+            self.db.execute("ROLLBACK")
 
     def find(self, key: int, text: str) -> Iterator[int]:
         """Yield versions of the workspace with this number, newest first."""

@@ -313,7 +313,7 @@ class SqliteLedger:
                 (self._db or self._connect()).backup(target)
             finally:
                 target.close()
-        except (sqlite3.Error, MemoryError) as error:
+        except (sqlite3.Error, UnicodeError, MemoryError) as error:
             raise self._explain(error) from None
 
     # Private parts
@@ -372,7 +372,7 @@ class SqliteLedger:
             db.execute(f"PRAGMA synchronous={'FULL' if self.durable else 'OFF'}")
             db.execute("PRAGMA cache_size=-32768")
             version = db.execute("PRAGMA user_version").fetchone()[0]
-        except sqlite3.Error:
+        except (sqlite3.Error, UnicodeError):
             db.close()
             raise
         if version > VERSION:
