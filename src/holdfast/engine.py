@@ -95,7 +95,7 @@ class Engine:
         from holdfast.workspace.read import capture
 
         started = self.clock()
-        scan = folder.scan_only(event.only) if event.only else folder.scan(saving, changes)
+        scan = folder.scan_only(event.only, saving) if event.only else folder.scan(saving, changes)
         if event.force:
             folder.force(scan, event.force, saving)
         step("save:scanned")
@@ -161,7 +161,7 @@ class Engine:
                     if not len(changes[0]) and not len(changes[1]):
                         return [], {}, []
                 saving = self.repository().begin(workspace)
-                scan = folder.scan_only(only) if only else folder.scan(saving, changes)
+                scan = folder.scan_only(only, saving) if only else folder.scan(saving, changes)
                 rows = capture(folder.fd, scan, folder.now, sink, self.progress)
                 return *saving.changes(rows, scan.seen if scan.full else None), scan.notices
         except OSError as error:
@@ -395,14 +395,14 @@ class _Folder:
             lambda path: path in state and state[path].kind in "fl",
         )
 
-    def scan_only(self, paths: tuple[bytes, ...]) -> Scan:
+    def scan_only(self, paths: tuple[bytes, ...], saving: Saving) -> Scan:
         """Look at these paths and nothing else; folders among them are looked at, not into.
 
         A path that leads through a link is not there, whatever lies behind the link.
         """
         from _stat import S_ISDIR, S_ISLNK, S_ISREG
 
-        from holdfast.core.entry import BY_NAME, EXCLUDED, SPECIAL
+        from holdfast.core.entry import BY_NAME, EXCLUDED, FOLDER, SPECIAL
         from holdfast.workspace.below import lstat_below
         from holdfast.workspace.choose import Chooser
         from holdfast.workspace.scan import Scan
@@ -443,6 +443,12 @@ class _Folder:
                 found.candidates.append((path, seen))
             else:
                 found.left.append((path, SPECIAL, 0, seen))
+        # With a folder goes all that was known below it.
+        ledger, there = saving.repository.ledger, {path for path, _ in found.folders}
+        for path, row in ledger.current(self.workspace, [path for path in paths if path not in there]).items():
+            if row.kind == FOLDER:
+                below = ledger.state(self.workspace, saving.row.version, path)
+                found.gone += [known.path for known in below if known.path != path]
         return found
 
     def force(self, scan: Scan, paths: frozenset[bytes], saving: Saving) -> None:

@@ -66,6 +66,9 @@ def main(arguments: list[str]) -> int:
     except HoldfastError as error:
         sys.stderr.write(f"{type(error).__name__}: {error} {error.hint}\n")
         return 1
+    except OSError as error:  # the command line has a sentence for these
+        sys.stderr.write(f"{error.strerror}: {error.filename}\n")
+        return 1
     if done is None:
         return _answer(None)
     applied = done.applied

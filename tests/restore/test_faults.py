@@ -76,8 +76,10 @@ def test_an_error_at_any_system_call_is_told_and_either_end_can_be_reached(folde
 
 def _may_fail(call: Call, error: str) -> bool:
     # What the interpreter and SQLite read is not ours; a text that cannot be printed is nobody's loss.
+    if "/lib/python" in call.text or "/src/holdfast" in call.text:
+        return False
     if call.name in ("read", "fstat", "newfstatat", "fcntl", "getdents64", "pread64"):
-        return "/work" in call.text
+        return "/work/" in call.text and "/.holdfast/workspace.json" not in call.text
     if error in ("EROFS", "ENOSPC") and call.name == "openat":
         return WRITING.search(call.text) is not None
     return not call.text.startswith(("1<", "2<"))

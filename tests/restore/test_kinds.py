@@ -113,6 +113,22 @@ def test_one_file_comes_back_with_the_folders_above_it_and_undo_takes_them_away(
     assert not (ground.root / "a").exists()
 
 
+def test_a_checkpoint_of_a_few_paths_knows_that_with_a_folder_all_below_it_is_gone(ground: Ground) -> None:
+    ground.put("a", "a file\n")
+    ground.save()
+    (ground.root / "a").unlink()
+    ground.put("a/inside", "inside\n")
+    ground.save()
+    shutil.rmtree(ground.root / "a")
+    ground.put("a", "another file\n")
+
+    done = ground.restore(1, "a")
+
+    assert done is not None
+    assert set(ground.saver.state(done.before)) == {b"a"}
+    assert (ground.root / "a").read_text() == "a file\n"
+
+
 def test_a_path_through_what_is_no_folder_any_more_is_refused(ground: Ground) -> None:
     ground.put("a/one", "one\n")
     ground.save()

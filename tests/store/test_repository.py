@@ -533,6 +533,7 @@ def test_a_content_swept_while_it_was_saved_again_is_stored_anew(store: Store, r
     save(repository, {b"a": content})
     saving = repository.begin("ws")
     rows = rows_of(saving, {b"b": content})
+    saving.settle()
     with store.ledger.transaction() as tx:
         tx.drop_packs([pack.name for pack in store.ledger.packs()], [])
 

@@ -64,7 +64,7 @@ def plan(
             result.untouched.append((path, "was left out of that checkpoint"))
         elif new is None and then.holds(path, LEFT_OUT):
             result.untouched.append((path, "was not looked at in that checkpoint"))
-        elif now.holds(path, UNREADABLE) or (old is not None and new is not None and _may_be_closed(old, new)):
+        elif now.holds(path, UNREADABLE) or (old is not None and _may_be_closed(old, new)):
             result.untouched.append((path, UNREAD))
         elif now.holds(path, EXCLUDED):
             result.untouched.append((path, "lies in a folder that is left out now"))
@@ -86,9 +86,9 @@ def plan(
     return result
 
 
-def _may_be_closed(old: Entry, new: Entry) -> bool:
-    """Is this perhaps a folder whose contents nobody can see? Then it cannot be replaced."""
-    return old.kind == UNREADABLE and new.kind == FOLDER
+def _may_be_closed(old: Entry, new: Entry | None) -> bool:
+    """Is this perhaps a folder whose contents nobody can see? Then it can neither be replaced nor removed."""
+    return old.kind == UNREADABLE and (new is None or new.kind == FOLDER)
 
 
 class Above:

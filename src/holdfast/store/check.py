@@ -85,7 +85,7 @@ class _Examining:
                 self._chunk_lists(scratch)
             compare(self.actual, self.unreadable, self.expected, scratch, built, set(packs), self.report)
             if not self.quick and not self.report.problems:
-                self._search(scratch)
+                self._search()
             return self.report
         finally:
             self.actual.close()
@@ -170,6 +170,12 @@ class _Examining:
         self.report.bad.update([copy for copy in doubtful if copy[1] in good])
         self.report.gone.update([key for _, key in doubtful if key not in good])
 
+    def _search(self) -> None:
+        """The index for searching is disposable, but what it does not find is not missed by anybody."""
+        if is_damaged(self.repository, self.folder):
+            self.report.search_wrong = True
+            self.report.say("The index for searching is damaged")
+
 
 def adds_up(repository: Repository, key: bytes, chunks: bytes) -> bool:
     """Do the contents of this chunk list, one after another, have this digest? Raises `Damaged` if one is missing."""
@@ -177,13 +183,6 @@ def adds_up(repository: Repository, key: bytes, chunks: bytes) -> bool:
     for at in range(0, len(chunks), 32):
         total.update(repository.blob(chunks[at : at + 32])[0])
     return total.digest() == key
-
-
-    def _search(self, scratch: Repository) -> None:
-        """The index for searching is disposable, but what it does not find is not missed by anybody."""
-        if is_damaged(scratch, self.folder):
-            self.report.search_wrong = True
-            self.report.say("The index for searching is damaged")
 
 
 class _Then:

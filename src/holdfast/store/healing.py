@@ -91,7 +91,7 @@ class _Healing:
             salvage = partial(self._salvage, repository, report.unreadable)
             if report.unreadable and self._once(f"indexes {sorted(report.unreadable)}", salvage):
                 return True
-            self._rewrite_logs(repository, report)
+            self._last_words(repository, report)
             return self._once("the ledger that cannot be read", rebuild)
         for log in sorted(report.damaged_logs):
             if self._once(f"log {log}", partial(self._rewrite_log, repository, log)):
@@ -141,16 +141,20 @@ class _Healing:
 
     # Logs, from the ledger
 
-    def _rewrite_logs(self, repository: Repository, report: Report) -> None:
-        """The same for a ledger that will be made anew in any case: it may be too damaged to be written."""
+    def _last_words(self, repository: Repository, report: Report) -> None:
+        """Take from a ledger that will be made anew what nothing else has: log lines, and states without a document."""
         for log in sorted(report.damaged_logs - {STORE_LOG}):
             try:
                 row = repository.ledger.workspace(log)
-                data = b"" if row is None else log_from_ledger(repository, row)[0]
+                if row is not None:
+                    self._replace_log(repository, log, log_from_ledger(repository, row)[0])
             except HoldfastError:
-                continue
-            if data:
-                self._replace_log(repository, log, data)
+                continue  # it is too damaged to tell
+        for workspace, versions in report.lost.items():
+            try:
+                self._documents(repository, workspace, versions)
+            except HoldfastError:
+                continue  # or to be written
 
     def _replace_log(self, repository: Repository, log: str, data: bytes) -> None:
         set_aside(self.place, f"{log}.log", repository.records.read(log))

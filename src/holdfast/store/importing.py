@@ -104,9 +104,10 @@ class _Importing:
         checked, total = self.checked, len(self.bundle.entries)
         for number, (key, data, kind) in enumerate(self.bundle.all_blobs()):
             if kind != DOCUMENT and (key in checked.sizes or key in checked.chunks):
-                self.saving._keep(key, data, kind)
+                self.saving.keep(key, data, kind)
             if self.progress is not None and not number & 63:
                 self.progress(number, total)
+        self.saving.settle()
 
     def _add(self) -> Imported:
         repository = self.repository

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from holdfast.store.ports import Blobs, Ledger, Records, Transaction
 
 FRAMES_KEPT = 8
+MOST_WAITING = 400
 LARGE = 4 << 20
 MOST_PACK = 256 << 20
 CHUNK_MIN, CHUNK_AVERAGE, CHUNK_MAX = 16 << 10, 64 << 10, 256 << 10
@@ -347,6 +348,8 @@ class Saving:
         self.writer = self._new_writer()
         self.stored: set[bytes] = set()
         self.relied: set[bytes] = set()
+        self.waiting: dict[bytes, tuple[bytes, int]] = {}
+        self.waiting_bytes = 0
         self.anything = bool(repository.ledger.packs())
         self.whole = row.version == 0 or not row.tree
         """The document holds the whole state: there is nothing yet, or what there was could not be rebuilt."""
@@ -360,7 +363,7 @@ class Saving:
 
     def small(self, data: bytes) -> bytes:
         key = digest(data)
-        self._keep(key, data, CONTENT)
+        self.keep(key, data, CONTENT)
         return key
 
     def sink(self, data: bytes) -> bytes:
@@ -386,18 +389,36 @@ class Saving:
             whole.update(data)
             key = digest(data)
             keys.append(key)
-            self._keep(key, data, CONTENT)
+            self.keep(key, data, CONTENT)
         total = whole.digest()
         if len(keys) != 1:
-            self._keep(total, b"".join(keys), CHUNKS)
+            self.keep(total, b"".join(keys), CHUNKS)
         return total
 
-    def _keep(self, key: bytes, data: bytes, kind: int) -> None:
-        if key in self.stored or key in self.relied:
+    def keep(self, key: bytes, data: bytes, kind: int) -> None:
+        """Store a blob under its digest, unless it is there."""
+        if key in self.stored or key in self.relied or key in self.waiting:
             return
-        if self.anything and self.repository.ledger.locate([key]):
-            self.relied.add(key)
+        if not self.anything:
+            self._store(key, data, kind)
             return
+        # Whether the store has them already is asked for many at a time: one question costs as much as five answers.
+        self.waiting[key] = data, kind
+        self.waiting_bytes += len(data)
+        if len(self.waiting) >= MOST_WAITING or self.waiting_bytes >= LARGE:
+            self.settle()
+
+    def settle(self) -> None:
+        """Store what waits and is not there yet."""
+        known = self.repository.ledger.locate(list(self.waiting)) if self.waiting else {}
+        for key, (data, kind) in self.waiting.items():
+            if key in known:
+                self.relied.add(key)
+            else:
+                self._store(key, data, kind)
+        self.waiting, self.waiting_bytes = {}, 0
+
+    def _store(self, key: bytes, data: bytes, kind: int) -> None:
         self.stored.add(key)
         if self.writer.size > MOST_PACK:
             self.writer = self._new_writer()
@@ -438,6 +459,7 @@ class Saving:
     def finish(self, header: dict[str, Any], changed: list[Entry], old: dict[bytes, Entry]) -> CheckpointRow:
         """Make the checkpoint durable and return its row. Raises `Swept` if it must be done again."""
         repository, row = self.repository, self.row
+        self.settle()
         header = self._complete(header, changed, old)
         data = document.encode(header, changed)
         key = digest(data)

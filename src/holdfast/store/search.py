@@ -237,25 +237,26 @@ class _Index:
                 return False
             self.db.execute("INSERT INTO texts(texts, rank) VALUES('integrity-check', 1)")
             known = self.db.execute("SELECT key, id, version, log_size, log_head FROM workspace").fetchall()
-            number = 0
-            for key, workspace, version, *log in known:
-                row = repository.ledger.workspace(workspace)
-                if row is None or row.version < version:
-                    return False
-                is_fresh = [row.log_size, row.log_head] == log
-                for page in _pages(repository, workspace, 0):
-                    for found in [found for found in page if found.version <= version]:
-                        number += 1
-                        said = self.db.execute(
-                            "SELECT message, name, tags FROM texts WHERE rowid = ?", (key << 32 | found.version,)
-                        ).fetchone()
-                        true = tuple([normalize("NFC", getattr(found, column)) for column in COLUMNS])
-                        # A name may have been given since.
-                        if said is None or said[0::2] != true[0::2] or (is_fresh and said != true):
-                            return False
-            return bool(self.db.execute("SELECT count(*) FROM texts").fetchone() == (number,))
+            return all(self._says(repository, *row) for row in known)
         finally:
             self.db.execute("ROLLBACK")
+
+    def _says(
+        self, repository: Repository, key: int, workspace: str, version: int, log_size: int, log_head: bytes
+    ) -> bool:
+        """Has it the right texts of a workspace's checkpoints? What is forgotten, nobody is shown."""
+        row = repository.ledger.workspace(workspace)
+        is_fresh = row is not None and (row.log_size, row.log_head) == (log_size, log_head)
+        for page in _pages(repository, workspace, 0):
+            for found in [found for found in page if found.version <= version and not found.forgotten]:
+                true = tuple([normalize("NFC", getattr(found, column)) for column in COLUMNS])
+                said = self.db.execute(
+                    f"SELECT {', '.join(COLUMNS)} FROM texts WHERE rowid = ?", (key << 32 | found.version,)
+                ).fetchone()
+                # A name may have been given since.
+                if said is None or said[0::2] != true[0::2] or (is_fresh and said != true):
+                    return False
+        return True
 
     def find(self, key: int, text: str) -> Iterator[int]:
         """Yield versions of the workspace with this number, newest first."""

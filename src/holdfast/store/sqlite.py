@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from holdfast.store.rows import Query
 
 VERSION = 1
+MANY_PATHS = 50
 PAGE = 5000
 """Long readers read this many rows at a time, so that no writer waits for them."""
 
@@ -144,6 +145,8 @@ class SqliteLedger:
 
     def current(self, workspace: str, paths: Sequence[bytes]) -> dict[bytes, Entry]:
         key = self._key(workspace)
+        if len(paths) > MANY_PATHS:
+            return self._current_many(key, paths)
         result = {}
         for path in paths:
             rows = self._nodes(
@@ -153,6 +156,19 @@ class SqliteLedger:
             )
             if rows and rows[0][1] is None:
                 result[path] = Entry(*rows[0][2:])
+        return result
+
+    def _current_many(self, key: int, paths: Sequence[bytes]) -> dict[bytes, Entry]:
+        """The same in few questions; each reads the whole history of its paths."""
+        result = {}
+        for start in range(0, len(paths), 500):
+            part = paths[start : start + 500]
+            rows = self._nodes(
+                NODES,
+                f"SELECT {NODE} FROM node WHERE ws = ? AND path IN ({_marks(part)}) AND until IS NULL",
+                (key, *part),
+            )
+            result.update({row[0]: Entry(*row) for row in rows})
         return result
 
     def state(self, workspace: str, version: int, below: bytes = b"") -> Iterator[Entry]:
