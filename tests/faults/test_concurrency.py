@@ -170,7 +170,7 @@ def shared_past(crowd: Crowd) -> Path:
 def test_a_content_swept_while_it_is_saved_again_is_stored_anew(crowd: Crowd, shared_past: Path) -> None:
     """The saver found it in the store and did not write it; then compaction took it away."""
     go = crowd.folder / "go"
-    saver = crowd.start("once", "--pause", "save:read", "--go", go, root=shared_past)
+    saver = crowd.start("once", "--pause", "pack:synced", "--go", go, root=shared_past)
     crowd.wait_for("paused")
     engine = open_engine(crowd.store)
     compact(engine.repository(), str(crowd.store), everything=True)

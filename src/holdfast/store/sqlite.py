@@ -64,8 +64,7 @@ NODES = frozenset([NODE_TYPES])
 INTERVALS = frozenset([(int, int, *NODE_TYPES), (int, N, *NODE_TYPES)])
 WORKSPACES = frozenset([(str, bytes, int, str, int, bytes, int, bytes, int, str, str)])
 CHECKPOINTS = frozenset([(str, int, str, bytes, int, int, *(str,) * 7, *(int,) * 6, str)])
-PLACE_TYPES = (int, int, int, int, int)
-PLACES = frozenset([(bytes, str, *PLACE_TYPES), (bytes, N, *PLACE_TYPES)])
+PLACES = frozenset([(bytes, str, int, int, int, int, int)])
 PACKS = frozenset([(str, int)])
 WANTED = frozenset([(int, bytes, str, bytes)])
 TAGS = frozenset([(str, int)])
@@ -255,7 +254,7 @@ class SqliteLedger:
         while True:
             rows = self._rows(
                 PLACES,
-                "SELECT b.digest, p.name, b.frame, b.stored, b.offset, b.length, b.kind FROM blob b"
+                "SELECT b.digest, ifnull(p.name, ''), b.frame, b.stored, b.offset, b.length, b.kind FROM blob b"
                 f" LEFT JOIN pack p ON p.key = b.pack WHERE b.digest > ? ORDER BY b.digest LIMIT {PAGE}",
                 (after,),
             )
