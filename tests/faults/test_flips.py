@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import shutil
 import signal
@@ -19,13 +20,14 @@ from typing import Any
 import pytest
 
 from holdfast.core.errors import HoldfastError
+from holdfast.core.model import Event
 from holdfast.store.check import Report, verify
 from holdfast.store.place import Place
 from holdfast.store.rows import Query
 from holdfast.store.search import search
 
 from .mutations import mutate
-from .sample import Load, Sample, load, make, truth, versions
+from .sample import Load, Sample, load, make, open_engine, truth, versions
 
 SHORT, FULL = 80, 1000
 SECONDS = 60
@@ -79,7 +81,7 @@ def test_an_older_ledger_is_found_or_catches_up(sample: Sample, moment: str, tmp
     else:
         shutil.copyfile(sample.ledgers[moment], store / "ledger.db")
 
-    outcome, findings = _judge(store, truth(sample.place()), _answers(sample.place()))
+    outcome, findings = _judge(store, truth(sample.place()), _answers(sample.place()), [sample.alpha, sample.beta])
 
     assert findings == []
     assert outcome in ("found" if moment in ("before compaction", "early", "none") else "nothing")
@@ -92,7 +94,7 @@ def test_a_file_that_is_gone_is_found(sample: Sample, pattern: str, tmp_path: Pa
         store = _copy(sample, tmp_path / str(number))
         (store / path.relative_to(sample.store)).unlink()
 
-        assert _judge(store, known, answers) == ("found", []), path.name
+        assert _judge(store, known, answers, [sample.alpha, sample.beta]) == ("found", []), path.name
 
 
 @pytest.mark.parametrize("pattern", ["packs/*.pack", "ledger.db", "log/store.log", "log/????*.log"])
@@ -141,7 +143,7 @@ def _damage_at_random(seed: int) -> dict[str, Any]:
         damaged = Path(shutil.copytree(store, Path(folder) / "damaged"))
         signal.alarm(SECONDS)
         try:
-            outcome, findings = _judge(store, _known, _known_answers)
+            outcome, findings = _judge(store, _known, _known_answers, [_sample.alpha, _sample.beta])
         except TimeoutError as error:
             outcome, findings = "hangs", [str(error)]
         finally:
@@ -171,7 +173,7 @@ def _verify(store: Path) -> tuple[str, Report | None]:
     return ("found" if report.problems else "nothing"), report
 
 
-def _judge(store: Path, known: dict[str, Load], answers: Answers) -> tuple[str, list[str]]:
+def _judge(store: Path, known: dict[str, Load], answers: Answers, roots: list[Path]) -> tuple[str, list[str]]:
     """What became of it, and whatever is neither found and named, nor identical to the truth."""
     place = Place(str(store), durable=False)
     try:
@@ -194,7 +196,30 @@ def _judge(store: Path, known: dict[str, Load], answers: Answers) -> tuple[str, 
             findings += [] if _answers(place) == answers else ["an answer differs"]
         except Exception as error:
             findings.append(f"a question raised {error!r}")
-    return outcome, findings
+    return outcome, findings + _save(store, roots, outcome)
+
+
+def _save(store: Path, roots: list[Path], outcome: str) -> list[str]:
+    """Save once more: that works, or is refused with a sentence; if nothing was found, it works."""
+    findings = []
+    for root in roots:
+        engine = open_engine(store)
+        try:
+            version = engine.handle(Event(os.fsencode(root), 1 << 60, message="once more")).version
+            found = engine.locate(os.fsencode(root))
+            row = engine.repository().ledger.checkpoint(found[1], version) if found is not None else None
+            if row is None:
+                findings.append(f"v{version} of {root.name} was acknowledged and is not there")
+            else:
+                load(engine.repository(), row)
+        except HoldfastError as error:
+            if outcome == "nothing":
+                findings.append(f"nothing was found, but saving failed: {error}")
+        except Exception as error:
+            findings.append(f"saving raised {error!r}")
+        finally:
+            engine.close()
+    return findings
 
 
 def _load_all(place: Place) -> dict[str, Load]:

@@ -68,6 +68,7 @@ PLACES = frozenset([(bytes, str, int, int, int, int, int)])
 PACKS = frozenset([(str, int)])
 WANTED = frozenset([(int, bytes, str, bytes)])
 TAGS = frozenset([(str, int)])
+META = frozenset([(str,)])
 
 
 class SqliteLedger:
@@ -289,7 +290,7 @@ class SqliteLedger:
         return self._rows(TAGS, "SELECT tag, version FROM tag WHERE ws = ?", (self._key(workspace),))
 
     def meta(self, key: str) -> str | None:
-        rows = self._all("SELECT value FROM meta WHERE key = ?", (key,))
+        rows = self._rows(META, "SELECT value FROM meta WHERE key = ?", (key,))
         return rows[0][0] if rows else None
 
     # Writing

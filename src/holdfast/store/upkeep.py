@@ -6,9 +6,10 @@ from posix import unlink
 
 from holdfast.core import document
 from holdfast.core.entry import FILE
-from holdfast.core.errors import Busy, Damaged, DiskFull, HoldfastError, NotFound
+from holdfast.core.errors import Busy, Conflict, Damaged, DiskFull, HoldfastError, NotFound
 from holdfast.core.steps import step
 from holdfast.store.digest import ZERO, add, digest, weight
+from holdfast.store.journal import Journal
 from holdfast.store.local import FULL, Lock, explain
 from holdfast.store.mounts import Unmounted
 from holdfast.store.open import make_reserve
@@ -71,6 +72,12 @@ def forget(repository: Repository, workspace: str, versions: Sequence[int], why:
     step("forget:begun")
     if not wanted:
         return 0
+    busy = needed_by_restore(folder, workspace).intersection(wanted)
+    if busy:
+        raise Conflict(
+            f"v{min(busy)} is needed by a restore that was cut off.",
+            "Run `holdfast restore --continue` or `--abort` first.",
+        )
 
     def commit() -> None:
         repository.dropped = 0
@@ -79,6 +86,14 @@ def forget(repository: Repository, workspace: str, versions: Sequence[int], why:
     _with_reserve(folder, "Forgetting", commit)
     step("forget:committed")
     return repository.dropped
+
+
+def needed_by_restore(folder: str, workspace: str) -> set[int]:
+    """Versions between which a restore is under way or was cut off: it can end at neither without them."""
+    if not folder:
+        return set()
+    journal = Journal(f"{folder}/workspaces/{workspace}", durable=True).read()
+    return {journal["target"], journal["before"]} if journal is not None else set()
 
 
 def mark(repository: Repository, workspace: str, record: dict[str, Any]) -> None:
