@@ -7,11 +7,13 @@ import os
 import resource
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory, mkdtemp
@@ -85,6 +87,73 @@ def test_an_older_ledger_is_found_or_catches_up(sample: Sample, moment: str, tmp
 
     assert findings == []
     assert outcome in ("found" if moment in ("before compaction", "early", "none") else "nothing")
+
+
+WRONG = [
+    "UPDATE workspace SET tree = 'zz'",
+    f"UPDATE workspace SET tree = '{'g' * 64}'",
+    "UPDATE workspace SET counts = '{'",
+    "UPDATE workspace SET counts = '[1]'",
+    """UPDATE workspace SET counts = '{"f":"x"}'""",
+    "UPDATE workspace SET version = version + 4",
+    "UPDATE workspace SET log_size = log_size - 16",
+    "UPDATE workspace SET log_size = log_size + 16",
+    "UPDATE workspace SET log_head = x'00'",
+    "UPDATE workspace SET path = x'2f78'",
+    "UPDATE workspace SET keyframe = 77",
+    "DELETE FROM workspace",
+    "UPDATE meta SET value = 'x' WHERE key = 'seq'",
+    "UPDATE meta SET value = '1' WHERE key = 'seq'",
+    "UPDATE meta SET value = 'x' WHERE key = 'store_log'",
+    "UPDATE node SET until = until + 1 WHERE until IS NOT NULL",
+    "UPDATE node SET until = NULL",
+    "UPDATE node SET mode = 70000",
+    "UPDATE node SET mtime = 1",
+    "UPDATE node SET size = -5",
+    "UPDATE node SET grp = 9",
+    "UPDATE node SET flags = 700",
+    "UPDATE node SET extra = x'41'",
+    "UPDATE node SET kind = 'q'",
+    "UPDATE node SET content = 'text' WHERE kind = 'l'",
+    "DELETE FROM node WHERE since > 4",
+    "INSERT INTO node SELECT ws, x'41', since + 90, NULL, kind, mode, flags, size, mtime, grp, content, extra FROM node"
+    " LIMIT 1",
+    "DROP TABLE node",
+    "DROP INDEX node_until",
+    "UPDATE checkpoint SET session = 'zz'",
+    "UPDATE checkpoint SET version = version + 100 WHERE version = 4",
+    "UPDATE checkpoint SET forgotten = 0",
+    "UPDATE checkpoint SET forgotten = 1 WHERE version = 5",
+    "UPDATE checkpoint SET pinned = 1",
+    "UPDATE checkpoint SET message = NULL",
+    "INSERT INTO checkpoint SELECT ws, 99, 'cp-x', document, seq, created_at, trigger, created_by, message, name, tags,"
+    " session, task, pinned, forgotten, changed, files, bytes, added, tree FROM checkpoint LIMIT 1",
+    "DELETE FROM tag",
+    "INSERT INTO tag SELECT ws, 'new', version FROM checkpoint WHERE version = 3",
+    "DELETE FROM blob WHERE kind = 2",
+    "DELETE FROM blob WHERE kind = 1",
+    "DELETE FROM blob",
+    "UPDATE blob SET length = length - 1",
+    "UPDATE blob SET pack = 99",
+    "UPDATE blob SET kind = 1 WHERE kind = 0",
+    "UPDATE pack SET name = '../../x' || key",
+    "UPDATE pack SET name = key || char(0)",
+    "UPDATE pack SET size = size + 1",
+    "DELETE FROM pack",
+]
+
+
+@pytest.mark.parametrize("statement", WRONG)
+def test_a_wrong_row_in_the_ledger_is_found(sample: Sample, statement: str, tmp_path: Path) -> None:
+    """SQLite's own check has nothing against any of these."""
+    store = _copy(sample, tmp_path / "store")
+    with closing(sqlite3.connect(store / "ledger.db")) as ledger:
+        ledger.execute(statement)
+        ledger.commit()
+
+    outcome, findings = _judge(store, truth(sample.place()), _answers(sample.place()), [sample.alpha, sample.beta])
+
+    assert (outcome, findings) == ("found", [])
 
 
 @pytest.mark.parametrize("pattern", ["packs/*.pack", "log/*.log"])

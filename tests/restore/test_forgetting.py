@@ -6,13 +6,13 @@ import os
 from collections.abc import Callable
 
 import pytest
-from saver import Saver
 
 from holdfast.core import steps
 from holdfast.core.errors import Conflict
 from holdfast.restoring import Restoring
 from holdfast.store.upkeep import forget
 from holdfast.tidying import tidy
+from saver import Saver
 
 
 class Cut(BaseException):
