@@ -415,6 +415,8 @@ class _Compacting:
 
     def _swap(self, chosen: set[str], writers: list[PackWriter], moved: list[tuple[bytes, Location]]) -> bool:
         repository, before = self.repository, None
+        # A pack is named after its index: one that came out the same as it was has its name again, and stays.
+        gone = sorted(chosen - {writer.name for writer in writers})
         try:
             with repository.ledger.transaction() as tx:
                 if not self._still_dead(chosen):
@@ -424,11 +426,11 @@ class _Compacting:
                 for writer in writers:
                     tx.add_pack(writer.name, writer.size, ())
                     writer.finish()
-                tx.drop_packs(sorted(chosen), moved)
+                tx.drop_packs(gone, moved)
                 before = append_store_record(
                     repository,
                     tx,
-                    {"r": "compact", "new": [writer.name for writer in writers], "gone": sorted(chosen)},
+                    {"r": "compact", "new": [writer.name for writer in writers], "gone": gone},
                 )
         except BaseException:
             if before is not None:
@@ -438,7 +440,7 @@ class _Compacting:
             raise
         step("compact:swapped")
         repository.forget_frames()
-        for name in sorted(chosen):
+        for name in gone:
             repository.blobs.delete(name)
             step("compact:removed")
         return True
