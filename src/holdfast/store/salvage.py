@@ -151,38 +151,3 @@ def _pieces(data: bytes) -> Iterator[tuple[bytes, bytes, int]]:
         keys.append(digest(part))
         yield keys[-1], part, CONTENT
     yield whole, b"".join(keys), CHUNKS
-
-
-class Kept:
-    """What goes into the new pack: each digest once, and only what is proven."""
-
-    def __init__(self, repository: Repository, writer: PackWriter) -> None:
-        self.repository, self.writer = repository, writer
-        self.keys: set[bytes] = set()
-
-    def copy(self, key: bytes, place: Location, *, doubtful: bool = False) -> bool:
-        """Take the copy at this place over, if it is good. A list of chunks proves itself by the chunks alone.
-
-        Unless it is `doubtful`, a list may be taken over without: its chunks may only now be on their way to be healed.
-        """
-        try:
-            data = self.repository.fetch(place)
-            is_whole = digest(data) == key
-            good = is_whole or (place.kind == CHUNKS and (not doubtful or adds_up(self.repository, key, data)))
-        except (HoldfastError, FileNotFoundError):
-            return False
-        if good and key not in self.keys:
-            self.add(key, data, CONTENT if is_whole and place.kind not in (CONTENT, DOCUMENT) else place.kind)
-        return good
-
-    def add(self, key: bytes, data: bytes, kind: int) -> None:
-        if key not in self.keys:
-            self.keys.add(key)
-            self.writer.add(key, data, kind)
-
-
-def index_of(repository: Repository, name: str, *, strict: bool = True) -> list[tuple[bytes, Location]]:
-    try:
-        return read_index(repository.blobs, name, strict=strict)[1]
-    except (HoldfastError, FileNotFoundError):
-        return []
