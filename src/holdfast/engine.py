@@ -193,9 +193,12 @@ class Engine:
         found = find(cwd)
         registered, folder = self.place.registered(), cwd
         while registered and (found is None or folder != found[0]):
-            if folder in registered and identity(folder) is None:
-                self._mark(folder, registered[folder])  # the marker was wiped; the path is known
-                return folder, registered[folder]
+            if folder in registered:
+                workspace = identity(folder)  # there, if another process adopted the folder since we looked
+                if workspace is None:
+                    workspace = registered[folder]
+                    self._mark(folder, workspace)  # the marker was wiped; the path is known
+                return folder, workspace
             if folder in (b"/", b""):
                 break
             folder = folder.rpartition(b"/")[0] or b"/"
