@@ -111,6 +111,7 @@ class Project:
             "search two Korean letters": lambda: search(repository, str(self.store), workspace, "입력", 20),
             "search a path": lambda: search(repository, str(self.store), workspace, "file_03", 20),
             "search what is not there": lambda: search(repository, str(self.store), workspace, "nowhere", 20),
+            "search two absent letters": lambda: search(repository, str(self.store), workspace, "없음", 20),
             "read a file of the oldest": reading,
         }
 

@@ -382,7 +382,7 @@ def test_git_applies_a_link_made_and_one_removed(tmp_path: Path) -> None:
 
 
 @needs_git
-@given(CONTENTS, CONTENTS, st.integers(1, 3))
+@given(CONTENTS, CONTENTS, st.integers(0, 3))
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_git_applies_whatever_changed(tmp_path: Path, old: bytes, new: bytes, context: int) -> None:
     assume(old != new)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.core.errors import Busy
 from holdfast.core.retention import oldest_automatic, plan
 from holdfast.store.rows import Query
-from holdfast.store.upkeep import compact, forget, store_size
+from holdfast.store.upkeep import compact, forget, needed_by_restore, store_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +23,8 @@ def tidy(engine: Engine, workspace: str) -> list[CheckpointRow]:
     Another process that compacts already makes this one unnecessary.
     """
     repository, settings = engine.repository(), engine.settings
-    chosen = by_policy(repository, settings, workspace, engine.clock())
+    busy = needed_by_restore(engine.place.path, workspace)
+    chosen = [row for row in by_policy(repository, settings, workspace, engine.clock()) if row.version not in busy]
     if chosen:
         forget(repository, workspace, [row.version for row in chosen], "policy", engine.place.path)
     try:
@@ -60,7 +61,7 @@ def thin(
     give_back = compacted or (lambda: compact(repository, folder) is not None)
     gone: list[CheckpointRow] = []
     over = store_size(repository) - most
-    candidates = _oldest_automatic(repository) if over > 0 else []
+    candidates = _oldest_automatic(repository, folder) if over > 0 else []
     while over > 0 and candidates:
         freed = 0
         while candidates and freed < over:
@@ -73,10 +74,11 @@ def thin(
     return gone
 
 
-def _oldest_automatic(repository: Repository) -> list[CheckpointRow]:
+def _oldest_automatic(repository: Repository, folder: str) -> list[CheckpointRow]:
     """What a size cap may take, oldest first in the order of the whole store."""
     found = []
     for workspace in repository.ledger.workspaces():
         rows = {row.version: row for row in repository.ledger.find(Query(workspace=workspace.id))}
-        found += [rows[version] for version in oldest_automatic(list(rows.values()), 1)]
+        busy = needed_by_restore(folder, workspace.id)
+        found += [rows[version] for version in oldest_automatic(list(rows.values()), 1) if version not in busy]
     return sorted(found, key=lambda row: row.seq)

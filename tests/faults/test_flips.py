@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory, mkdtemp
@@ -19,13 +22,14 @@ from typing import Any
 import pytest
 
 from holdfast.core.errors import HoldfastError
+from holdfast.core.model import Event
 from holdfast.store.check import Report, verify
 from holdfast.store.place import Place
 from holdfast.store.rows import Query
 from holdfast.store.search import search
 
 from .mutations import mutate
-from .sample import Load, Sample, load, make, truth, versions
+from .sample import Load, Sample, load, make, open_engine, truth, versions
 
 SHORT, FULL = 80, 1000
 SECONDS = 60
@@ -79,10 +83,77 @@ def test_an_older_ledger_is_found_or_catches_up(sample: Sample, moment: str, tmp
     else:
         shutil.copyfile(sample.ledgers[moment], store / "ledger.db")
 
-    outcome, findings = _judge(store, truth(sample.place()), _answers(sample.place()))
+    outcome, findings = _judge(store, truth(sample.place()), _answers(sample.place()), [sample.alpha, sample.beta])
 
     assert findings == []
     assert outcome in ("found" if moment in ("before compaction", "early", "none") else "nothing")
+
+
+WRONG = [
+    "UPDATE workspace SET tree = 'zz'",
+    f"UPDATE workspace SET tree = '{'g' * 64}'",
+    "UPDATE workspace SET counts = '{'",
+    "UPDATE workspace SET counts = '[1]'",
+    """UPDATE workspace SET counts = '{"f":"x"}'""",
+    "UPDATE workspace SET version = version + 4",
+    "UPDATE workspace SET log_size = log_size - 16",
+    "UPDATE workspace SET log_size = log_size + 16",
+    "UPDATE workspace SET log_head = x'00'",
+    "UPDATE workspace SET path = x'2f78'",
+    "UPDATE workspace SET keyframe = 77",
+    "DELETE FROM workspace",
+    "UPDATE meta SET value = 'x' WHERE key = 'seq'",
+    "UPDATE meta SET value = '1' WHERE key = 'seq'",
+    "UPDATE meta SET value = 'x' WHERE key = 'store_log'",
+    "UPDATE node SET until = until + 1 WHERE until IS NOT NULL",
+    "UPDATE node SET until = NULL",
+    "UPDATE node SET mode = 70000",
+    "UPDATE node SET mtime = 1",
+    "UPDATE node SET size = -5",
+    "UPDATE node SET grp = 9",
+    "UPDATE node SET flags = 700",
+    "UPDATE node SET extra = x'41'",
+    "UPDATE node SET kind = 'q'",
+    "UPDATE node SET content = 'text' WHERE kind = 'l'",
+    "DELETE FROM node WHERE since > 4",
+    "INSERT INTO node SELECT ws, x'41', since + 90, NULL, kind, mode, flags, size, mtime, grp, content, extra FROM node"
+    " LIMIT 1",
+    "DROP TABLE node",
+    "DROP INDEX node_until",
+    "UPDATE checkpoint SET session = 'zz'",
+    "UPDATE checkpoint SET version = version + 100 WHERE version = 4",
+    "UPDATE checkpoint SET forgotten = 0",
+    "UPDATE checkpoint SET forgotten = 1 WHERE version = 5",
+    "UPDATE checkpoint SET pinned = 1",
+    "UPDATE checkpoint SET message = NULL",
+    "INSERT INTO checkpoint SELECT ws, 99, 'cp-x', document, seq, created_at, trigger, created_by, message, name, tags,"
+    " session, task, pinned, forgotten, changed, files, bytes, added, tree FROM checkpoint LIMIT 1",
+    "DELETE FROM tag",
+    "INSERT INTO tag SELECT ws, 'new', version FROM checkpoint WHERE version = 3",
+    "DELETE FROM blob WHERE kind = 2",
+    "DELETE FROM blob WHERE kind = 1",
+    "DELETE FROM blob",
+    "UPDATE blob SET length = length - 1",
+    "UPDATE blob SET pack = 99",
+    "UPDATE blob SET kind = 1 WHERE kind = 0",
+    "UPDATE pack SET name = '../../x' || key",
+    "UPDATE pack SET name = key || char(0)",
+    "UPDATE pack SET size = size + 1",
+    "DELETE FROM pack",
+]
+
+
+@pytest.mark.parametrize("statement", WRONG)
+def test_a_wrong_row_in_the_ledger_is_found(sample: Sample, statement: str, tmp_path: Path) -> None:
+    """SQLite's own check has nothing against any of these."""
+    store = _copy(sample, tmp_path / "store")
+    with closing(sqlite3.connect(store / "ledger.db")) as ledger:
+        ledger.execute(statement)
+        ledger.commit()
+
+    outcome, findings = _judge(store, truth(sample.place()), _answers(sample.place()), [sample.alpha, sample.beta])
+
+    assert (outcome, findings) == ("found", [])
 
 
 @pytest.mark.parametrize("pattern", ["packs/*.pack", "log/*.log"])
@@ -92,7 +163,7 @@ def test_a_file_that_is_gone_is_found(sample: Sample, pattern: str, tmp_path: Pa
         store = _copy(sample, tmp_path / str(number))
         (store / path.relative_to(sample.store)).unlink()
 
-        assert _judge(store, known, answers) == ("found", []), path.name
+        assert _judge(store, known, answers, [sample.alpha, sample.beta]) == ("found", []), path.name
 
 
 @pytest.mark.parametrize("pattern", ["packs/*.pack", "ledger.db", "log/store.log", "log/????*.log"])
@@ -141,7 +212,7 @@ def _damage_at_random(seed: int) -> dict[str, Any]:
         damaged = Path(shutil.copytree(store, Path(folder) / "damaged"))
         signal.alarm(SECONDS)
         try:
-            outcome, findings = _judge(store, _known, _known_answers)
+            outcome, findings = _judge(store, _known, _known_answers, [_sample.alpha, _sample.beta])
         except TimeoutError as error:
             outcome, findings = "hangs", [str(error)]
         finally:
@@ -171,7 +242,7 @@ def _verify(store: Path) -> tuple[str, Report | None]:
     return ("found" if report.problems else "nothing"), report
 
 
-def _judge(store: Path, known: dict[str, Load], answers: Answers) -> tuple[str, list[str]]:
+def _judge(store: Path, known: dict[str, Load], answers: Answers, roots: list[Path]) -> tuple[str, list[str]]:
     """What became of it, and whatever is neither found and named, nor identical to the truth."""
     place = Place(str(store), durable=False)
     try:
@@ -194,7 +265,30 @@ def _judge(store: Path, known: dict[str, Load], answers: Answers) -> tuple[str, 
             findings += [] if _answers(place) == answers else ["an answer differs"]
         except Exception as error:
             findings.append(f"a question raised {error!r}")
-    return outcome, findings
+    return outcome, findings + _save(store, roots, outcome)
+
+
+def _save(store: Path, roots: list[Path], outcome: str) -> list[str]:
+    """Save once more: that works, or is refused with a sentence; if nothing was found, it works."""
+    findings = []
+    for root in roots:
+        engine = open_engine(store)
+        try:
+            version = engine.handle(Event(os.fsencode(root), 1 << 60, message="once more")).version
+            found = engine.locate(os.fsencode(root))
+            row = engine.repository().ledger.checkpoint(found[1], version) if found is not None else None
+            if row is None:
+                findings.append(f"v{version} of {root.name} was acknowledged and is not there")
+            else:
+                load(engine.repository(), row)
+        except HoldfastError as error:
+            if outcome == "nothing":
+                findings.append(f"nothing was found, but saving failed: {error}")
+        except Exception as error:
+            findings.append(f"saving raised {error!r}")
+        finally:
+            engine.close()
+    return findings
 
 
 def _load_all(place: Place) -> dict[str, Load]:

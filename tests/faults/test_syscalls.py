@@ -47,6 +47,8 @@ class Series:
         calls, done = trace(self.stage.hook_command(), folder / "trace")
         assert done.returncode == 0, done.stderr
         self.calls = after_start(calls, folder)
+        self.told = 0
+        """Saves that ended with an error and said so."""
 
     def concerns(self, call: Call, error: str) -> bool:
         """Can this call meet this error? Reading counts if it is ours: what the interpreter loads is not our subject."""
@@ -63,6 +65,7 @@ class Series:
         """Clear error or success, and a whole store."""
         done = self._run(call, f"error={error}:when={call.number}{'+' if persistent else ''}")
         findings = []
+        self.told += done.returncode == 1
         if done.returncode not in (0, 1):
             findings.append(f"exit code {done.returncode}")
         if "Traceback" in done.stderr or done.stderr.count("\n") > 1:
@@ -112,7 +115,8 @@ def test_an_error_at_any_system_call_is_told_or_survived(name: str, folder: Path
         where = f"{error} at {call.name} {call.number}{' and later' if persistent else ''} ({call.text[:120]})"
         findings += _told(where, series.fail_at(call, error, persistent=persistent))
 
-    report(f"{name} with {len(chosen)} of {len(points)} errors injected", findings)
+    report(f"{name} with {len(chosen)} of {len(points)} errors injected, {series.told} of them told", findings)
+    assert series.told, "no error got through: nothing was injected"
 
 
 def _told(where: str, findings: list[str]) -> list[str]:

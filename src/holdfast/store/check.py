@@ -132,8 +132,7 @@ class _Examining:
             try:
                 self._pack(name)
             except Damaged as error:
-                self.report.unreadable.add(name)
-                self.report.say(f"{str(error)[:1].upper()}{str(error)[1:]}")
+                self.report.unreadable[name] = str(error)
             done += size
         self.report.bytes = total
 

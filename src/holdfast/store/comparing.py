@@ -1,4 +1,4 @@
-"""The ledger in use beside the one that packs and logs give: every row, every place, every state."""
+"""The ledger in use beside the one that packs and logs give: every log, every row, every state."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from bisect import bisect_left
 
 from holdfast.core.errors import Damaged, HoldfastError
 from holdfast.store.digest import add, weight
-from holdfast.store.findings import concerned, everything, label, labels, text
-from holdfast.store.packs import read_index
+from holdfast.store.findings import concerned, everything, labels, many, text
+from holdfast.store.places import follow
 from holdfast.store.rebuilding import LOST, STORE_LOG, Log
 from holdfast.store.repository import checkpoint_row
-from holdfast.store.rows import CHUNKS, Query
+from holdfast.store.rows import Query
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from holdfast.store.findings import Report
     from holdfast.store.rebuilding import Rebuilt
     from holdfast.store.repository import Repository
-    from holdfast.store.rows import CheckpointRow, Location, WorkspaceRow
+    from holdfast.store.rows import CheckpointRow, WorkspaceRow
     from holdfast.store.sqlite import SqliteLedger
 
     Interval = tuple[int, int | None, Entry]
@@ -71,7 +71,7 @@ class _Comparing:
 
     def run(self) -> None:
         self._pages()
-        self._places()
+        follow(self.actual, self.expected, self.scratch, self.packs, self.built.replaced, self.report)
         self._meta()
         theirs = {row.id: row for row in self.actual.workspaces()}
         for log in [log for log in self.built.logs if log != STORE_LOG] + [
@@ -79,7 +79,7 @@ class _Comparing:
         ]:
             self._workspace(log, theirs.get(log))
         if not self.report.damaged_logs and (self.actual.meta("seq") or "0") != (self.expected.meta("seq") or "0"):
-            self._wrong("The ledger's sequence number is wrong", [])
+            self.report.wrong("The ledger's sequence number is wrong", [])
 
     def without_ledger(self) -> None:
         """What can still be said: which contents are gone, and which versions."""
@@ -87,12 +87,12 @@ class _Comparing:
         bad = {key for key, place in expected.locations() if (place.pack, key) in report.bad}
         gone = {key for key in expected.wanted() if key in bad or not expected.locate([key])} | report.gone
         if gone:
-            report.say(f"{len(gone)} contents are damaged or missing", concerned(expected, gone))
+            report.say(f"Damaged or missing: {many(len(gone), 'content')}", concerned(expected, gone))
         report.lost = self.built.lost
         for workspace, versions in self.built.lost.items():
             row = expected.workspace(workspace)
             path = row.path if row is not None else workspace.encode()
-            report.say(f"{len(versions)} versions cannot be made from documents that are there", labels(versions, path))
+            report.say(f"Not to be made from documents: {many(len(versions), 'version')}", labels(versions, path))
 
     def logs_alone(self) -> None:
         """Find damaged logs that the ledger, although damaged, can still replace: all of it agrees with documents."""
@@ -105,10 +105,6 @@ class _Comparing:
             if whole and not self._unlike_documents(row, [found for found in rows if not found.forgotten]):
                 self.report.damaged_logs.add(row.id)
 
-    def _wrong(self, words: str, checkpoints: list[str]) -> None:
-        self.report.ledger_wrong = True
-        self.report.say(words, checkpoints)
-
     def _pages(self) -> None:
         """SQLite's own check finds few flipped bits, but it does find what lies in its indexes."""
         opinion = self.actual.integrity()
@@ -116,91 +112,6 @@ class _Comparing:
             raise Damaged(f"its pages are damaged: {opinion}.")
         if self.actual.shape() != self.expected.shape():
             raise Damaged("its tables are not ours.")
-
-    # Places
-
-    def _places(self) -> None:
-        """Follow every digest to the place where the ledger says it lies."""
-        report, by_pack = self.report, self._by_pack()
-        wrong = by_pack.pop("", set())
-        sizes = dict(self.expected.packs())
-        for name, size in self.actual.packs():
-            if name not in self.packs and name in self.built.replaced:
-                wrong |= by_pack.get(name, set())  # the ledger is older than a compaction
-            elif name not in self.packs:
-                report.missing.add(name)
-                report.say(f"Pack {name} is missing", self._concerned(by_pack.get(name, set())))
-            elif sizes.get(name, size) != size:
-                self._wrong(f"The ledger is wrong about the size of pack {name}", [])
-        for name in sorted(report.damaged_packs()):
-            keys = by_pack.get(name, set())
-            what = f"Pack {name} has no usable index" if name in report.unreadable else f"Pack {name} is damaged"
-            report.say(f"{what}; {len(keys)} of its contents are concerned", self._concerned(keys))
-        if wrong:
-            self._wrong(f"The ledger is wrong about where {len(wrong)} contents lie", self._concerned(wrong))
-        faulty = wrong.union(*by_pack.values())
-        self._contents(faulty)
-
-    def _by_pack(self) -> dict[str, set[bytes]]:
-        """Digests that cannot be had where the ledger says, by pack; under the empty name those it is wrong about."""
-        report, faulty = self.report, {"": set[bytes]()}
-        odd: dict[str, list[tuple[bytes, Location]]] = {}
-        truth = self.expected.locations()
-        other = next(truth, None)
-        for key, place in self.actual.locations():
-            while other is not None and other[0] < key:
-                other = next(truth, None)
-            if place.pack in report.unreadable or (place.pack, key) in report.bad:
-                faulty.setdefault(place.pack, set()).add(key)
-            elif (key, place) != other:
-                odd.setdefault(place.pack, []).append((key, place))  # another copy, or not so
-        for name, entries in odd.items():
-            if name in self.packs:
-                index = set(read_index(self.scratch.blobs, name)[1])
-                faulty[""].update([entry[0] for entry in entries if entry not in index])
-            else:
-                known = name in dict(self.actual.packs())
-                faulty.setdefault(name if known else "", set()).update([key for key, _ in entries])
-        return faulty
-
-    def _contents(self, faulty: set[bytes]) -> None:
-        """Everything that a version refers to must have a place; a large content needs all its chunks."""
-        needed = self.actual.wanted() | self.expected.wanted() | self._documents()
-        located = self.actual.locate(sorted(needed))
-        absent = needed - located.keys()
-        if absent:
-            known = self.expected.locate(sorted(absent))
-            if known:
-                self._wrong(f"The ledger lacks {len(known)} contents", self._concerned(set(known)))
-            gone = absent - known.keys()
-            if gone:
-                self.report.say(f"{len(gone)} contents are nowhere in the store", self._concerned(gone))
-        broken, chunks = self._lists(located, faulty)
-        if broken:
-            self.report.say(f"{len(broken)} large contents lack some of their chunks", self._concerned(broken))
-        self.report.gone = absent | broken | chunks
-
-    def _documents(self) -> set[bytes]:
-        """Documents of the living versions, as far as they can be read at all: others are found missing later."""
-        wanted = {row.document for ledger in (self.actual, self.expected) for row in ledger.find(Query())}
-        return set(self.expected.locate(sorted(wanted)))
-
-    def _lists(self, located: dict[bytes, Location], faulty: set[bytes]) -> tuple[set[bytes], set[bytes]]:
-        """Large contents that cannot be put together, and the chunks that are to blame."""
-        broken, missing = set(), set()
-        for key, place in located.items():
-            if place.kind != CHUNKS or key in faulty:
-                continue
-            data = self.scratch.fetch(place)
-            chunks = {data[at : at + 32] for at in range(0, len(data), 32)}
-            absent = chunks - self.actual.locate(list(chunks)).keys()
-            if absent or key in self.report.gone or not faulty.isdisjoint(chunks):
-                broken.add(key)
-                missing |= absent
-        return broken, missing
-
-    def _concerned(self, keys: set[bytes]) -> list[str]:
-        return list(dict.fromkeys(concerned(self.actual, keys) + concerned(self.expected, keys)))
 
     # Logs and rows
 
@@ -215,14 +126,14 @@ class _Comparing:
                 self.report.damaged_logs.add(STORE_LOG)
                 self.report.say("The store's own log lacks lines at its end")
             else:
-                self._wrong("The ledger does not belong to this state of the packs", everything(self.expected))
+                self.report.wrong("The ledger does not belong to this state of the packs", everything(self.expected))
 
     def _workspace(self, workspace: str, mine: WorkspaceRow | None) -> None:
         log, truth = self.built.logs.get(workspace, NO_LOG), self.expected.workspace(workspace)
         if mine is None:
             if truth is not None:
                 versions = {row.version for row in self.expected.find(Query(workspace=workspace))}
-                self._wrong(f"The ledger lacks the workspace {text(truth.path)}", labels(versions, truth.path))
+                self.report.wrong(f"The ledger lacks the workspace {text(truth.path)}", labels(versions, truth.path))
             if log.good < log.size:
                 self.report.say(f"The log {workspace} is damaged after byte {log.good}")
             return
@@ -236,7 +147,9 @@ class _Comparing:
             self._damaged_log(mine, f"The log of {text(mine.path)} lacks lines at its end")
         else:
             versions = {row.version for row in self.expected.find(Query(workspace=workspace))}
-            self._wrong(f"The ledger of {text(mine.path)} does not end where its log does", labels(versions, mine.path))
+            self.report.wrong(
+                f"The ledger of {text(mine.path)} does not end where its log does", labels(versions, mine.path)
+            )
 
     def _damaged_log(self, mine: WorkspaceRow, words: str) -> None:
         """The log cannot vouch for every version; the documents may."""
@@ -256,7 +169,8 @@ class _Comparing:
         path, unproven = truth.path, self.built.unproven.get(truth.id, set())
         # Without a sum the newest state does not follow from documents; nor do the numbers about it.
         if mine != (truth if truth.tree else truth._replace(tree=mine.tree, counts=mine.counts)):
-            self._wrong(f"The ledger is wrong about the workspace {text(path)}", [label(truth.version, path)])
+            concerned_here = labels({row.version for row in self.expected.find(Query(workspace=truth.id))}, path)
+            self.report.wrong(f"The ledger is wrong about the workspace {text(path)}", concerned_here)
         own = {row.version: row for row in self.actual.find(Query(workspace=truth.id, forgotten=True))}
         given = {row.version: row for row in self.expected.find(Query(workspace=truth.id, forgotten=True))}
         wrong = {
@@ -265,20 +179,22 @@ class _Comparing:
             if version not in own or version not in given or not self._alike(own[version], given[version])
         }
         if wrong:
-            self._wrong(f"The ledger is wrong about {len(wrong)} checkpoints of {text(path)}", labels(wrong, path))
+            self.report.wrong(
+                f"The ledger is wrong about {many(len(wrong), 'checkpoint')} of {text(path)}", labels(wrong, path)
+            )
         wrong = self._wrong_tags(own)
         if wrong:
-            self._wrong(f"The ledger's tags are wrong in {text(path)}", labels(wrong, path))
+            self.report.wrong(f"The ledger's tags are wrong in {text(path)}", labels(wrong, path))
         self.report.checkpoints += sum(not row.forgotten for row in own.values())
         living = {version for version, row in own.items() if not row.forgotten}
         wrong = self._unlike_states(truth.id, sorted((living | {truth.version}) - unproven), truth.version)
         if wrong:
-            self._wrong(f"The ledger is wrong about files of {text(path)}", labels(wrong, path))
+            self.report.wrong(f"The ledger is wrong about files of {text(path)}", labels(wrong, path))
         lost = {version for version in self.built.lost.get(truth.id, ()) if version in own}
         lost |= {version for version in living if (truth.id, version) in self.built.by_keyframe}
         gone = {version for version in lost if own[version].trigger == LOST}
         if gone:
-            self.report.say(f"{len(gone)} versions of {text(path)} are lost", labels(gone, path))
+            self.report.say(f"Lost: {many(len(gone), 'version')} of {text(path)}", labels(gone, path))
         if lost - gone:
             self._unproven(mine, [own[version] for version in sorted(lost - gone)])
 
@@ -315,18 +231,19 @@ class _Comparing:
         unreadable = {row.version for row in rows if not self._has_document(row)}
         if unreadable:
             self.report.say(
-                f"The documents of {len(unreadable)} versions are damaged or missing", labels(unreadable, mine.path)
+                f"Damaged or missing: {many(len(unreadable), 'document')} of versions", labels(unreadable, mine.path)
             )
         rest = [row for row in rows if row.version not in unreadable]
         if rest:
             self.report.say(
-                f"{len(rest)} versions could not be made again without the ledger",
+                f"Not to be made again without the ledger: {many(len(rest), 'version')}",
                 labels([row.version for row in rest], mine.path),
             )
         wrong = self._unlike_documents(mine, rest)
         if wrong:
-            self._wrong(
-                f"The ledger is wrong about {len(wrong)} versions of {text(mine.path)}", labels(wrong, mine.path)
+            self.report.wrong(
+                f"The ledger is wrong about {many(len(wrong), 'version')} of {text(mine.path)}",
+                labels(wrong, mine.path),
             )
 
     def _has_document(self, row: CheckpointRow) -> bool:

@@ -34,8 +34,8 @@ class Report:
         """Copies of blobs, by pack and digest, that are not what they should be."""
         self.gone: set[bytes] = set()
         """Contents and chunks that a version needs and that cannot be had, for another reason than a damaged pack."""
-        self.unreadable: set[str] = set()
-        """Packs without a usable index."""
+        self.unreadable: dict[str, str] = {}
+        """Packs without a usable index, and what is the matter with it."""
         self.missing: set[str] = set()
         """Packs that the ledger speaks of and that are not there."""
         self.damaged_logs: set[str] = set()
@@ -48,8 +48,13 @@ class Report:
     def say(self, text: str, checkpoints: Iterable[str] = ()) -> None:
         self.problems.append(Problem(text, checkpoints))
 
+    def wrong(self, text: str, checkpoints: Iterable[str]) -> None:
+        """Say that the ledger differs from what packs and logs give."""
+        self.ledger_wrong = True
+        self.say(text, checkpoints)
+
     def damaged_packs(self) -> set[str]:
-        return self.unreadable | {pack for pack, _ in self.bad}
+        return self.unreadable.keys() | {pack for pack, _ in self.bad}
 
 
 def label(version: int, path: bytes) -> str:
@@ -59,6 +64,10 @@ def label(version: int, path: bytes) -> str:
 
 def labels(versions: Iterable[int], path: bytes) -> list[str]:
     return [label(version, path) for version in sorted(versions)]
+
+
+def many(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def text(path: bytes) -> str:

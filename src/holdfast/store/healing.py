@@ -7,16 +7,14 @@ from posix import link, rename, urandom
 
 from holdfast.core.errors import Damaged, HoldfastError, NoWorkspace
 from holdfast.core.steps import step
-from holdfast.store.check import adds_up, examine
-from holdfast.store.digest import digest
+from holdfast.store.check import examine
 from holdfast.store.findings import Problem
 from holdfast.store.local import LocalRecords, Lock, explain, make_folder, replace
 from holdfast.store.open import describe, make_reserve
-from holdfast.store.packs import PackWriter, read_index
+from holdfast.store.packs import PackWriter
 from holdfast.store.rebuilding import STORE_LOG, replace_ledger, set_aside
 from holdfast.store.records import Chain
-from holdfast.store.rows import CHUNKS, CONTENT, DOCUMENT
-from holdfast.store.salvage import header_from_ledger, log_from_ledger, on_disk
+from holdfast.store.salvage import Kept, header_from_ledger, index_of, log_from_ledger, on_disk
 from holdfast.store.search import remove as remove_search
 from holdfast.store.upkeep import append_store_record, settle_after_failure, write_keyframe
 
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
     from holdfast.store.findings import Report
     from holdfast.store.place import Place
     from holdfast.store.repository import Repository
-    from holdfast.store.rows import CheckpointRow, Location
+    from holdfast.store.rows import CheckpointRow
 
     Progress = Callable[[int, int], None]
 
@@ -88,7 +86,7 @@ class _Healing:
         rebuild = partial(self._rebuild, report)
         if report.ledger_unreadable:
             # The ledger will be made from the indexes of packs, so that each must have one.
-            salvage = partial(self._salvage, repository, report.unreadable)
+            salvage = partial(self._salvage, repository, set(report.unreadable))
             if report.unreadable and self._once(f"indexes {sorted(report.unreadable)}", salvage):
                 return True
             self._last_words(repository, report)
@@ -203,14 +201,14 @@ class _Healing:
         """Write what is good or can be found again into a new pack, and put the damaged ones aside."""
         places = {key: place for key, place in repository.ledger.locations() if place.pack in packs}
         writer = PackWriter(repository.blobs, level=3)
-        kept = _Kept(repository, writer)
+        kept = Kept(repository, writer)
         try:
             for key, place in places.items():
                 if (place.pack, key) not in report.bad:
                     kept.copy(key, place)
             missing = (places.keys() | report.gone) - kept.keys
             for name in repository.blobs.names() if missing else ():
-                for key, place in _index(repository, name):
+                for key, place in index_of(repository, name):
                     if key in missing and (name, key) not in report.bad and kept.copy(key, place, doubtful=True):
                         missing.discard(key)
             copied = len(kept.keys)
@@ -231,13 +229,13 @@ class _Healing:
 
     def _salvage(self, repository: Repository, packs: set[str]) -> bool:
         """Write what can still be read of packs without a usable index into a new one, with the old ledger's help."""
-        places = [entry for name in sorted(packs) for entry in _index(repository, name, strict=False)]
+        places = [entry for name in sorted(packs) for entry in index_of(repository, name, strict=False)]
         try:
             places += [entry for entry in repository.ledger.locations() if entry[1].pack in packs]
         except HoldfastError:
             pass  # it cannot be read that far
         writer = PackWriter(repository.blobs, level=3)
-        kept = _Kept(repository, writer)
+        kept = Kept(repository, writer)
         try:
             for key, place in places:
                 kept.copy(key, place)
@@ -281,41 +279,6 @@ class _Healing:
         step("repair:swapped")
         repository.forget_frames()
         self._put_aside(gone)
-
-
-class _Kept:
-    """What goes into the new pack: each digest once, and only what is proven."""
-
-    def __init__(self, repository: Repository, writer: PackWriter) -> None:
-        self.repository, self.writer = repository, writer
-        self.keys: set[bytes] = set()
-
-    def copy(self, key: bytes, place: Location, *, doubtful: bool = False) -> bool:
-        """Take the copy at this place over, if it is good. A list of chunks proves itself by the chunks alone.
-
-        Unless it is `doubtful`, a list may be taken over without: its chunks may only now be on their way to be healed.
-        """
-        try:
-            data = self.repository.fetch(place)
-            is_whole = digest(data) == key
-            good = is_whole or (place.kind == CHUNKS and (not doubtful or adds_up(self.repository, key, data)))
-        except (HoldfastError, FileNotFoundError):
-            return False
-        if good and key not in self.keys:
-            self.add(key, data, CONTENT if is_whole and place.kind not in (CONTENT, DOCUMENT) else place.kind)
-        return good
-
-    def add(self, key: bytes, data: bytes, kind: int) -> None:
-        if key not in self.keys:
-            self.keys.add(key)
-            self.writer.add(key, data, kind)
-
-
-def _index(repository: Repository, name: str, *, strict: bool = True) -> list[tuple[bytes, Location]]:
-    try:
-        return read_index(repository.blobs, name, strict=strict)[1]
-    except (HoldfastError, FileNotFoundError):
-        return []
 
 
 def _is_readable(repository: Repository, row: CheckpointRow) -> bool:

@@ -212,7 +212,7 @@ class _Importing:
             for writer in saving.writers:
                 tx.add_pack(writer.name, writer.size, writer.entries())
                 writer.finish()
-            seq = int(ledger.meta("seq") or 0)
+            seq = self.repository.sequence()
             for number, record in enumerate(records):
                 size = 0 if number else sum(writer.size for writer in saving.writers)
                 record.update({"packs": names, "seq": seq + 1 + number, "size": size})

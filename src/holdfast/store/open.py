@@ -44,7 +44,8 @@ def create_store(path: str, *, durable: bool = True) -> Repository:
                         make_folder(f"{path}/{name}")
                     for name in ("compact.lock", "log/store.log"):
                         _touch(f"{path}/{name}")  # now: compaction needs them when no inode may be left
-                    _make_ledger(path, durable)
+                    if not _exists(path + "/ledger.db"):  # it gets that name whole, so one that is there is good
+                        _make_ledger(path, durable)
                     make_reserve(path)
                     # The format file comes last: a folder without it is not a store yet.
                     describe(path, urandom(16).hex())

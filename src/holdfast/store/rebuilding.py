@@ -277,7 +277,7 @@ class _Filling:
             )  # fmt: skip
         trigger = known.trigger if version in self.forgotten else LOST
         tx.add_checkpoint(known._replace(trigger=trigger, forgotten=1))
-        tx.set_meta("seq", str(max(record["seq"], int(self.repository.ledger.meta("seq") or 0))))
+        tx.set_meta("seq", str(max(record["seq"], self.repository.sequence())))
         return row._replace(version=version, document=bytes.fromhex(record["doc"]), keyframe=row.keyframe or version)
 
     def _document(self, record: dict[str, Any]) -> tuple[dict[str, Any], list[Entry]] | None:

@@ -230,7 +230,7 @@ class Repository:
         version, counts = record["v"], header["counts"]
         tx.apply(row.id, version, rows, whole=header["keyframe"])
         tx.add_checkpoint(checkpoint_row(row.id, record, header, len(rows)))
-        tx.set_meta("seq", str(max(record["seq"], int(self.ledger.meta("seq") or 0))))
+        tx.set_meta("seq", str(max(record["seq"], self.sequence())))
         if version > 1 and row.version == version - 1:
             before = self.ledger.checkpoint(row.id, row.version)
             if before is not None and before.forgotten:
@@ -239,6 +239,13 @@ class Repository:
             version=version, document=bytes.fromhex(record["doc"]), tree=header["tree"], counts=dumps(counts),
             keyframe=row.keyframe or version,
         )  # fmt: skip
+
+    def sequence(self) -> int:
+        """The number of the newest checkpoint of the whole store."""
+        known = self.ledger.meta("seq") or "0"
+        if not known.isdecimal():
+            raise Damaged("The ledger's sequence number is damaged.")
+        return int(known)
 
     def _drop_unneeded(self, tx: Transaction, row: WorkspaceRow, versions: list[int]) -> None:
         """Drop the rows that only forgotten versions needed. The newest version's rows stay: the next save builds on them."""
@@ -482,7 +489,7 @@ class Saving:
             for writer in self.writers:
                 tx.add_pack(writer.name, writer.size, writer.entries())
                 writer.finish()
-            record["seq"] = int(ledger.meta("seq") or 0) + 1
+            record["seq"] = repository.sequence() + 1
             return [record]
 
         repository._at_hand = {key: (header, changed)}

@@ -1,4 +1,4 @@
-"""Where lost parts are found again: documents and log lines in the ledger, contents in the files on disk."""
+"""Where lost parts are found again: log lines and headers in the ledger, contents in packs and in files on disk."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from stat import S_ISREG
 from holdfast.core import document
 from holdfast.core.entry import FILE
 from holdfast.core.errors import HoldfastError
+from holdfast.store.check import adds_up
 from holdfast.store.digest import ZERO, digest
+from holdfast.store.packs import read_index
 from holdfast.store.records import line
 from holdfast.store.repository import CHUNK_AVERAGE, CHUNK_MAX, CHUNK_MIN
 from holdfast.store.rows import CHUNKS, CONTENT, DOCUMENT, Query
@@ -19,8 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
+    from holdfast.store.packs import PackWriter
     from holdfast.store.repository import Repository
-    from holdfast.store.rows import CheckpointRow, WorkspaceRow
+    from holdfast.store.rows import CheckpointRow, Location, WorkspaceRow
 
 LARGE = 4 << 20
 """Contents over this are stored in chunks."""
@@ -151,3 +154,39 @@ def _pieces(data: bytes) -> Iterator[tuple[bytes, bytes, int]]:
         keys.append(digest(part))
         yield keys[-1], part, CONTENT
     yield whole, b"".join(keys), CHUNKS
+
+
+class Kept:
+    """What goes into the new pack: each digest once, and only what is proven."""
+
+    def __init__(self, repository: Repository, writer: PackWriter) -> None:
+        self.repository, self.writer = repository, writer
+        self.keys: set[bytes] = set()
+
+    def copy(self, key: bytes, place: Location, *, doubtful: bool = False) -> bool:
+        """Take the copy at this place over, if it is good. A list of chunks proves itself by the chunks alone.
+
+        Unless it is `doubtful`, a list may be taken over without: its chunks may only now be on their way to be healed.
+        """
+        try:
+            data = self.repository.fetch(place)
+            is_whole = digest(data) == key
+            good = is_whole or (place.kind == CHUNKS and (not doubtful or adds_up(self.repository, key, data)))
+        except (HoldfastError, FileNotFoundError):
+            return False
+        if good and key not in self.keys:
+            self.add(key, data, CONTENT if is_whole and place.kind not in (CONTENT, DOCUMENT) else place.kind)
+        return good
+
+    def add(self, key: bytes, data: bytes, kind: int) -> None:
+        if key not in self.keys:
+            self.keys.add(key)
+            self.writer.add(key, data, kind)
+
+
+def index_of(repository: Repository, name: str, *, strict: bool = True) -> list[tuple[bytes, Location]]:
+    """The entries of a pack, or none if they cannot be read; not `strict`, each must prove itself."""
+    try:
+        return read_index(repository.blobs, name, strict=strict)[1]
+    except (HoldfastError, FileNotFoundError):
+        return []

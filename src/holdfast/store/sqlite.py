@@ -8,6 +8,7 @@ from posix import open as open_fd
 
 from holdfast.core.entry import Entry
 from holdfast.core.errors import Busy, Damaged, DiskFull, Failed, HoldfastError, NewerFormat, Unreachable
+from holdfast.core.light_json import loads
 from holdfast.core.steps import step
 from holdfast.store.local import FULL, Lock
 from holdfast.store.rows import CheckpointRow, Location, PackRow, WorkspaceRow
@@ -68,6 +69,7 @@ PLACES = frozenset([(bytes, str, int, int, int, int, int)])
 PACKS = frozenset([(str, int)])
 WANTED = frozenset([(int, bytes, str, bytes)])
 TAGS = frozenset([(str, int)])
+META = frozenset([(str,)])
 
 
 class SqliteLedger:
@@ -87,10 +89,11 @@ class SqliteLedger:
 
     def workspace(self, workspace: str) -> WorkspaceRow | None:
         rows = self._rows(WORKSPACES, f"SELECT {WORKSPACE} FROM workspace WHERE id = ?", (workspace,))
-        return WorkspaceRow(*rows[0]) if rows else None
+        return self._workspace(rows[0]) if rows else None
 
     def workspaces(self) -> list[WorkspaceRow]:
-        return [WorkspaceRow(*row) for row in self._rows(WORKSPACES, f"SELECT {WORKSPACE} FROM workspace ORDER BY key")]
+        rows = self._rows(WORKSPACES, f"SELECT {WORKSPACE} FROM workspace ORDER BY key")
+        return [self._workspace(row) for row in rows]
 
     def checkpoint(self, workspace: str, version: int) -> CheckpointRow | None:
         rows = self._rows(
@@ -289,7 +292,7 @@ class SqliteLedger:
         return self._rows(TAGS, "SELECT tag, version FROM tag WHERE ws = ?", (self._key(workspace),))
 
     def meta(self, key: str) -> str | None:
-        rows = self._all("SELECT value FROM meta WHERE key = ?", (key,))
+        rows = self._rows(META, "SELECT value FROM meta WHERE key = ?", (key,))
         return rows[0][0] if rows else None
 
     # Writing
@@ -354,6 +357,19 @@ class SqliteLedger:
         if rows and not {tuple(map(type, row)) for row in rows} <= types:
             raise self._explain(sqlite3.DatabaseError("a row has a value of the wrong kind"))
         return rows
+
+    def _workspace(self, values: Sequence[Any]) -> WorkspaceRow:
+        """The row, if its texts are what the next save can build on."""
+        row = WorkspaceRow(*values)
+        try:
+            counts = loads(row.counts)
+            if len(row.tree) not in (0, 64) or (row.tree and int(row.tree, 16) < 0) or not isinstance(counts, dict):
+                raise ValueError
+            if any(type(number) is not int for number in counts.values()):
+                raise ValueError
+        except ValueError:
+            raise self._explain(sqlite3.DatabaseError("the numbers of a workspace make no sense")) from None
+        return row
 
     def _nodes(self, types: frozenset[Any], statement: str, values: Sequence[Any]) -> list[Any]:
         """The same for rows of `node`, alone or after their interval."""

@@ -6,9 +6,10 @@ from posix import unlink
 
 from holdfast.core import document
 from holdfast.core.entry import FILE
-from holdfast.core.errors import Busy, Damaged, DiskFull, HoldfastError, NotFound
+from holdfast.core.errors import Busy, Conflict, Damaged, DiskFull, HoldfastError, NotFound
 from holdfast.core.steps import step
 from holdfast.store.digest import ZERO, add, digest, weight
+from holdfast.store.journal import Journal
 from holdfast.store.local import FULL, Lock, explain
 from holdfast.store.mounts import Unmounted
 from holdfast.store.open import make_reserve
@@ -71,6 +72,12 @@ def forget(repository: Repository, workspace: str, versions: Sequence[int], why:
     step("forget:begun")
     if not wanted:
         return 0
+    busy = needed_by_restore(folder, workspace).intersection(wanted)
+    if busy:
+        raise Conflict(
+            f"v{min(busy)} is needed by a restore that was cut off.",
+            "Run `holdfast restore --continue` or `--abort` first.",
+        )
 
     def commit() -> None:
         repository.dropped = 0
@@ -79,6 +86,14 @@ def forget(repository: Repository, workspace: str, versions: Sequence[int], why:
     _with_reserve(folder, "Forgetting", commit)
     step("forget:committed")
     return repository.dropped
+
+
+def needed_by_restore(folder: str, workspace: str) -> set[int]:
+    """Versions between which a restore is under way or was cut off: it can end at neither without them."""
+    if not folder:
+        return set()
+    journal = Journal(f"{folder}/workspaces/{workspace}", durable=True).read()
+    return {journal["target"], journal["before"]} if journal is not None else set()
 
 
 def mark(repository: Repository, workspace: str, record: dict[str, Any]) -> None:
@@ -297,7 +312,7 @@ class _Compacting:
     def run(self) -> bool:
         """True if done, False if it must be tried again: a save got in between, or there was space for a part only."""
         repository = self.repository
-        self.seq = int(repository.ledger.meta("seq") or 0)
+        self.seq = repository.sequence()
         self.living = self._mark()
         step("compact:marked")
         chosen, whole = self._choose(), True
@@ -400,6 +415,8 @@ class _Compacting:
 
     def _swap(self, chosen: set[str], writers: list[PackWriter], moved: list[tuple[bytes, Location]]) -> bool:
         repository, before = self.repository, None
+        # A pack is named after its index: one that came out the same as it was has its name again, and stays.
+        gone = sorted(chosen - {writer.name for writer in writers})
         try:
             with repository.ledger.transaction() as tx:
                 if not self._still_dead(chosen):
@@ -409,11 +426,11 @@ class _Compacting:
                 for writer in writers:
                     tx.add_pack(writer.name, writer.size, ())
                     writer.finish()
-                tx.drop_packs(sorted(chosen), moved)
+                tx.drop_packs(gone, moved)
                 before = append_store_record(
                     repository,
                     tx,
-                    {"r": "compact", "new": [writer.name for writer in writers], "gone": sorted(chosen)},
+                    {"r": "compact", "new": [writer.name for writer in writers], "gone": gone},
                 )
         except BaseException:
             if before is not None:
@@ -423,7 +440,7 @@ class _Compacting:
             raise
         step("compact:swapped")
         repository.forget_frames()
-        for name in sorted(chosen):
+        for name in gone:
             repository.blobs.delete(name)
             step("compact:removed")
         return True
@@ -431,7 +448,7 @@ class _Compacting:
     def _still_dead(self, chosen: set[str]) -> bool:
         """Did no checkpoint since the marking refer to what we are about to drop?"""
         repository = self.repository
-        if int(repository.ledger.meta("seq") or 0) == self.seq:
+        if repository.sequence() == self.seq:
             return True
         needed: set[bytes] = set()
         for workspace in repository.ledger.workspaces():
