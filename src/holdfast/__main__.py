@@ -1,5 +1,5 @@
-"""`python -m holdfast` is the command line."""
+"""`python -m holdfast` is the `holdfast` command."""
 
-from holdfast.frontends.cli import main
+from holdfast.entry import main
 
 main()

@@ -423,7 +423,7 @@ def test_bombs_and_huge_counts_are_refused_without_asking_for_memory(craft: Craf
         if number % 6 == 0:  # a process with little memory, now and then
             code = (
                 limit
-                + "import sys; from holdfast.frontends.cli import main; sys.argv[1:] = ['import', sys.argv[1]]; main()"
+                + "import sys; from holdfast.entry import main; sys.argv[1:] = ['import', sys.argv[1]]; main()"
             )
             done = subprocess.run(
                 [sys.executable, "-c", code, str(file)], cwd=other.home, capture_output=True, check=False,

@@ -334,7 +334,7 @@ def test_an_interrupt_is_quiet_and_130(kept: Box) -> None:
             [
                 sys.executable,
                 "-c",
-                "import holdfast.frontends.cli.save as s; from holdfast.frontends.cli import main; main()",
+                "import holdfast.frontends.cli.save as s; from holdfast.entry import main; main()",
                 "save",
             ],
             cwd=kept.project,

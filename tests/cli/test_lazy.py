@@ -27,7 +27,7 @@ HEAVY = (
 @pytest.mark.parametrize("words", [["--help"], ["--version"]])
 def test_help_loads_no_command_and_no_database(words: list[str]) -> None:
     program = (
-        "import sys\nfrom holdfast.frontends.cli import main\n"
+        "import sys\nfrom holdfast.entry import main\n"
         "try: main()\nexcept SystemExit: pass\nprint(*sys.modules, file=sys.stderr)"
     )
 

@@ -71,10 +71,19 @@ def root(
     session.use(config=config, folder=folder, store=store, quiet=quiet, color=color)
 
 
-def run(arguments: Sequence[str], around: Surroundings, clock: Callable[[], int]) -> int:
-    """Run one command line; return its exit code. No traceback ever reaches a person."""
+def run(
+    arguments: Sequence[str],
+    around: Surroundings,
+    clock: Callable[[], int],
+    start: Callable[..., int] | None = None,
+) -> int:
+    """Run one command line; return its exit code. No traceback ever reaches a person.
+
+    `start` runs a server by its name: front ends do not import one another.
+    """
     _never_fail_to_print()
     session = Session(around, clock, monotonic())
+    session.start = start
     try:
         if around.text(COMPLETE):
             return _complete(session)

@@ -39,6 +39,8 @@ class Session:
         self._store: str | None = None
         self._color = "auto"
         self._progress: Progress | None = None
+        self.start: Callable[..., int] | None = None
+        """Runs a server of ours by its name, to its end; None where there is only the command line."""
 
     def use(self, *, config: str | None, folder: str | None, store: str | None, quiet: bool, color: str) -> None:
         self._config, self._store, self.quiet, self._color = config, store, quiet, color

@@ -1,0 +1,30 @@
+"""The `holdfast` command: decides which front end runs, and hands the servers to the command line that starts them."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+SERVERS = {
+    "mcp": "holdfast.frontends.mcp",
+    "serve": "holdfast.frontends.web",
+}
+"""Front ends that stay: their module has `serve(options, surroundings, clock) -> exit code`."""
+
+
+def main() -> NoReturn:
+    """Run the command in `sys.argv` and leave with its exit code."""
+    import sys
+
+    from holdfast.frontends.cli.root import run
+    from holdfast.frontends.surroundings import now_ns, surroundings
+
+    sys.exit(run(sys.argv[1:], surroundings(), now_ns, start))
+
+
+def start(name: str, *arguments: object) -> int:
+    """Import the server of that name, which may be an extra that is not installed, and run it to its end."""
+    from importlib import import_module
+
+    return int(import_module(SERVERS[name]).serve(*arguments))
