@@ -421,10 +421,7 @@ def test_bombs_and_huge_counts_are_refused_without_asking_for_memory(craft: Craf
     for number, (place, new) in enumerate(cases):
         file.write_bytes(resealed(good, place, new))
         if number % 6 == 0:  # a process with little memory, now and then
-            code = (
-                limit
-                + "import sys; from holdfast.entry import main; sys.argv[1:] = ['import', sys.argv[1]]; main()"
-            )
+            code = limit + "import sys; from holdfast.entry import main; sys.argv[1:] = ['import', sys.argv[1]]; main()"
             done = subprocess.run(
                 [sys.executable, "-c", code, str(file)], cwd=other.home, capture_output=True, check=False,
                 env={**other.variables, "PYTHONPATH": str(SOURCE)},

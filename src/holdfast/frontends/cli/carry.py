@@ -35,7 +35,7 @@ def export(session: Session, words: tuple[str, ...], everything: bool, since: st
     The file is not sealed: it holds what the files held.
     """
     from holdfast import __version__
-    from holdfast.frontends.cli.paint import plural, size
+    from holdfast.frontends.paint import plural, size
     from holdfast.store.exporting import export as write
     from holdfast.workspace.find import show
 
@@ -51,7 +51,7 @@ def export(session: Session, words: tuple[str, ...], everything: bool, since: st
             tool=__version__, now=session.now(), force=force, progress=progress,
         )  # fmt: skip
     if session.json:
-        from holdfast.frontends.cli.facts import of_checkpoint
+        from holdfast.frontends.facts import of_checkpoint
 
         listed = [of_checkpoint(one) for one in chosen]
         write_json({"file": show(os.fsencode(path)), "bytes": length, "checkpoints": listed})
@@ -170,8 +170,8 @@ def _adopt(engine: Engine, folder: bytes, workspace: str) -> None:
 
 
 def _announce(session: Session, bundle: Bundle, done: Imported) -> None:
-    from holdfast.frontends.cli.facts import of_checkpoint, title
-    from holdfast.frontends.cli.paint import one_line, plural
+    from holdfast.frontends.facts import of_checkpoint, title
+    from holdfast.frontends.paint import one_line, plural
     from holdfast.workspace.find import show
 
     ledger = session.repository.ledger

@@ -32,7 +32,7 @@ def cat(session: Session, reference: str, path: str) -> None:
     if session.json:
         from base64 import b64encode
 
-        from holdfast.frontends.cli.facts import of_entry, of_path
+        from holdfast.frontends.facts import of_entry, of_path
 
         content = entry.content if entry.kind == LINK else session.repository.load(entry.content)
         facts = of_entry(entry) or {}

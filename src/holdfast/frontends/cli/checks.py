@@ -157,7 +157,7 @@ def _ground(session: Session) -> Found:
 
 
 def _space(session: Session) -> Found:
-    from holdfast.frontends.cli.paint import size
+    from holdfast.frontends.paint import size
 
     path = session.engine.place.path
     while not os.path.exists(path):

@@ -84,8 +84,8 @@ def _without_implied(changes: list[Change]) -> list[Change]:
 
 
 def _names(session: Session, changes: list[Change]) -> None:
-    from holdfast.frontends.cli.facts import COLOURS as LETTER_COLOURS
-    from holdfast.frontends.cli.facts import changed_line
+    from holdfast.frontends.facts import COLOURS as LETTER_COLOURS
+    from holdfast.frontends.facts import changed_line
 
     for change in changes:
         letter, text = changed_line(change)
@@ -93,7 +93,7 @@ def _names(session: Session, changes: list[Change]) -> None:
 
 
 def _table(session: Session, changes: list[Change]) -> None:
-    from holdfast.frontends.cli.paint import plural
+    from holdfast.frontends.paint import plural
     from holdfast.workspace.diff import stat_table
 
     stats = [found for found in (_count(change) for change in changes) if found is not None]
@@ -136,7 +136,7 @@ def _patch(session: Session, change: Change) -> None:
 
 def _remark(session: Session, change: Change) -> None:
     """Folders, and what was left out: a patch has no words for them, and passes over such lines."""
-    from holdfast.frontends.cli.facts import changed_line
+    from holdfast.frontends.facts import changed_line
 
     letter, text = changed_line(change)
     words = {"A": "new folder", "D": "deleted folder", "M": "changed folder", "T": "changed kind", "-": "not compared"}
@@ -171,7 +171,7 @@ def _has_content(change: Change) -> bool:
 
 
 def _as_json(changes: list[Change], old: CheckpointRow, new: CheckpointRow | None, with_lines: bool) -> None:
-    from holdfast.frontends.cli.facts import of_change
+    from holdfast.frontends.facts import of_change
 
     listed: list[dict[str, Any]] = []
     for change in changes:

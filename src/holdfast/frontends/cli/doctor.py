@@ -36,7 +36,7 @@ def doctor(session: Session) -> int:
 
 
 def _as_text(session: Session, checks: list[Check], problems: int) -> None:
-    from holdfast.frontends.cli.paint import pad, plural, width
+    from holdfast.frontends.paint import pad, plural, width
 
     column = max(width(check.name) for check in checks)
     for check in checks:

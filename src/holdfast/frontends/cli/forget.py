@@ -64,7 +64,7 @@ def forget(
 @common
 def compact(session: Session, everything: bool) -> None:
     """Give back the space of what no checkpoint needs, and merge small packs."""
-    from holdfast.frontends.cli.paint import plural, size
+    from holdfast.frontends.paint import plural, size
 
     done = _compact(session, everything, must=True)
     assert done is not None
@@ -127,8 +127,8 @@ def _size(session: Session, keep_size: str | None) -> int:
 
 
 def _dry_run(session: Session, chosen: list[CheckpointRow], named: bool, most: int) -> None:
-    from holdfast.frontends.cli.facts import of_checkpoint
-    from holdfast.frontends.cli.paint import size
+    from holdfast.frontends.facts import of_checkpoint
+    from holdfast.frontends.paint import size
     from holdfast.store.upkeep import store_size
 
     over = 0 if named else max(0, store_size(session.repository) - most)
@@ -144,8 +144,8 @@ def _dry_run(session: Session, chosen: list[CheckpointRow], named: bool, most: i
 
 
 def _print_chosen(session: Session, chosen: list[CheckpointRow], verb: str) -> None:
-    from holdfast.frontends.cli.facts import title
-    from holdfast.frontends.cli.paint import age, plural
+    from holdfast.frontends.facts import title
+    from holdfast.frontends.paint import age, plural
 
     if session.json:
         return
@@ -164,8 +164,8 @@ def _answer(
     done: Compaction | None,
     most: int,
 ) -> None:
-    from holdfast.frontends.cli.facts import of_checkpoint
-    from holdfast.frontends.cli.paint import plural, size
+    from holdfast.frontends.facts import of_checkpoint
+    from holdfast.frontends.paint import plural, size
     from holdfast.store.upkeep import store_size
 
     now = store_size(session.repository)

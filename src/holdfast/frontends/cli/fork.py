@@ -101,8 +101,8 @@ def _anywhere(session: Session, reference: str) -> CheckpointRow | None:
 
 
 def _report(session: Session, target: bytes, checkpoint: CheckpointRow, done: Forked) -> None:
-    from holdfast.frontends.cli.facts import of_checkpoint, of_path
-    from holdfast.frontends.cli.paint import plural
+    from holdfast.frontends.facts import of_checkpoint, of_path
+    from holdfast.frontends.paint import plural
     from holdfast.workspace.find import show
 
     if session.json:
@@ -136,8 +136,8 @@ def _report(session: Session, target: bytes, checkpoint: CheckpointRow, done: Fo
 
 
 def _bring_home(session: Session, target: bytes, file: str | None, force: bool) -> None:
-    from holdfast.frontends.cli.facts import of_path
-    from holdfast.frontends.cli.paint import plural
+    from holdfast.frontends.facts import of_path
+    from holdfast.frontends.paint import plural
     from holdfast.homecoming import bring_home
     from holdfast.workspace.find import show
 

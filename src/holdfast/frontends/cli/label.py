@@ -65,7 +65,7 @@ def _answer(session: Session, version: int, changed: bool, text: str) -> None:
     if not session.json:
         session.say(text)
         return
-    from holdfast.frontends.cli.facts import of_checkpoint
+    from holdfast.frontends.facts import of_checkpoint
 
     row = session.repository.ledger.checkpoint(session.workspace()[1].id, version)
     assert row is not None

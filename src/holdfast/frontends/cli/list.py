@@ -51,14 +51,14 @@ def list_(
 
 
 def _as_json(rows: list[CheckpointRow], homes: dict[str, bytes]) -> None:
-    from holdfast.frontends.cli.facts import of_checkpoint
+    from holdfast.frontends.facts import of_checkpoint
     from holdfast.workspace.find import show
 
     write_json([{**of_checkpoint(row), **({"workspace": show(homes[row.workspace])} if homes else {})} for row in rows])
 
 
 def _as_table(session: Session, rows: list[CheckpointRow], homes: dict[str, bytes]) -> None:
-    from holdfast.frontends.cli.paint import age, size
+    from holdfast.frontends.paint import age, size
     from holdfast.workspace.find import show
 
     now, head, lines = session.now(), ["VERSION", "WHEN", "TRIGGER", "MESSAGE", "FILES", "CHANGED", "SIZE"], []
@@ -84,7 +84,7 @@ def _as_table(session: Session, rows: list[CheckpointRow], homes: dict[str, byte
 
 def _message(row: CheckpointRow) -> str:
     """Message, name, tags and pin in one column."""
-    from holdfast.frontends.cli.paint import one_line
+    from holdfast.frontends.paint import one_line
 
     parts = [f'"{one_line(row.message)}"'] if row.message else []
     if row.name:

@@ -172,7 +172,7 @@ def _show(session: Session, preview: Preview, what: str, dry_run: bool = False) 
                 {"dry_run": True, "conflicts": [_path(path) for path in preview.conflicts], **_plan(preview.plan)}
             )
         return
-    from holdfast.frontends.cli.paint import plural
+    from holdfast.frontends.paint import plural
     from holdfast.workspace.find import show
 
     plan, paint = preview.plan, session.paint
@@ -242,6 +242,6 @@ def _plan(plan: Plan) -> dict[str, Any]:
 
 
 def _path(path: bytes) -> dict[str, str]:
-    from holdfast.frontends.cli.facts import of_path
+    from holdfast.frontends.facts import of_path
 
     return of_path(path)

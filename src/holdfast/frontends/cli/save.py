@@ -121,8 +121,8 @@ def _save_quietly(session: Session, event: Event) -> int:
 
 def _announce(session: Session, outcome: Outcome) -> None:
     from holdfast.core.entry import REASONS
-    from holdfast.frontends.cli.facts import kept, left_out, of_checkpoint, of_coverage
-    from holdfast.frontends.cli.paint import one_line
+    from holdfast.frontends.facts import kept, left_out, of_checkpoint, of_coverage
+    from holdfast.frontends.paint import one_line
     from holdfast.looking import coverage
 
     duration = session.milliseconds()

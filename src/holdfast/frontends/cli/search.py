@@ -16,8 +16,8 @@ def search(session: Session, text: str, limit: int) -> None:
 
     Every character stands for itself. For a path, the newest version that has it is given.
     """
-    from holdfast.frontends.cli.facts import of_checkpoint, of_path
-    from holdfast.frontends.cli.paint import age, one_line
+    from holdfast.frontends.facts import of_checkpoint, of_path
+    from holdfast.frontends.paint import age, one_line
     from holdfast.store.search import search as find
     from holdfast.workspace.find import show
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from holdfast.core.errors import Failed, NoWorkspace, Usage
-from holdfast.frontends.cli.paint import Paint
+from holdfast.frontends.paint import Paint
 from holdfast.frontends.surroundings import Surroundings, current_folder
 
 if TYPE_CHECKING:

@@ -46,7 +46,7 @@ def show(session: Session, reference: str, all_left_out: bool, everything: bool)
     odd = [entry for entry in entries if entry.kind in LEFT_OUT or _losses(entry)]
     coverage = Coverage(header["counts"])
     if session.json:
-        from holdfast.frontends.cli.facts import of_change, of_checkpoint, of_coverage
+        from holdfast.frontends.facts import of_change, of_checkpoint, of_coverage
 
         write_json(
             {
@@ -70,8 +70,8 @@ def show(session: Session, reference: str, all_left_out: bool, everything: bool)
 
 
 def _print_head(session: Session, row: CheckpointRow, header: dict[str, Any]) -> None:
-    from holdfast.frontends.cli.facts import kept, title
-    from holdfast.frontends.cli.paint import age_in_words, local, printable, size
+    from holdfast.frontends.facts import kept, title
+    from holdfast.frontends.paint import age_in_words, local, printable, size
     from holdfast.looking import Coverage
 
     session.print(session.paint("bold", title(row)))
@@ -100,8 +100,8 @@ def _print_head(session: Session, row: CheckpointRow, header: dict[str, Any]) ->
 
 
 def _print_changes(session: Session, changes: list[Change], before: list[CheckpointRow], everything: bool) -> None:
-    from holdfast.frontends.cli.facts import COLOURS, changed_line
-    from holdfast.frontends.cli.paint import plural
+    from holdfast.frontends.facts import COLOURS, changed_line
+    from holdfast.frontends.paint import plural
 
     since = f" since v{before[0].version}" if before else ""
     session.print()
@@ -114,7 +114,7 @@ def _print_changes(session: Session, changes: list[Change], before: list[Checkpo
 
 
 def _print_odd(session: Session, coverage: Any, odd: list[Entry], all_left_out: bool) -> None:
-    from holdfast.frontends.cli.facts import left_out
+    from holdfast.frontends.facts import left_out
     from holdfast.workspace.find import show as show_path
 
     if not coverage.left_out and not odd:
@@ -152,6 +152,6 @@ def _losses(entry: Entry) -> list[str]:
 
 
 def _odd_as_json(entry: Entry) -> dict[str, Any]:
-    from holdfast.frontends.cli.facts import KINDS, of_path
+    from holdfast.frontends.facts import KINDS, of_path
 
     return {**of_path(entry.path), "kind": KINDS[entry.kind], "reason": _why(entry), "size": entry.size}

@@ -103,7 +103,7 @@ def _way_in(session: Session) -> str:
 
 
 def _as_json(session: Session, standing: Standing) -> None:
-    from holdfast.frontends.cli.facts import of_change, of_checkpoint, of_coverage, of_notice, of_worker
+    from holdfast.frontends.facts import of_change, of_checkpoint, of_coverage, of_notice, of_worker
     from holdfast.workspace.find import show
 
     write_json(
@@ -123,8 +123,8 @@ def _as_json(session: Session, standing: Standing) -> None:
 
 
 def _as_text(session: Session, standing: Standing) -> None:
-    from holdfast.frontends.cli.facts import kept, left_out, title
-    from holdfast.frontends.cli.paint import age_in_words, size
+    from holdfast.frontends.facts import kept, left_out, title
+    from holdfast.frontends.paint import age_in_words, size
     from holdfast.workspace.find import show
 
     last, paint = standing.last, session.paint
@@ -150,7 +150,7 @@ def _as_text(session: Session, standing: Standing) -> None:
 
 
 def _worker(session: Session, standing: Standing) -> str:
-    from holdfast.frontends.cli.paint import age_in_words
+    from holdfast.frontends.paint import age_in_words
 
     worker = standing.worker
     if worker is None:
@@ -161,8 +161,8 @@ def _worker(session: Session, standing: Standing) -> str:
 
 
 def _print_changes(session: Session, standing: Standing) -> None:
-    from holdfast.frontends.cli.facts import COLOURS, changed_line
-    from holdfast.frontends.cli.paint import plural
+    from holdfast.frontends.facts import COLOURS, changed_line
+    from holdfast.frontends.paint import plural
 
     changes = standing.changes
     if standing.last is not None or changes:
@@ -178,7 +178,7 @@ def _print_changes(session: Session, standing: Standing) -> None:
 
 
 def _print_notices(session: Session, standing: Standing) -> None:
-    from holdfast.frontends.cli.paint import age_in_words, printable
+    from holdfast.frontends.paint import age_in_words, printable
 
     if not standing.notices:
         return

@@ -33,7 +33,7 @@ def verify(session: Session, quick: bool, repair: bool) -> int:
 @common
 def rebuild(session: Session) -> None:
     """Make the ledger again from packs and logs, and put it in the place of the old one."""
-    from holdfast.frontends.cli.paint import plural
+    from holdfast.frontends.paint import plural
     from holdfast.store.check import rebuild as make_again
 
     _reach(session)
@@ -59,7 +59,7 @@ def _reach(session: Session) -> None:
 
 
 def _verify(session: Session, quick: bool) -> int:
-    from holdfast.frontends.cli.paint import plural, size
+    from holdfast.frontends.paint import plural, size
     from holdfast.store.check import verify as check
 
     with session.progress("Verifying") as progress:
@@ -86,7 +86,7 @@ def _verify(session: Session, quick: bool) -> int:
 
 
 def _repair(session: Session) -> int:
-    from holdfast.frontends.cli.paint import plural
+    from holdfast.frontends.paint import plural
     from holdfast.store.healing import repair as heal
 
     _reach(session)

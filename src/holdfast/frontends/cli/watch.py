@@ -120,7 +120,7 @@ class _Teller:
             self.shown = text
 
     def _standing(self) -> str:
-        from holdfast.frontends.cli.paint import age, plural
+        from holdfast.frontends.paint import age, plural
 
         if self.last is None or self.last.checkpoint is None:
             return "Nothing changed so far"
@@ -149,7 +149,7 @@ class _Lines:
         self._write({"event": "watching", "root": show(root), "polling": how or None})
 
     def saved(self, outcome: Outcome, seconds: float) -> None:
-        from holdfast.frontends.cli.facts import of_checkpoint
+        from holdfast.frontends.facts import of_checkpoint
 
         self._write(
             {

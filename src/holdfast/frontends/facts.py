@@ -6,7 +6,7 @@ from base64 import b64encode
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.entry import REASONS
-from holdfast.frontends.cli.paint import one_line, plural, rfc3339, size
+from holdfast.frontends.paint import one_line, plural, rfc3339, size
 from holdfast.workspace.find import show
 
 if TYPE_CHECKING:
