@@ -556,7 +556,7 @@ def _header(
     event: Event, root: bytes, cwd: bytes, started: int, ended: int, git: GitFacts | None, notices: list[str]
 ) -> dict[str, Any]:
     """What a checkpoint says of itself, apart from what the store adds (docs/format/checkpoint.md)."""
-    return {
+    header = {
         "id": _new_id(event.at),
         "created_at": event.at,
         "event_at": event.at,
@@ -577,6 +577,18 @@ def _header(
         "notices": notices,
         "tool": TOOL,
     }
+    # What only agents tell is there only if one did.
+    told = {
+        "agent": event.agent,
+        "summary": event.summary,
+        "tokens_used": event.tokens_used,
+        "token_budget": event.token_budget,
+        "active_files": list(event.active_files),
+        "key_points": list(event.key_points),
+        "notes": event.notes,
+    }
+    header.update({key: value for key, value in told.items() if value})
+    return header
 
 
 def _new_id(now: int) -> str:

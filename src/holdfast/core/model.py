@@ -13,18 +13,26 @@ class Event:
     """Something that may deserve a checkpoint."""
 
     __slots__ = (
+        "active_files",
         "adopt",
+        "agent",
         "at",
         "created_by",
         "cwd",
         "force",
+        "key_points",
         "message",
         "name",
+        "notes",
         "only",
         "pinned",
         "session",
+        "summary",
         "tags",
         "task",
+        "token_budget",
+        "tokens_used",
+        "transcript",
         "trigger",
     )
 
@@ -44,12 +52,25 @@ class Event:
         adopt: bool = False,
         force: frozenset[bytes] = frozenset(),
         only: tuple[bytes, ...] = (),
+        agent: str = "",
+        transcript: str = "",
+        summary: str = "",
+        tokens_used: int = 0,
+        token_budget: int = 0,
+        active_files: tuple[str, ...] = (),
+        key_points: tuple[str, ...] = (),
+        notes: dict[str, Any] | None = None,
     ) -> None:
         self.cwd, self.at, self.trigger, self.message, self.name, self.tags = cwd, at, trigger, message, name, tags
         self.pinned, self.session, self.task, self.created_by, self.adopt = pinned, session, task, created_by, adopt
         self.force, self.only = force, only
         # `force`: files that are captured whatever their size and the ignore rules, because a restore is about to touch
         # them. `only`: nothing but these paths is looked at; everything else is taken to be as it was.
+        self.agent, self.transcript, self.summary, self.notes = agent, transcript, summary, notes
+        self.tokens_used, self.token_budget = tokens_used, token_budget
+        self.active_files, self.key_points = active_files, key_points
+        # `agent`: the client, such as "claude-code". `transcript`: the file in which it keeps its conversation. `notes`:
+        # what is known of the work, redacted already; the texts beside it are redacted when the checkpoint is made.
 
 
 class Outcome:
