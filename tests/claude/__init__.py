@@ -1,0 +1,1 @@
+"""The real client, driven against a scripted model on loopback."""

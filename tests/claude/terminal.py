@@ -1,0 +1,74 @@
+"""The interactive client in a tmux session that nobody else sees: type, press keys, wait for what is on the screen."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import time
+import uuid
+from types import TracebackType
+
+from .bench import Bench
+
+PROMPT = r"(?m)^\s*[❯>]"
+"""The line on which the client waits for a prompt."""
+
+
+def is_there() -> bool:
+    return shutil.which("tmux") is not None
+
+
+class Terminal:
+    """One interactive client; ends with the `with` block."""
+
+    def __init__(self, bench: Bench, *arguments: str, columns: int = 160, lines: int = 50) -> None:
+        self._bench = bench
+        self._server = f"holdfast-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        variables = [f"{name}={value}" for name, value in bench.environment().items()]
+        client = shlex.join(["env", "-i", *variables, str(bench.client.path), *arguments])
+        self._tmux(
+            *("-f", "/dev/null", "new-session", "-d", "-s", "client", "-x", str(columns), "-y", str(lines)),
+            *("-c", str(bench.project), f"{client}; echo ENDED=$?; sleep 600"),
+        )
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._tmux("kill-server")
+
+    def screen(self) -> str:
+        return self._tmux("capture-pane", "-p", "-t", "client")
+
+    def press(self, *keys: str) -> None:
+        self._tmux("send-keys", "-t", "client", *keys)
+
+    def type(self, text: str, pause: float = 0.5) -> None:
+        """Type and press Enter; the pause lets the client tell typing from pasting."""
+        self._tmux("send-keys", "-t", "client", "-l", text)
+        time.sleep(pause)
+        self.press("Enter")
+
+    def wait(self, pattern: str, seconds: float = 40) -> str:
+        """The screen, once the pattern is on it. Fails with what is there instead."""
+        until = time.monotonic() + seconds
+        while True:
+            screen = self.screen()
+            if re.search(pattern, screen):
+                return screen
+            if time.monotonic() > until:
+                raise AssertionError(f"{pattern!r} did not come up:\n{screen}")
+            time.sleep(0.1)
+
+    def _tmux(self, *arguments: str) -> str:
+        environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(self._bench.home), "LANG": "C.UTF-8"}
+        done = subprocess.run(
+            ["tmux", "-L", self._server, *arguments],
+            capture_output=True,
+            text=True,
+            env={**environment, "TERM": "xterm-256color"},
+        )
+        return done.stdout
