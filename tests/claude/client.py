@@ -68,7 +68,7 @@ def cache() -> Path:
 
 
 def _newest_published() -> str:
-    versions = json.loads(_npm("view", _package(), "versions", "--json"))
+    versions: list[str] = json.loads(_npm("view", _package(), "versions", "--json"))
     return max((version for version in versions if version.startswith(SERIES)), key=_order)
 
 

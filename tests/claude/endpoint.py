@@ -85,12 +85,12 @@ class Rule:
 
     def _matches(self, request: Request) -> bool:
         messages = request.messages or [{}]
-        places = [
-            (self.last, lambda: text_of(messages[-1].get("content"))),
-            (self.first, lambda: text_of(messages[0].get("content"))),
-            (self.anywhere, lambda: request.raw),
-        ]
-        return all(re.search(pattern, text(), re.DOTALL) for pattern, text in places if pattern)
+        places = (
+            (self.last, text_of(messages[-1].get("content"))),
+            (self.first, text_of(messages[0].get("content"))),
+            (self.anywhere, request.raw),
+        )
+        return all(re.search(pattern, text, re.DOTALL) for pattern, text in places if pattern)
 
 
 @dataclass(frozen=True)
