@@ -69,6 +69,9 @@ class Session:
 
     @cached_property
     def settings(self) -> Settings:
+        return self.read_settings()
+
+    def read_settings(self) -> Settings:
         """Defaults, the user's file, the environment, flags: later ones win. Raises `Usage`."""
         from holdfast.settings import Settings
 
