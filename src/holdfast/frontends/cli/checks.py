@@ -17,8 +17,8 @@ FINE, NOTE, PROBLEM = "fine", "note", "problem"
 OLDEST_SQLITE, TRIGRAM = (3, 31), (3, 34)
 LITTLE, TOO_LITTLE = 1 << 30, 64 << 20
 HOOK = (
-    "core.errors", "core.light_json", "core.model", "core.policy", "engine", "frontends.hook", "frontends.surroundings",
-    "settings", "store.open", "wiring", "workspace.cache", "workspace.capture", "workspace.find",
+    "core.errors", "core.light_json", "core.model", "core.policy", "core.schema", "engine", "frontends.hook",
+    "frontends.surroundings", "settings", "store.open", "wiring", "workspace.cache", "workspace.capture", "workspace.find",
 )  # fmt: skip
 """What a hook loads before it knows whether there is anything to save."""
 

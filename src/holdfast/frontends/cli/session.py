@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from holdfast.core.errors import Failed, NoWorkspace, Usage
+from holdfast.core.errors import NoWorkspace, Usage
 from holdfast.frontends.paint import Paint
 from holdfast.frontends.surroundings import Surroundings, current_folder
 
@@ -69,22 +69,22 @@ class Session:
 
     @cached_property
     def settings(self) -> Settings:
-        """Defaults, the user's file, the environment, flags: later ones win. Raises `Usage`."""
-        from holdfast.settings import Settings
+        """Defaults, the user's file, the project's, the environment, flags: later ones win. Raises `Usage`."""
+        from holdfast.settings import load
 
-        settings = Settings()
         try:
-            with open(self.config_path, "rb") as file:
-                settings.read_file(file.read(), self.config_path)
-        except (FileNotFoundError, NotADirectoryError):
-            if self._config is not None:
-                raise Usage(f"There is no settings file {self._config}.") from None
-        except OSError as error:
-            raise Failed(f"The settings file {self.config_path} cannot be read: {error.strerror}.") from None
-        settings.read_environment(self.around.holdfast_variables())
+            cwd: bytes | None = self.cwd
+        except NoWorkspace:
+            cwd = None
+        variables = self.around.holdfast_variables()
+        settings = load(self.config_path, variables, cwd, required=self._config is not None)
         if self._store is not None:
             settings.put("store.url", _absolute(self._store), "--store")
         return settings
+
+    def forget_settings(self) -> None:
+        """Read them again when they are asked for next: their file was just written."""
+        self.__dict__.pop("settings", None)
 
     @cached_property
     def engine(self) -> Engine:
