@@ -12,10 +12,19 @@ SERVERS = {
 }
 """Front ends that stay: their module has `serve(options, surroundings, clock) -> exit code`."""
 
+LIGHT = {"statusline": "holdfast.frontends.statusline"}
+"""Front ends that a client starts all the time, without the command line's 60 ms: their module has `main(arguments)`."""
+
 
 def main() -> NoReturn:
     """Run the command in `sys.argv` and leave with its exit code."""
     import sys
+
+    light = LIGHT.get(sys.argv[1]) if len(sys.argv) > 1 else None
+    if light is not None and not {"-h", "--help"}.intersection(sys.argv):
+        from importlib import import_module
+
+        sys.exit(import_module(light).main(sys.argv[2:]))
 
     from holdfast.frontends.cli.root import run
     from holdfast.frontends.surroundings import now_ns, surroundings
@@ -27,4 +36,4 @@ def start(name: str, *arguments: object) -> int:
     """Import the server of that name, which may be an extra that is not installed, and run it to its end."""
     from importlib import import_module
 
-    return int(import_module(SERVERS[name]).serve(*arguments))
+    return int(import_module({**SERVERS, **LIGHT}[name]).serve(*arguments))
