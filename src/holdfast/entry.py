@@ -15,12 +15,24 @@ SERVERS = {
 
 def main() -> NoReturn:
     """Run the command in `sys.argv` and leave with its exit code."""
+    import gc
     import sys
 
-    from holdfast.frontends.cli.root import run
+    from holdfast.frontends.cli import scripted
     from holdfast.frontends.surroundings import now_ns, surroundings
 
-    sys.exit(run(sys.argv[1:], surroundings(), now_ns, start))
+    gc.disable()  # short commands make many values and drop few: collecting them costs more than it gives
+    around, arguments = surroundings(), sys.argv[1:]
+    code = scripted.run(arguments, around, now_ns)
+    if code is not None:
+        from posix import _exit
+
+        sys.stderr.flush()
+        _exit(code)  # everything is written and closed: tearing the interpreter down would only take time
+    gc.enable()
+    from holdfast.frontends.cli.root import run
+
+    sys.exit(run(arguments, around, now_ns, start))
 
 
 def start(name: str, *arguments: object) -> int:
