@@ -22,6 +22,7 @@ from holdfast.workspace.room import Room
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
+    from types import TracebackType
     from typing import Any
 
     from holdfast.store.rows import CheckpointRow
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 ASK, MINE, THEIRS = "ask", "mine", "theirs"
 GO_ON = "`holdfast restore --continue` goes on, `holdfast restore --abort` takes it back."
+UNTOUCHED = "Nothing was changed."
 
 
 class Restored:
@@ -38,6 +40,24 @@ class Restored:
 
     def __init__(self, target: int, before: int, applied: Applied, plan: Plan) -> None:
         self.target, self.before, self.applied, self.plan = target, before, applied, plan
+
+
+class Turn(Journal):
+    """The journal while a restore is at work: what the system has against it becomes a sentence with the way out."""
+
+    def __enter__(self) -> Turn:
+        try:
+            super().__enter__()
+        except OSError as error:
+            raise _explain(error, UNTOUCHED) from None
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        if isinstance(error, OSError):
+            raise _explain(error, GO_ON if self.is_there() else UNTOUCHED) from None
 
 
 class Restoring(Previewing):
@@ -99,7 +119,7 @@ class Restoring(Previewing):
 
     def undo(self, **options: Any) -> Restored | None:
         """Take back the newest restore that was not taken back yet. Raises `NotFound` if there is none."""
-        done = History(self.repository, self.row.id).done
+        done = self._history().done
         if not done:
             raise NotFound(
                 "There is no restore to undo.", "`holdfast list` shows the checkpoints; any of them can be restored."
@@ -108,7 +128,7 @@ class Restoring(Previewing):
 
     def redo(self, **options: Any) -> Restored | None:
         """Take back the newest undo. Raises `NotFound` if there is none, or something was restored since."""
-        undone = History(self.repository, self.row.id).undone
+        undone = self._history().undone
         if not undone:
             raise NotFound("There is no undo to take back.")
         return self._back(undone[-1], {"redo": undone[-1]["undo"]}, options)
@@ -149,7 +169,9 @@ class Restoring(Previewing):
             force=frozenset(one.path for one in made.steps),
             only=scope.only(one.path for one in made.steps),
         )
-        checkpoint: CheckpointRow = self.engine.handle(event).checkpoint
+        checkpoint: CheckpointRow | None = self.engine.handle(event).checkpoint
+        if checkpoint is None:  # its marker went, or cannot be read any more
+            raise Failed(f"{show(self.root)} could not be saved before the restore: it is in no workspace.", UNTOUCHED)
         step("restore:safe")
         if checkpoint.workspace != self.row.id:
             self.row = self.row._replace(id=checkpoint.workspace)
@@ -204,7 +226,7 @@ class Restoring(Previewing):
         foreign = {one.path for one in made.steps if not _is_half_done(mine.get(one.path), one)}
         applied = self._carry_out(journal, said, made.without(foreign), goal, ours)
         applied.kept += [(path, "it is neither as before nor as after") for path in sorted(foreign - kept)]
-        done = History(self.repository, self.row.id).find(said["before"], said["target"])
+        done = self._history().find(said["before"], said["target"])
         if done is None and not aborting:
             self._record(journal, said, said["note"])
         elif done is not None and aborting:  # it was cut off after it was done: then this is an undo
@@ -246,7 +268,7 @@ class Restoring(Previewing):
         except (OSError, HoldfastError) as error:
             if fresh and not touched:
                 self._take_back(journal)
-            raise _explain(error, "Nothing was changed." if fresh and not touched else GO_ON) from None
+            raise _explain(error, UNTOUCHED if fresh and not touched else GO_ON) from None
 
     def _take_back(self, journal: Journal) -> None:
         try:
@@ -332,8 +354,14 @@ class Restoring(Previewing):
 
     # The journal and the versions
 
-    def _turn(self) -> Journal:
-        return Journal(self.engine.place.folder(self.row.id), self.engine.place.durable)
+    def _turn(self) -> Turn:
+        return Turn(self.engine.place.folder(self.row.id), self.engine.place.durable)
+
+    def _history(self) -> History:
+        try:
+            return History(self.repository, self.row.id)
+        except OSError as error:
+            raise _explain(error, UNTOUCHED) from None
 
     def _said(self, journal: Journal) -> dict[str, Any]:
         said = journal.read()
