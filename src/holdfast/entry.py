@@ -18,6 +18,7 @@ LIGHT = {"statusline": "holdfast.frontends.statusline"}
 
 def main() -> NoReturn:
     """Run the command in `sys.argv` and leave with its exit code."""
+    import gc
     import sys
 
     light = LIGHT.get(sys.argv[1]) if len(sys.argv) > 1 else None
@@ -26,10 +27,21 @@ def main() -> NoReturn:
 
         sys.exit(import_module(light).main(sys.argv[2:]))
 
-    from holdfast.frontends.cli.root import run
+    from holdfast.frontends.cli import scripted
     from holdfast.frontends.surroundings import now_ns, surroundings
 
-    sys.exit(run(sys.argv[1:], surroundings(), now_ns, start))
+    gc.disable()  # short commands make many values and drop few: collecting them costs more than it gives
+    around, arguments = surroundings(), sys.argv[1:]
+    code = scripted.run(arguments, around, now_ns)
+    if code is not None:
+        from posix import _exit
+
+        sys.stderr.flush()
+        _exit(code)  # everything is written and closed: tearing the interpreter down would only take time
+    gc.enable()
+    from holdfast.frontends.cli.root import run
+
+    sys.exit(run(arguments, around, now_ns, start))
 
 
 def start(name: str, *arguments: object) -> int:
