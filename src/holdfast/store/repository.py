@@ -524,6 +524,7 @@ class Saving:
         return {
             "v": 1,
             "workspace": row.id,
+            "version": row.version + 1,
             "parent": row.document.hex() or None,
             "keyframe": self.whole,
             **header,

@@ -14,7 +14,7 @@ from holdfast.store.local import FULL, Lock, explain
 from holdfast.store.mounts import Unmounted
 from holdfast.store.open import make_reserve
 from holdfast.store.packs import PackWriter
-from holdfast.store.records import Chain, line
+from holdfast.store.records import STORE_LOG, Chain, line
 from holdfast.store.rows import CHUNKS, DOCUMENT, Location, Query
 
 TYPE_CHECKING = False
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     Progress = Callable[[int, int], None]
     Done = TypeVar("Done")
 
-STORE_LOG = "store"
 SMALL_PACK = 8 << 20
 FEW_SMALL = 8
 DEAD_SHARE = 0.25
@@ -198,7 +197,8 @@ def write_keyframe(
         tree = add(tree, plus=weight(row))
     if f"{tree:064x}" != header["tree"]:
         raise Damaged(f"The state of v{version} does not add up; no keyframe was made.")
-    data = document.encode({**header, "keyframe": True, "changed": checkpoint.changed}, rows)
+    said = {**header, "version": version, "keyframe": True, "changed": checkpoint.changed}
+    data = document.encode(said, rows)
     key = digest(data)
     writer = PackWriter(repository.blobs, level=LEVEL)
     try:
