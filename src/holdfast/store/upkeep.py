@@ -191,6 +191,7 @@ def write_keyframe(
     Raises `Damaged` if the state does not add up.
     """
     workspace, version = checkpoint.workspace, checkpoint.version
+    step("keyframe:begun")
     rows = list(repository.ledger.state(workspace, version))
     tree = 0
     for row in rows:
@@ -279,7 +280,14 @@ def _keyframe_if_worth_it(repository: Repository, workspace: str, everything: bo
     behind = oldest.version - row.keyframe
     if behind < (1 if everything else max(DOCUMENTS_WORTH_A_KEYFRAME, oldest.files // 10)):
         return
-    write_keyframe(repository, oldest, repository.document(oldest)[0])
+    try:
+        write_keyframe(repository, oldest, repository.document(oldest)[0])
+    except Damaged:
+        now = repository.ledger.checkpoint(workspace, oldest.version)
+        if now is None or not now.forgotten:
+            raise
+        # Somebody has forgotten it meanwhile, and its rows are gone: there is another oldest one.
+        _keyframe_if_worth_it(repository, workspace, everything)
 
 
 def _remove_orphans(repository: Repository) -> None:
