@@ -36,7 +36,7 @@ bench: install
 	$(BIN)/python -m bench
 
 campaign: install
-	$(BIN)/python -m pytest --campaign -p no:xdist -s -m "campaign or not campaign" tests/faults tests/workspace
+	$(BIN)/python -m pytest --campaign -p no:xdist -s -m "campaign or not campaign" tests/faults tests/workspace tests/restore
 
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*

@@ -16,6 +16,7 @@ SLOW = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.d
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--campaign", action="store_true", help="run the campaigns in full, not a sample of them")
+    parser.addoption("--minutes", type=float, help="end each series of faults after so long, and say how far it came")
 
 
 def pytest_configure(config: pytest.Config) -> None:

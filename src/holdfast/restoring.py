@@ -8,12 +8,12 @@ from posix import open as open_fd
 
 from blake3 import blake3
 
-from holdfast.core.entry import FILE, FOLDER, IGNORED, LEFT_OUT, LINK, OVERSIZE, SPECIAL, Entry, same
+from holdfast.core.entry import FILE, FOLDER, LEFT_OUT, LINK, Entry
 from holdfast.core.errors import Conflict, DiskFull, Failed, HoldfastError, NotFound
 from holdfast.core.model import Event
-from holdfast.core.planning import UNREAD, Plan, Step, parents, plan
+from holdfast.core.planning import UNREAD, Plan, Step
 from holdfast.core.steps import step
-from holdfast.looking import between, disk_now, lies_below
+from holdfast.previewing import Preview, Previewing, Scope, differ
 from holdfast.store.journal import History, Journal
 from holdfast.workspace.apply import Applied, Apply, closed_folders
 from holdfast.workspace.find import show
@@ -22,41 +22,17 @@ from holdfast.workspace.room import Room
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
+    from types import TracebackType
     from typing import Any
 
-    from holdfast.engine import Engine
-    from holdfast.store.rows import CheckpointRow, WorkspaceRow
+    from holdfast.store.rows import CheckpointRow
     from holdfast.workspace.apply import Group
 
     Pair = tuple[Entry | None, Entry | None]
 
 ASK, MINE, THEIRS = "ask", "mine", "theirs"
-ATTEMPTS = 5
 GO_ON = "`holdfast restore --continue` goes on, `holdfast restore --abort` takes it back."
-
-
-class Scope:
-    """What a restore is about: these paths with all below them, and some folders by themselves. No paths: everything."""
-
-    def __init__(self, paths: Sequence[bytes] = (), made: Iterable[bytes] = ()) -> None:
-        self.paths, self.made = list(paths), frozenset(made)
-
-    def holds(self, path: bytes) -> bool:
-        return lies_below(path, self.paths) or path in self.made
-
-    def only(self, paths: Iterable[bytes]) -> tuple[bytes, ...]:
-        """What a safety checkpoint must look at; nothing named means everything."""
-        if not self.paths:
-            return ()
-        paths = list(paths)
-        return tuple(sorted({*paths, *parents(paths), *self.paths, *parents(self.paths)}))
-
-
-class Preview:
-    """What a restore would do, and which of it would overwrite work that no checkpoint has."""
-
-    def __init__(self, plan: Plan, conflicts: list[bytes], scope: Scope) -> None:
-        self.plan, self.conflicts, self.scope = plan, conflicts, scope
+UNTOUCHED = "Nothing was changed."
 
 
 class Restored:
@@ -66,50 +42,28 @@ class Restored:
         self.target, self.before, self.applied, self.plan = target, before, applied, plan
 
 
-class Restoring:
+class Turn(Journal):
+    """The journal while a restore is at work: what the system has against it becomes a sentence with the way out."""
+
+    def __enter__(self) -> Turn:
+        try:
+            super().__enter__()
+        except OSError as error:
+            raise _explain(error, UNTOUCHED) from None
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        if isinstance(error, OSError):
+            raise _explain(error, GO_ON if self.is_there() else UNTOUCHED) from None
+
+
+class Restoring(Previewing):
     """Restores in one workspace. `ask(preview)` is called before anything is touched; False stops without a trace."""
 
-    def __init__(self, engine: Engine, root: bytes, row: WorkspaceRow) -> None:
-        self.engine, self.root, self.row = engine, root, row
-        self.repository = engine.repository()
-
     # What a person calls
-
-    def preview(self, target: CheckpointRow, paths: Sequence[bytes] = (), made: Iterable[bytes] = ()) -> Preview:
-        """Compare with the disk now. Nothing is written. Raises `Conflict` if a path leads through what is no folder."""
-        for _ in range(ATTEMPTS):
-            self._refresh()
-            newest, version = self._newest(), self.row.version
-            changed = disk_now(self.engine, self.root, self.row, paths)
-            if self._refresh().version == version:
-                break  # else somebody saved meanwhile, and the two do not belong together
-        rows = {
-            change.path: (change.old, change.new) for change in between(self.repository, self.row.id, newest, target)
-        }
-        for path, (before, now) in changed.items():
-            wanted = rows[path][1] if path in rows else before
-            if _differ(now, wanted):
-                rows[path] = now, wanted
-            else:
-                rows.pop(path, None)
-        scope = Scope(paths, {*made, *self._missing_folders(paths, rows)})
-        known = self._kinds(newest)
-
-        def kind_now(path: bytes) -> str:
-            if path not in changed:
-                return known(path)
-            now = changed[path][1]
-            return now.kind if now is not None else ""
-
-        pairs = (pair for path, pair in rows.items() if scope.holds(path))
-        made_plan = plan(pairs, self._kinds(target), kind_now)
-        conflicts = [
-            one.path
-            for one in made_plan.steps
-            if one.old is not None
-            and (one.old.kind in LEFT_OUT or (one.path in changed and self._is_unsaved(one.path, one.old)))
-        ]
-        return Preview(made_plan, conflicts, scope)
 
     def restore(
         self,
@@ -165,7 +119,7 @@ class Restoring:
 
     def undo(self, **options: Any) -> Restored | None:
         """Take back the newest restore that was not taken back yet. Raises `NotFound` if there is none."""
-        done = History(self.repository, self.row.id).done
+        done = self._history().done
         if not done:
             raise NotFound(
                 "There is no restore to undo.", "`holdfast list` shows the checkpoints; any of them can be restored."
@@ -174,7 +128,7 @@ class Restoring:
 
     def redo(self, **options: Any) -> Restored | None:
         """Take back the newest undo. Raises `NotFound` if there is none, or something was restored since."""
-        undone = History(self.repository, self.row.id).undone
+        undone = self._history().undone
         if not undone:
             raise NotFound("There is no undo to take back.")
         return self._back(undone[-1], {"redo": undone[-1]["undo"]}, options)
@@ -215,7 +169,9 @@ class Restoring:
             force=frozenset(one.path for one in made.steps),
             only=scope.only(one.path for one in made.steps),
         )
-        checkpoint: CheckpointRow = self.engine.handle(event).checkpoint
+        checkpoint: CheckpointRow | None = self.engine.handle(event).checkpoint
+        if checkpoint is None:  # its marker went, or cannot be read any more
+            raise Failed(f"{show(self.root)} could not be saved before the restore: it is in no workspace.", UNTOUCHED)
         step("restore:safe")
         if checkpoint.workspace != self.row.id:
             self.row = self.row._replace(id=checkpoint.workspace)
@@ -270,7 +226,7 @@ class Restoring:
         foreign = {one.path for one in made.steps if not _is_half_done(mine.get(one.path), one)}
         applied = self._carry_out(journal, said, made.without(foreign), goal, ours)
         applied.kept += [(path, "it is neither as before nor as after") for path in sorted(foreign - kept)]
-        done = History(self.repository, self.row.id).find(said["before"], said["target"])
+        done = self._history().find(said["before"], said["target"])
         if done is None and not aborting:
             self._record(journal, said, said["note"])
         elif done is not None and aborting:  # it was cut off after it was done: then this is an undo
@@ -312,7 +268,7 @@ class Restoring:
         except (OSError, HoldfastError) as error:
             if fresh and not touched:
                 self._take_back(journal)
-            raise _explain(error, "Nothing was changed." if fresh and not touched else GO_ON) from None
+            raise _explain(error, UNTOUCHED if fresh and not touched else GO_ON) from None
 
     def _take_back(self, journal: Journal) -> None:
         try:
@@ -365,46 +321,6 @@ class Restoring:
         except (OSError, HoldfastError) as error:
             raise _explain(error, GO_ON) from None
 
-    # Plans
-
-    def _plan_between(self, old: CheckpointRow, new: CheckpointRow, scope: Scope) -> Plan:
-        pairs = (
-            (change.old, change.new)
-            for change in between(self.repository, self.row.id, old, new)
-            if scope.holds(change.path)
-        )
-        return plan(pairs, self._kinds(new), self._kinds(old))
-
-    def _kinds(self, checkpoint: CheckpointRow | None) -> Callable[[bytes], str]:
-        if checkpoint is None:
-            return lambda path: ""
-        ledger, workspace, version = self.repository.ledger, checkpoint.workspace, checkpoint.version
-
-        def kind(path: bytes) -> str:
-            row = ledger.at(workspace, version, path)
-            return row.kind if row is not None else ""
-
-        return kind
-
-    def _missing_folders(self, paths: Sequence[bytes], rows: dict[bytes, Pair]) -> list[bytes]:
-        """Folders above the paths that are to be made, because they are not there any more."""
-        found = []
-        for path in sorted(parents(paths)):
-            now, wanted = rows.get(path, (None, None))
-            if wanted is None or wanted.kind != FOLDER:
-                continue
-            if now is None:
-                found.append(path)
-            elif now.kind in (FILE, LINK, SPECIAL, OVERSIZE, IGNORED):
-                raise Conflict(f"{show(path)} is not a folder any more.", f"Restore it as a whole: -- {show(path)}")
-        return found
-
-    def _is_unsaved(self, path: bytes, now: Entry) -> bool:
-        """Is this work that no checkpoint has? A file that an earlier restore put there is none."""
-        if now.kind == FOLDER:
-            return False
-        return not any(same(row, now) for _, _, row in self.repository.ledger.history(self.row.id, path))
-
     # What must be right before anything is touched
 
     def _refuse_if_full(self, made: Plan) -> None:
@@ -438,23 +354,20 @@ class Restoring:
 
     # The journal and the versions
 
-    def _turn(self) -> Journal:
-        return Journal(self.engine.place.folder(self.row.id), self.engine.place.durable)
+    def _turn(self) -> Turn:
+        return Turn(self.engine.place.folder(self.row.id), self.engine.place.durable)
+
+    def _history(self) -> History:
+        try:
+            return History(self.repository, self.row.id)
+        except OSError as error:
+            raise _explain(error, UNTOUCHED) from None
 
     def _said(self, journal: Journal) -> dict[str, Any]:
         said = journal.read()
         if said is None:
             raise NotFound("No restore was cut off.", "Nothing is to be continued or aborted.")
         return said
-
-    def _refresh(self) -> WorkspaceRow:
-        row = self.repository.workspace(self.row.id)
-        if row is not None:
-            self.row = row
-        return self.row
-
-    def _newest(self) -> CheckpointRow | None:
-        return self.repository.ledger.checkpoint(self.row.id, self.row.version) if self.row.version else None
 
     def _version(self, version: int, workspace: str = "") -> CheckpointRow:
         found = self.repository.ledger.checkpoint(workspace or self.row.id, version)
@@ -468,7 +381,7 @@ def _is_agreed(seen: Step | None, one: Step) -> bool:
     if seen is None:
         return False
     # Of what is left out only the safety checkpoint knows the content; of what is gone nothing can be lost.
-    return one.old is None or (seen.old is not None and seen.old.kind in LEFT_OUT) or not _differ(seen.old, one.old)
+    return one.old is None or (seen.old is not None and seen.old.kind in LEFT_OUT) or not differ(seen.old, one.old)
 
 
 def _is_half_done(planned: Step | None, found: Step) -> bool:
@@ -477,7 +390,7 @@ def _is_half_done(planned: Step | None, found: Step) -> bool:
         return False
     if found.old is None or found.old.kind == FOLDER:
         return True  # taken away and not yet replaced; made and not yet given its mode
-    return not _differ(found.old, planned.old)
+    return not differ(found.old, planned.old)
 
 
 def _explain(error: Exception, hint: str) -> HoldfastError:
@@ -500,12 +413,6 @@ def _digest(read: Callable[[int], bytes]) -> bytes:
     while part := read(1 << 20):
         whole.update(part)
     return whole.digest()
-
-
-def _differ(one: Entry | None, other: Entry | None) -> bool:
-    if one is None or other is None:
-        return one is not other
-    return not same(one, other)
 
 
 def _megabytes(count: int) -> str:

@@ -57,6 +57,10 @@ class Box:
     def call(self, *words: str, cwd: Path | None = None) -> Result:
         from holdfast.frontends.cli.root import run
 
+        return self.through(run, *words, cwd=cwd)
+
+    def through(self, run: Callable[..., int | None], *words: str, cwd: Path | None = None) -> Result:
+        """Run a command in this process by that function, which must not leave it to another."""
         around = Surroundings({name.encode(): value.encode() for name, value in self.variables.items()})
         streams = sys.stdin, sys.stdout, sys.stderr
         out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
@@ -68,6 +72,7 @@ class Box:
         finally:
             sys.stdin, sys.stdout, sys.stderr = streams
             os.chdir(before)
+        assert code is not None, f"{words} was not understood"
         raw, said = (stream.buffer.getvalue() for stream in (out, err))
         return Result(code, raw.decode("utf-8", "replace"), said.decode("utf-8", "replace"), raw)
 

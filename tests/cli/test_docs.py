@@ -195,6 +195,10 @@ CHECKPOINT = ("checkpoint", "last", "forgotten", "thinned", "changes", "coverage
         ("doctor", ["doctor"]),
         ("cat", ["cat", "v1", "README"]),
         ("completion", ["completion", "fish"]),
+        ("install", ["install"]),
+        ("install, uninstall", ["install", "claude", "--statusline"]),
+        ("install, uninstall", ["uninstall", "claude"]),
+        ("install --plugin", ["install", "claude", "--plugin"]),
     ],
 )
 def test_an_answer_has_the_keys_that_the_page_names(kept: Box, section: str, words: list[str]) -> None:

@@ -98,7 +98,8 @@ def config(box: Box) -> str:
         "holdfast config set capture.ignored some",
         "holdfast config get capture.max_fil_size",
         "holdfast config explain capture.ignored",
-        "holdfast config list",
+        "holdfast config set --project --dry-run capture.ignored all",
+        "holdfast config set --project hooks.verify_before_clear false",
     )
 
 

@@ -85,12 +85,15 @@ class Crash(NamedTuple):
     image: bytearray
 
 
-def crashes(entries: list[Entry], megabytes: int, points: int, random: Random) -> Iterator[Crash]:
-    """Yield `points` crashes between the marks START and END, in order.
+def crashes(entries: list[Entry], megabytes: int, points: int, random: Random, since: str = "START") -> Iterator[Crash]:
+    """Yield `points` crashes between the marks START, or another one, and END, in order.
 
     Half of them come right after an acknowledgement: there a missing sync shows, if anywhere.
     """
-    begin, end = (next(at for at, entry in enumerate(entries) if entry.data == text) for text in (b"START", b"END"))
+    begin, end = (
+        next(at for at, entry in enumerate(entries) if (entry.kind, entry.data) == (MARK, text.encode()))
+        for text in (since, "END")
+    )
     anywhere = list(range(begin + 1, end + 1))
     after_promise = [at + 1 for at in anywhere[:-1] if entries[at].kind == MARK]
     chosen = set(random.sample(after_promise, min(len(after_promise), points // 2)))

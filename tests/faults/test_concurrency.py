@@ -13,7 +13,7 @@ from typing import IO, Any
 import pytest
 
 from holdfast.store.check import verify
-from holdfast.store.rows import Query
+from holdfast.store.rows import Location, Query
 from holdfast.store.upkeep import compact, forget
 
 from .crowd import open_engine, read, save
@@ -200,6 +200,59 @@ def test_a_content_saved_again_while_it_is_swept_is_spared(crowd: Crowd, shared_
     assert said[-1]["steps"].count("compact:marked") == 2, "it was not noticed, or not tried again"
     assert _again(crowd, shared_past) == "of no version any more\n" * 100
     assert verify(engine.repository(), str(crowd.store)).problems == []
+    engine.close()
+
+
+def test_a_version_forgotten_while_its_keyframe_is_made_does_not_stop_compaction(crowd: Crowd) -> None:
+    """Its rows are gone: what is left of it does not add up, and that is no damage."""
+    engine = open_engine(crowd.store)
+    for number in range(4):
+        (crowd.root / "file").write_text(f"{number}\n")
+        (crowd.root / f"only-{number}").write_text(f"of one version: {number}\n")
+        save(engine, crowd.root)
+        (crowd.root / f"only-{number}").unlink()
+    _, row = engine.root(str(crowd.root).encode())
+    repository = engine.repository()
+    forget(repository, row.id, [1], "test")
+    go = crowd.folder / "go"
+    sweeper = crowd.start("compact", "--pause", "keyframe:begun", "--go", go)
+    crowd.wait_for("paused")
+    forget(repository, row.id, [2], "test")
+    go.touch()
+    crowd.wait([sweeper])
+    said = crowd.said()
+
+    assert [line for line in said if "error" in line] == []
+    assert said[-1]["steps"].count("keyframe:begun") == 2, "it was not noticed, or not tried again"
+    assert read(repository, row.id, 3, b"only-2") == b"of one version: 2\n"
+    assert verify(repository, str(crowd.store)).problems == []
+    engine.close()
+
+
+def test_a_content_that_is_moved_again_and_again_is_read_all_the_same(crowd: Crowd) -> None:
+    """A slow reader asks where a content lies; by the time it looks there, compaction has moved it once more."""
+    engine = open_engine(crowd.store)
+    (crowd.root / "file").write_text("moved\n" * 100)
+    version = save(engine, crowd.root)
+    _, row = engine.root(str(crowd.root).encode())
+    repository, moved = engine.repository(), list[int]()
+    fetch = repository.fetch
+
+    def slow(place: Location) -> bytes:
+        if len(moved) < 3:
+            moved.append(place.pack)
+            other = open_engine(crowd.store)
+            (crowd.root / "other").write_text(f"{len(moved)}\n")
+            save(other, crowd.root)
+            compact(other.repository(), str(crowd.store), everything=True)
+            other.close()
+            repository.blobs.close()
+        return fetch(place)
+
+    repository.fetch = slow  # type: ignore[method-assign]
+
+    assert read(repository, row.id, version, b"file") == b"moved\n" * 100
+    assert len(set(moved)) == 3
     engine.close()
 
 

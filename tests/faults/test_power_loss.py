@@ -47,11 +47,11 @@ class Trial:
         with recording(self.folder, self.kind, SIZES[self.kind]) as disk:
             workload(self._stage(), disk)
 
-    def judge(self, points: int, seed: int) -> None:
-        """Crash at that many points and look."""
+    def judge(self, points: int, seed: int, since: str = "START") -> None:
+        """Crash at that many points after this mark and look."""
         entries = read_log(self.folder / "log")
         assert sum(entry.kind == MARK for entry in entries) > 5, "the workload acknowledged nothing"
-        for crash in crashes(entries, SIZES[self.kind], points, Random(seed)):
+        for crash in crashes(entries, SIZES[self.kind], points, Random(seed), since):
             self.points += 1
             what = f"crash at {crash.at} ({crash.mode} of {crash.in_flight} in flight)"
             with revived(crash, self.folder, self.kind) as mounted:

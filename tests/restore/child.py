@@ -18,6 +18,7 @@ from holdfast.core.model import Event
 from holdfast.restoring import Restoring
 from holdfast.settings import Settings
 from holdfast.wiring import build
+from holdfast.workspace.system import System
 
 HERE = Path(__file__).resolve()
 SITE = Path(sys.executable).parent.parent / f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
@@ -42,17 +43,26 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--fast", action="store_true", help="do not sync")
     parser.add_argument("--steps", help="write the name of every step into this file")
     parser.add_argument("--kill", help="NAME:N, die at the N-th occurrence of the step")
+    parser.add_argument("--unsynced", action="store_true", help="a planted bug: the restored tree is not synced")
     options = parser.parse_args(arguments)
+    if options.unsynced:
+        System.sync = lambda self, folder: None  # type: ignore[method-assign]
     settings = Settings()
     settings.put("store.url", str(options.store), "test")
     settings.put("store.durable", not options.fast, "test")
     engine = build(settings, str(options.store), b"/nonexistent/home", time.time_ns)
     steps.observer = _observer(options.steps, options.kill)
     try:
+        root, row = engine.root(os.fsencode(options.root))
+    except HoldfastError as error:
+        return _failed(error)
+    except OSError as error:  # the command line has a sentence for these
+        sys.stderr.write(f"{error.strerror}: {error.filename}\n")
+        return 1
+    try:
         if options.command == "save":
             outcome = engine.handle(Event(os.fsencode(options.root), time.time_ns(), trigger="manual"))
             return _answer(outcome.version)
-        root, row = engine.root(os.fsencode(options.root))
         restoring = Restoring(engine, root, row)
         if options.command == "status":
             return _answer(restoring.cut_off())
@@ -64,17 +74,18 @@ def main(arguments: list[str]) -> int:
         else:
             done = restoring.resume() if options.command == "continue" else restoring.abort()
     except HoldfastError as error:
-        sys.stderr.write(f"{type(error).__name__}: {error} {error.hint}\n")
-        return 1
-    except OSError as error:  # the command line has a sentence for these
-        sys.stderr.write(f"{error.strerror}: {error.filename}\n")
-        return 1
+        return _failed(error)
     if done is None:
         return _answer(None)
     applied = done.applied
     kept = [[os.fsdecode(path), why] for path, why in applied.kept]
     aside = [[os.fsdecode(path), os.fsdecode(where)] for path, where in applied.aside]
     return _answer({"target": done.target, "before": done.before, "kept": kept, "aside": aside})
+
+
+def _failed(error: HoldfastError) -> int:
+    sys.stderr.write(f"{type(error).__name__}: {error} {error.hint}\n")
+    return 1
 
 
 def _answer(value: object) -> int:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
+from time import monotonic
+from typing import TypeVar
 
 import pytest
 
@@ -13,11 +16,34 @@ sys.path.insert(1, str(Path(__file__).resolve().parents[1] / "workspace"))  # th
 
 from .ground import Ground
 
+Point = TypeVar("Point")
+
 
 @pytest.fixture
 def campaign(request: pytest.FixtureRequest) -> bool:
     """Is this the full campaign, or the short sample?"""
     return bool(request.config.getoption("--campaign", default=False))
+
+
+class Points:
+    """Which of all points of a series are tried: a sample in an ordinary run, all in a campaign, in a random order."""
+
+    def __init__(self, campaign: bool, minutes: float | None) -> None:
+        self.campaign, self.seconds = campaign, minutes * 60 if minutes else None
+        self.tried = 0
+
+    def of(self, points: Sequence[Point], sample: int, seed: int = 11) -> Iterator[Point]:
+        end = monotonic() + self.seconds if self.seconds else None
+        for point in Random(seed).sample(points, len(points) if self.campaign else min(sample, len(points))):
+            if end is not None and monotonic() > end:
+                return
+            self.tried += 1
+            yield point
+
+
+@pytest.fixture
+def points(request: pytest.FixtureRequest, campaign: bool) -> Points:
+    return Points(campaign, request.config.getoption("--minutes", default=None))
 
 
 @pytest.fixture

@@ -40,8 +40,10 @@ Disk = dict[bytes, tuple[str, int, bytes]]
 class Series:
     """v1 is the target; what is on disk before the restore was never saved."""
 
-    def __init__(self, folder: Path, *, fast: bool = False, root: Path | None = None) -> None:
-        self.folder, self.root, self.store = folder, root or folder / "work", folder / "store"
+    def __init__(
+        self, folder: Path, *, fast: bool = False, root: Path | None = None, store: Path | None = None
+    ) -> None:
+        self.folder, self.root, self.store = folder, root or folder / "work", store or folder / "store"
         self.fast = ["--fast"] if fast else []
         self.root.mkdir(exist_ok=True)
         self._init()

@@ -7,7 +7,6 @@ import signal
 import subprocess
 from collections import Counter
 from pathlib import Path
-from random import Random
 
 import pytest
 
@@ -16,6 +15,7 @@ from faults.tracing import WRITING, Call, needs_strace
 from holdfast.core.errors import Busy, Conflict, NotFound
 from trees import disk
 
+from .conftest import Points
 from .ground import Ground, aside, staging_left
 from .series import CHANGING, Series
 
@@ -46,18 +46,17 @@ def test_killed_at_any_step_it_can_be_finished_and_taken_back(folder: Path, camp
 
 @needs_strace
 @pytest.mark.timeout(7200)
-def test_killed_at_any_system_call_it_can_be_finished_and_taken_back(folder: Path, campaign: bool) -> None:
+def test_killed_at_any_system_call_it_can_be_finished_and_taken_back(folder: Path, points: Points) -> None:
     series = Series(folder)
-    points = [call for call in series.calls(*CHANGING) if _changes(call)]
-    chosen = points if campaign else Random(7).sample(points, SAMPLE)
+    possible = [call for call in series.calls(*CHANGING) if _changes(call)]
     findings = []
-    for call in chosen:
+    for call in points.of(possible, SAMPLE):
         done = series.disturbed(call, f"signal=KILL:when={call.number}")
         if done.returncode not in (-signal.SIGKILL, 128 + signal.SIGKILL):
             findings.append(f"{call.name} {call.number}: not killed, but ended with {done.returncode}: {done.stderr}")
         findings += [f"{call.name} {call.number} {call.text[:80]}: {text}" for text in series.findings()]
 
-    report(f"restore killed at {len(chosen)} of {len(points)} system calls", findings)
+    report(f"restore killed at {points.tried} of {len(possible)} system calls", findings)
 
 
 def _changes(call: Call) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
-from random import Random
 
 import pytest
 
@@ -15,6 +14,7 @@ from faults.tracing import WRITING, Call, needs_strace
 from holdfast.core.errors import DiskFull
 from trees import disk
 
+from .conftest import Points
 from .ground import Ground
 from .series import CHANGING, READING, Series
 
@@ -44,19 +44,17 @@ ERRORS: dict[str, tuple[str, ...]] = {
 
 @needs_strace
 @pytest.mark.timeout(10800)
-def test_an_error_at_any_system_call_is_told_and_either_end_can_be_reached(folder: Path, campaign: bool) -> None:
+def test_an_error_at_any_system_call_is_told_and_either_end_can_be_reached(folder: Path, points: Points) -> None:
     series = Series(folder)
-    points = [
+    possible = [
         (call, error, persistent)
         for call in series.calls(*dict.fromkeys((*CHANGING, *READING)))
         for error, names in ERRORS.items()
         if call.name in names and _may_fail(call, error)
         for persistent in (False, True)
     ]
-    random = Random(11)
-    chosen = random.sample(points, 400 if campaign else SAMPLE)
     findings = []
-    for call, error, persistent in chosen:
+    for call, error, persistent in points.of(possible, SAMPLE):
         done = series.disturbed(call, f"error={error}:when={call.number}{'+' if persistent else ''}")
         where = f"{error} at {call.name} {call.number}{'+' if persistent else ''} {call.text[:90]}"
         quiet = persistent and call.name == "write"  # then nothing can be said either, and Python ends with 120
@@ -71,7 +69,7 @@ def test_an_error_at_any_system_call_is_told_and_either_end_can_be_reached(folde
         if done.returncode:
             findings += [f"{where}: {text}" for text in series.findings()]
 
-    report(f"restore with {len(chosen)} of {len(points)} errors injected", findings)
+    report(f"restore with {points.tried} of {len(possible)} errors injected", findings)
 
 
 def _may_fail(call: Call, error: str) -> bool:

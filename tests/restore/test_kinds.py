@@ -11,7 +11,8 @@ import pytest
 
 from faults.disks import needs, tmpfs
 from holdfast.core.errors import Conflict, NotFound
-from holdfast.restoring import MINE, Preview
+from holdfast.previewing import Preview
+from holdfast.restoring import MINE
 
 from .ground import Ground, aside
 

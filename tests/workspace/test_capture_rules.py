@@ -42,7 +42,7 @@ def fill(folder: Path, files: int) -> None:
 # Folders that are not looked at
 
 
-@pytest.mark.parametrize("pattern", [name for name in TABLE["capture.exclude"][1] if name.endswith("/")])
+@pytest.mark.parametrize("pattern", [name for name in TABLE["capture.exclude"].default if name.endswith("/")])
 def test_dependency_and_cache_folders_are_named_and_not_looked_at(saver: Saver, root: Path, pattern: str) -> None:
     folder = pattern.rstrip("/")
     write(root / folder / "deep" / "file")

@@ -18,10 +18,12 @@ STANDARD = {"__future__", "_json", "_stat", "errno", "fcntl", "gc", "zlib"}
 OURS = {
     "holdfast",
     "holdfast.core",
+    "holdfast.core.checking",
     "holdfast.core.errors",
     "holdfast.core.light_json",
     "holdfast.core.model",
     "holdfast.core.policy",
+    "holdfast.core.schema",
     "holdfast.core.steps",
     "holdfast.engine",
     "holdfast.frontends",

@@ -79,21 +79,16 @@ def tidy(engine: Engine, cwd: bytes) -> int:
 
 
 def _engine(cwd: str | None, config: str | None) -> Engine:
-    from holdfast.settings import Settings
+    from holdfast.settings import load
     from holdfast.wiring import build
 
-    around = surroundings()
-    settings = Settings()
-    path = config or around.config
-    try:
-        with open(path, "rb") as file:
-            settings.read_file(file.read(), path)
-    except FileNotFoundError:
-        pass
     if cwd is not None:
         from posix import chdir
 
         chdir(cwd)
+    around = surroundings()
+    # Whatever is wrong with the settings, the agent goes on: `status` and `doctor` tell the user.
+    settings = load(config or around.config, around.holdfast_variables(), current_folder(), hook=True)
     return build(settings, around.data, around.home, now_ns)
 
 

@@ -9,7 +9,12 @@ _here = __file__.rpartition("/")[0] or "."
 _site = sys.executable.rpartition("/")[0] + f"/../lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
 sys.path[:0] = [_here + "/../..", _site]
 
-from holdfast.frontends.hook import main  # noqa: E402
+if sys.argv[1:2] == ["statusline"]:
+    from holdfast.frontends.statusline import main
+
+    del sys.argv[1]
+else:
+    from holdfast.frontends.hook import main
 
 _code = main(sys.argv[1:])
 sys.stdout.flush()

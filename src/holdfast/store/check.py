@@ -12,7 +12,8 @@ from holdfast.store.digest import digest
 from holdfast.store.findings import Problem, Report, label
 from holdfast.store.local import FULL, Lock, explain
 from holdfast.store.packs import decompress, read_index
-from holdfast.store.rebuilding import STORE_LOG, fill, rebuild, remove_ledger
+from holdfast.store.rebuilding import fill, rebuild, remove_ledger
+from holdfast.store.records import STORE_LOG
 from holdfast.store.repository import Repository
 from holdfast.store.rows import CHUNKS
 from holdfast.store.search import is_damaged

@@ -8,7 +8,8 @@ from holdfast.core.errors import Damaged, HoldfastError
 from holdfast.store.digest import add, weight
 from holdfast.store.findings import concerned, everything, labels, many, text
 from holdfast.store.places import follow
-from holdfast.store.rebuilding import LOST, STORE_LOG, Log
+from holdfast.store.rebuilding import LOST, Log
+from holdfast.store.records import STORE_LOG
 from holdfast.store.repository import checkpoint_row
 from holdfast.store.rows import Query
 

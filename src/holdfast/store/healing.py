@@ -12,8 +12,8 @@ from holdfast.store.findings import Problem
 from holdfast.store.local import LocalRecords, Lock, explain, make_folder, replace
 from holdfast.store.open import describe, make_reserve
 from holdfast.store.packs import PackWriter
-from holdfast.store.rebuilding import STORE_LOG, replace_ledger, set_aside
-from holdfast.store.records import Chain
+from holdfast.store.rebuilding import put_back_logs, replace_ledger, set_aside
+from holdfast.store.records import STORE_LOG, Chain
 from holdfast.store.salvage import Kept, header_from_ledger, index_of, log_from_ledger, on_disk
 from holdfast.store.search import remove as remove_search
 from holdfast.store.upkeep import append_store_record, settle_after_failure, write_keyframe
@@ -69,6 +69,8 @@ class _Healing:
             self._healed("The store's format file was written again.")
 
     def run(self) -> Repaired:
+        with Lock(self.place.path + "/lock"):
+            self.result.healed += put_back_logs(self.place)
         for rounds in range(ROUNDS, -1, -1):
             repository = self.place.open()
             try:
@@ -126,7 +128,7 @@ class _Healing:
             link(self.place.path + "/ledger.db", f"{aside}/ledger-{urandom(4).hex()}.db")
         except OSError:
             pass  # there is none, or the file system has no links: the packs and logs hold everything
-        result = replace_ledger(self.place, frozenset(report.bad), self.progress)
+        result = replace_ledger(self.place, frozenset(report.bad), self.progress, by_documents=report.ledger_unreadable)
         step("repair:rebuilt")
         self.result.healed += result.notices
         return self._healed(

@@ -126,8 +126,8 @@ class _Importing:
             return result
         numbers = self._numbers(wanted, is_new)
         records: list[dict[str, Any]] = []
-        for header, key in self._documents(wanted, is_new):
-            number = numbers[len(records)]
+        for header, key in self._documents(wanted, numbers, is_new):
+            number = header["version"]
             result.versions.append((wanted[len(records)].version, number, header["id"]))
             records.append(
                 {"r": "checkpoint", "v": number, "id": header["id"], "doc": key.hex(), "at": header["created_at"]}
@@ -150,11 +150,13 @@ class _Importing:
         first = self.saving.row.version + 1
         return list(range(first, first + len(versions)))
 
-    def _documents(self, wanted: list[Carried], is_new: bool) -> Iterator[tuple[dict[str, Any], bytes]]:
+    def _documents(
+        self, wanted: list[Carried], numbers: list[int], is_new: bool
+    ) -> Iterator[tuple[dict[str, Any], bytes]]:
         """Write the documents that lead from the workspace's newest state through all that are wanted."""
         saving, row = self.saving, self.saving.row
         state, whole = dict(saving.state()), saving.whole
-        parent, left = row.document.hex() or None, set(wanted)
+        parent, left, number = row.document.hex() or None, set(wanted), list(numbers)
         touched = set(state)
         for one, header, rows, there in self.checked.versions():
             touched.update([entry.path for entry in rows])
@@ -173,7 +175,8 @@ class _Importing:
             touched.clear()
             header = {
                 **header, **({} if is_new else self._own(one, header)),
-                "workspace": self.target, "parent": parent, "keyframe": whole, "counts": _counts(there),
+                "workspace": self.target, "version": number.pop(0), "parent": parent, "keyframe": whole,
+                "counts": _counts(there),
             }  # fmt: skip
             data = document.encode(header, changed)
             key = digest(data)

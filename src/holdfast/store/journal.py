@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from errno import EACCES, EAGAIN
 from fcntl import LOCK_EX, LOCK_NB, flock
-from posix import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close, unlink
+from posix import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close, stat, unlink
 from posix import open as open_fd
 
 from holdfast.core.errors import Busy, Damaged
@@ -93,6 +93,16 @@ class Journal:
             pass
         if self.durable:
             sync_folder(self.folder)
+
+    def is_there(self) -> bool:
+        """Is there a journal, whatever it says? In doubt there is."""
+        try:
+            stat(self.path)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            pass
+        return True
 
     def is_held(self) -> bool:
         """Is a restore running at this moment?"""

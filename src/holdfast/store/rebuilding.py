@@ -9,9 +9,9 @@ from holdfast.core.errors import Damaged, HoldfastError
 from holdfast.core.steps import step
 from holdfast.store.digest import ZERO, add, weight
 from holdfast.store.local import LocalBlobs, LocalRecords, Lock, explain, make_folder, replace, sync_folder
-from holdfast.store.mending import mended
+from holdfast.store.mending import mended, misplaced, workspaces_told
 from holdfast.store.packs import read_index
-from holdfast.store.records import Chain
+from holdfast.store.records import STORE_LOG, Chain
 from holdfast.store.repository import Repository, checkpoint_row
 from holdfast.store.rows import CheckpointRow
 from holdfast.store.sqlite import SqliteLedger
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     Copies = frozenset[tuple[str, bytes]]
     """Blobs by pack and digest: one digest may lie in several packs."""
 
-STORE_LOG = "store"
 LOST = "lost"
 """Trigger of a version that the log speaks of and whose state cannot be had."""
 
@@ -70,14 +69,21 @@ def rebuild(place: Place, *, progress: Progress | None = None) -> Rebuilt:
         raise explain(error, "Rebuilding the ledger", place.path) from None
 
 
-def replace_ledger(place: Place, bad: Copies = frozenset(), progress: Progress | None = None) -> Rebuilt:
-    """The same for a caller who holds `compact.lock` and knows which copies of blobs are `bad`."""
+def replace_ledger(
+    place: Place, bad: Copies = frozenset(), progress: Progress | None = None, *, by_documents: bool = False
+) -> Rebuilt:
+    """The same for a caller who holds `compact.lock` and knows which copies of blobs are `bad`.
+
+    `by_documents`: where nothing but a log could say that there are later versions, documents are asked as well. They
+    may tell of a save that was cut off before its record: more is kept then than was promised.
+    """
     new = f"{place.path}/tmp/ledger-{urandom(6).hex()}"
     with Lock(place.path + "/lock"):
+        put_back = put_back_logs(place)
         repository = _empty(place, new)
         try:
             result = fill(repository, bad, progress)
-            notices = _mend_logs(place, repository, result)
+            notices = put_back + _mend_logs(place, repository, result, by_documents)
             if notices:
                 repository.ledger.close()
                 remove_ledger(new)
@@ -107,17 +113,36 @@ def _empty(place: Place, ledger: str) -> Repository:
     )
 
 
-def _mend_logs(place: Place, repository: Repository, result: Rebuilt) -> list[str]:
+def put_back_logs(place: Place) -> list[str]:
+    """Give logs that lie under another's name their own, for a caller who holds `lock`. Returns what was done, in words."""
+    records = LocalRecords(place.path, place.durable)
+    right = misplaced(records)
+    for log in right:
+        set_aside(place, f"{log}.log", records.read(log))
+    for log, data in right.items():
+        replace(f"{place.path}/log/{log}.log", data, place.durable, growing=place.path + "/tmp")
+        step("rebuild:mended")
+    return [f"The log {log} lay under another name, and was put back." for log in right]
+
+
+def _mend_logs(place: Place, repository: Repository, result: Rebuilt, by_documents: bool) -> list[str]:
     """Make every damaged log whole: new lines must follow good ones. Returns what was done, in words."""
     notices = []
     known = {workspace: path for path, workspace in place.registered().items()}
-    for log, state in result.logs.items():
-        if state.good == state.size:
+    logs = dict(result.logs)
+    for log in sorted(workspaces_told(repository) - logs.keys() if by_documents else ()):
+        logs[log] = Log(0, 0, ZERO)
+    for log, state in logs.items():
+        if state.good == state.size and (not by_documents or log == STORE_LOG):
             continue
         old = repository.records.read(log)
-        new = mended(repository, log, known.get(log)) if b"\n" in old[state.good :] and log != STORE_LOG else None
+        cut_short = b"\n" not in old[state.good :]  # the trace of a write that never ended
+        new = mended(repository, log, known.get(log)) if log != STORE_LOG and (by_documents or not cut_short) else None
         if new is None:
             new = old[: state.good]
+        if new == old:
+            continue
+        if new == old[: state.good]:
             notices.append(f"{state.size - state.good} bytes at the end of log {log} were set aside.")
         else:
             notices.append(f"The log {log} was damaged after byte {state.good}, and mended from documents.")

@@ -9,6 +9,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+STORE_LOG = "store"
+"""The log of what concerns all workspaces."""
 TAIL = 65
 """A line ends in this many bytes: its digest in hex and a newline."""
 

@@ -296,15 +296,17 @@ class Repository:
 
     def blob(self, key: bytes) -> tuple[bytes, int]:
         """Return one stored blob (a chunk list as it is) and its kind, checked unless it is a list."""
-        place = self._place(key)
-        try:
-            data = self.fetch(place)
-        except FileNotFoundError:
-            place = self._place(key)  # compaction may have moved it since we asked
+        before: Location | None = None
+        while True:
+            place = self._place(key)
             try:
                 data = self.fetch(place)
+                break
             except FileNotFoundError:
-                raise Damaged(f"Pack {place.pack} is missing.", "Run `holdfast verify`.") from None
+                # Compaction may have moved it since we asked, and again while we were slow.
+                if place == before:
+                    raise Damaged(f"Pack {place.pack} is missing.", "Run `holdfast verify`.") from None
+                before = place
         if place.kind != CHUNKS and digest(data) != key:
             raise Damaged(f"The content {key.hex()} in pack {place.pack} does not match its digest.")
         return data, place.kind
@@ -524,6 +526,7 @@ class Saving:
         return {
             "v": 1,
             "workspace": row.id,
+            "version": row.version + 1,
             "parent": row.document.hex() or None,
             "keyframe": self.whole,
             **header,

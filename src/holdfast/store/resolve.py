@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from datetime import datetime
-
 from holdfast.core.errors import NotFound, Usage
 from holdfast.store.rows import Query
 
@@ -19,11 +16,6 @@ SHOWN = 5
 """So many candidates are named when a prefix fits several."""
 FORMS = "Give v5, an id or its beginning, a name, latest, @~2 or @{2h}; `holdfast list` shows what there is."
 
-_VERSION = re.compile(r"v?([0-9]{1,15})")
-_STEPS_BACK = re.compile(r"@~([0-9]{1,9})")
-_MOMENT = re.compile(r"@\{(.+)\}")
-_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smhdw])")
-
 
 def resolve(repository: Repository, workspace: str, text: str, now: int) -> CheckpointRow:
     """Return the checkpoint of this workspace that `text` speaks of; order is the order of versions.
@@ -32,12 +24,12 @@ def resolve(repository: Repository, workspace: str, text: str, now: int) -> Chec
     """
     if text in ("latest", "@"):
         return _steps_back(repository, workspace, 0)
-    if found := _VERSION.fullmatch(text):
-        return _version(repository, workspace, int(found[1]))
-    if found := _STEPS_BACK.fullmatch(text):
-        return _steps_back(repository, workspace, int(found[1]))
-    if found := _MOMENT.fullmatch(text):
-        return _moment(repository, workspace, found[1].strip(), now)
+    if _is_version(text):
+        return _version(repository, workspace, int(text.removeprefix("v")))
+    if text.startswith("@~") and _is_number(text[2:], 9):
+        return _steps_back(repository, workspace, int(text[2:]))
+    if text.startswith("@{") and text.endswith("}") and len(text) > 3 and "\n" not in text:
+        return _moment(repository, workspace, text[2:-1].strip(), now)
     if text.startswith("cp-"):
         return _prefix(repository, workspace, text)
     # A lone surrogate (a byte that is not UTF-8) can be in no name, and no database takes it.
@@ -51,20 +43,31 @@ def checked_name(text: str) -> str:
     """Return the name; raises `Usage` unless it is one line that cannot be taken for another kind of reference."""
     if not text or len(text) > 200 or not text.isprintable() or text != text.strip():
         raise Usage(f"{text!r} is not a name.", "Give one line of at most 200 characters, without spaces around it.")
-    if text == "latest" or text[0] in "@-" or text.startswith("cp-") or _VERSION.fullmatch(text):
+    if text == "latest" or text[0] in "@-" or text.startswith("cp-") or _is_version(text):
         raise Usage(f"{text!r} would be taken for another reference.", "Give a name such as before-refactoring.")
     return text
 
 
 def duration(text: str) -> int | None:
     """Nanoseconds in `90s`, `2h`, `1h30m`, `1.5d`, `2w`; None if it is no duration."""
+    import re
+
     total, at = 0.0, 0
-    for part in _DURATION.finditer(text):
+    for part in re.finditer(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smhdw])", text):
         if part.start() != at:
             return None
         total += float(part[1]) * SECONDS[part[2]]
         at = part.end()
     return int(total * NANOSECONDS) if at and at == len(text) else None
+
+
+def _is_version(text: str) -> bool:
+    return _is_number(text.removeprefix("v"), 15)
+
+
+def _is_number(text: str, most_digits: int) -> bool:
+    # By hand: a pattern would load `re`, which costs more than finding the checkpoint.
+    return len(text) <= most_digits and text.isascii() and text.isdigit()
 
 
 def _version(repository: Repository, workspace: str, version: int) -> CheckpointRow:
@@ -100,6 +103,8 @@ def _moment(repository: Repository, workspace: str, text: str, now: int) -> Chec
 
 def _time(text: str) -> int | None:
     """A time as RFC 3339 writes it; without an offset it is local time."""
+    from datetime import datetime
+
     try:
         moment = datetime.fromisoformat(text)
         # A checkpoint made within the given second is meant too.

@@ -41,7 +41,7 @@ def header_from_ledger(repository: Repository, row: CheckpointRow) -> dict[str, 
         if entry.kind == FILE:
             counts["bytes"] = counts.get("bytes", 0) + entry.size
     return {
-        "v": 1, "workspace": row.workspace, "parent": None, "id": row.id, "created_at": row.created_at,
+        "v": 1, "workspace": row.workspace, "version": row.version, "parent": None, "id": row.id, "created_at": row.created_at,
         "event_at": row.created_at, "scan_started": row.created_at, "scan_ended": row.created_at,
         "trigger": row.trigger, "created_by": row.created_by, "message": row.message, "name": row.name or None,
         "tags": row.tags.split("\n") if row.tags else [], "pinned": bool(row.pinned),

@@ -14,7 +14,7 @@ from holdfast.store.local import FULL, Lock, explain
 from holdfast.store.mounts import Unmounted
 from holdfast.store.open import make_reserve
 from holdfast.store.packs import PackWriter
-from holdfast.store.records import Chain, line
+from holdfast.store.records import STORE_LOG, Chain, line
 from holdfast.store.rows import CHUNKS, DOCUMENT, Location, Query
 
 TYPE_CHECKING = False
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     Progress = Callable[[int, int], None]
     Done = TypeVar("Done")
 
-STORE_LOG = "store"
 SMALL_PACK = 8 << 20
 FEW_SMALL = 8
 DEAD_SHARE = 0.25
@@ -192,13 +191,15 @@ def write_keyframe(
     Raises `Damaged` if the state does not add up.
     """
     workspace, version = checkpoint.workspace, checkpoint.version
+    step("keyframe:begun")
     rows = list(repository.ledger.state(workspace, version))
     tree = 0
     for row in rows:
         tree = add(tree, plus=weight(row))
     if f"{tree:064x}" != header["tree"]:
         raise Damaged(f"The state of v{version} does not add up; no keyframe was made.")
-    data = document.encode({**header, "keyframe": True, "changed": checkpoint.changed}, rows)
+    said = {**header, "version": version, "keyframe": True, "changed": checkpoint.changed}
+    data = document.encode(said, rows)
     key = digest(data)
     writer = PackWriter(repository.blobs, level=LEVEL)
     try:
@@ -279,7 +280,14 @@ def _keyframe_if_worth_it(repository: Repository, workspace: str, everything: bo
     behind = oldest.version - row.keyframe
     if behind < (1 if everything else max(DOCUMENTS_WORTH_A_KEYFRAME, oldest.files // 10)):
         return
-    write_keyframe(repository, oldest, repository.document(oldest)[0])
+    try:
+        write_keyframe(repository, oldest, repository.document(oldest)[0])
+    except Damaged:
+        now = repository.ledger.checkpoint(workspace, oldest.version)
+        if now is None or not now.forgotten:
+            raise
+        # Somebody has forgotten it meanwhile, and its rows are gone: there is another oldest one.
+        _keyframe_if_worth_it(repository, workspace, everything)
 
 
 def _remove_orphans(repository: Repository) -> None:

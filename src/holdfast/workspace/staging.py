@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from _signal import SIGURG  # type: ignore[import-not-found]  # `signal` itself loads enum for names
 from fcntl import F_RDLCK, fcntl
 from posix import (
     O_CLOEXEC,
@@ -21,7 +22,6 @@ from posix import (
     urandom,
 )
 from posix import open as open_fd
-from signal import SIGURG
 from stat import S_ISLNK, S_ISREG
 from sys import getfilesystemencodeerrors, getfilesystemencoding
 from time import sleep

@@ -17,8 +17,8 @@ FINE, NOTE, PROBLEM = "fine", "note", "problem"
 OLDEST_SQLITE, TRIGRAM = (3, 31), (3, 34)
 LITTLE, TOO_LITTLE = 1 << 30, 64 << 20
 HOOK = (
-    "core.errors", "core.light_json", "core.model", "core.policy", "engine", "frontends.hook", "frontends.surroundings",
-    "settings", "store.open", "wiring", "workspace.cache", "workspace.capture", "workspace.find",
+    "core.errors", "core.light_json", "core.model", "core.policy", "core.schema", "engine", "frontends.hook",
+    "frontends.surroundings", "settings", "store.open", "wiring", "workspace.cache", "workspace.capture", "workspace.find",
 )  # fmt: skip
 """What a hook loads before it knows whether there is anything to save."""
 
@@ -212,6 +212,26 @@ def _ignoring(session: Session) -> Found:
         yield PROBLEM, f"{show(path)} does not keep the folder out of git.", f"Run `holdfast init {show(found[0])}`."
 
 
+def _claude(session: Session) -> Found:
+    """Hooks that name a Python which is gone fail at every step of an agent, and nobody looks."""
+    import shlex
+
+    from holdfast.agents.claude_settings import look
+    from holdfast.frontends.cli.client_files import SCOPES, read, settings_path
+
+    for path in dict.fromkeys(settings_path(session, scope) for scope in SCOPES):
+        found = look(read(path).text, path)
+        commands = [*found.commands, *([found.statusline] if found.statusline else [])]
+        words = {word for command in commands for word in shlex.split(command)[:5] if word.startswith("/")}
+        gone = sorted(word for word in words if not os.path.exists(word))
+        if gone:
+            yield PROBLEM, f"{path} names {gone[0]}, which is gone.", "Run `holdfast install claude`."
+        elif found.disabled and commands:
+            yield PROBLEM, f"`disableAllHooks` is set in {path}: no hook runs.", "Take it out."
+        elif commands:
+            yield FINE, f"hooks in {path}"
+
+
 CHECKS: dict[str, Callable[[Session], Found]] = {
     "python": _python,
     "libraries": _libraries,
@@ -224,4 +244,5 @@ CHECKS: dict[str, Callable[[Session], Found]] = {
     "space": _space,
     "workspace": _workspace,
     "git": _ignoring,
+    "claude": _claude,
 }

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import os
-from fcntl import LOCK_EX, flock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.core.errors import Failed, NotFound, Usage
+from holdfast.core.errors import NotFound, Usage
 from holdfast.frontends.cli.session import Session, common, write_json
+
+if TYPE_CHECKING:
+    from holdfast.settings.writing import Written
+
+PROJECT = click.option(
+    "--project", is_flag=True, help="The file of the workspace around us, which may only tighten what the user has set."
+)
+WIDEST = 60
+DRY_RUN = click.option("-n", "--dry-run", is_flag=True, help="Only show what would change in the file.")
 
 
 @click.group()
@@ -21,13 +29,14 @@ def config() -> None:
 @common
 def list_(session: Session) -> None:
     """List every setting, its value and where it comes from."""
+    from holdfast.core.checking import shown
     from holdfast.settings import TABLE
 
     settings = session.settings
     if session.json:
         write_json({key: {"value": settings[key], "origin": settings.origins.get(key, "default")} for key in TABLE})
         return
-    rows = [[key, _shown(key, settings[key]), settings.origins.get(key, "default")] for key in TABLE]
+    rows = [[key, _cut(shown(key, settings[key])), settings.origins.get(key, "default")] for key in TABLE]
     for line in session.paint.table(["SETTING", "VALUE", "FROM"], rows, give=1):
         session.print(line)
     for warning in settings.warnings:
@@ -39,12 +48,14 @@ def list_(session: Session) -> None:
 @common
 def get(session: Session, key: str) -> None:
     """Print one setting."""
+    from holdfast.core.checking import shown
+
     _known(key)
     value = session.settings[key]
     if session.json:
         write_json({"key": key, "value": value, "origin": session.settings.origins.get(key, "default")})
         return
-    session.print(_shown(key, value))
+    session.print(shown(key, value))
 
 
 @config.command("explain")
@@ -53,136 +64,188 @@ def get(session: Session, key: str) -> None:
 def explain(session: Session, key: str) -> None:
     """Say what a setting means, what it may be, and where its value comes from."""
     _known(key)
-    from holdfast.settings import TABLE
+    from holdfast.core.checking import choices, limits, shown
+    from holdfast.core.schema import CHOICE, TABLE
 
-    kind, default, allowed, meaning = TABLE[key]
-    origin = session.settings.origins.get(key, "default")
-    limits = {"choices": list(allowed)} if kind == "one of" else {"range": list(allowed)} if allowed else {}
+    setting, settings = TABLE[key], session.settings
+    origin = settings.origins.get(key, "default")
     if session.json:
-        write_json(
-            {
-                "key": key,
-                "value": session.settings[key],
-                "origin": origin,
-                "default": default,
-                "type": kind,
-                "meaning": meaning,
-                **limits,
-            }
-        )
+        write_json(_explained(session, key, origin))
         return
-    session.print(f"{key}: {meaning}")
-    choices = ", ".join([repr(choice) for choice in allowed]) if kind == "one of" else ""
-    session.print(f"Give {kind}{' ' + choices if choices else ''}; the default is {_shown(key, default) or 'empty'}.")
-    session.print(f"Now {_shown(key, session.settings[key]) or 'empty'}, from {origin}.")
+    session.print(f"{key}: {setting.meaning}")
+    allowed = f" {choices(key)}" if setting.kind == CHOICE else f", {limits(key)}" if setting.allowed else ""
+    session.print(f"Give {setting.kind}{allowed}; the default is {shown(key, setting.default) or 'empty'}.")
+    session.print(_who(key))
+    session.print(f"Now {shown(key, settings[key]) or 'empty'}, from {origin}.")
+    for said_by, value, why in settings.considered.get(key, []):
+        text = value if isinstance(value, str) else shown(key, value)
+        session.print(f"  {said_by} says {text or 'empty'}{f': not taken, {why}' if why else ''}")
 
 
 @config.command("set")
 @click.argument("key")
 @click.argument("value")
+@PROJECT
+@DRY_RUN
 @common
-def set_(session: Session, key: str, value: str) -> None:
+def set_(session: Session, key: str, value: str, project: bool, dry_run: bool) -> None:
     """Put a setting into the user's file. A list is given as JSON, or with commas."""
     _known(key)
-    kept = _checked(session, key, value)
-    _write(session.config_path, key, kept)
-    if session.json:
-        write_json({"key": key, "value": kept, "path": session.config_path})
-        return
-    session.say(f"{key} = {_shown(key, kept)} in {session.config_path}.")
-    variable = "HOLDFAST_" + key.upper().replace(".", "_")
-    if session.around.text(variable):
-        session.remark(f"{variable} is set too, and wins while it is.")
+    from holdfast.core.checking import shown
+
+    kept = _proposed(session, key, value)
+    written = _write(session, {key: kept}, project, dry_run)
+    if _told(session, written, dry_run, {"key": key, "value": kept}):
+        session.say(f"{key} = {shown(key, kept)} in {written.path}.")
+        _overruled(session, key)
+
+
+@config.command("unset")
+@click.argument("key")
+@PROJECT
+@DRY_RUN
+@common
+def unset(session: Session, key: str, project: bool, dry_run: bool) -> None:
+    """Take a setting out of the user's file, so that its default counts again."""
+    from holdfast.settings.writing import GONE
+
+    written = _write(session, {key: GONE}, project, dry_run)
+    if _told(session, written, dry_run, {"key": key}):
+        session.say(f"{key} is not in {written.path} any more.")
+        if key in session.settings.values:
+            _overruled(session, key)
 
 
 @config.command("path")
+@PROJECT
 @common
-def path(session: Session) -> None:
-    """Print the path of the user's file, whether it is there or not."""
+def path(session: Session, project: bool) -> None:
+    """Print the path of the settings file, whether it is there or not."""
+    where = _project_path(session) if project else session.config_path
     if session.json:
-        write_json({"path": session.config_path, "exists": os.path.exists(session.config_path)})
+        write_json({"path": where, "exists": os.path.exists(where)})
         return
-    session.print(session.config_path)
+    session.print(where)
+
+
+def _cut(text: str) -> str:
+    """A long list would push the last column out of sight; `config get` shows all of it."""
+    return text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"
 
 
 def _known(key: str) -> None:
-    from difflib import get_close_matches
-
-    from holdfast.settings import TABLE
+    from holdfast.settings import TABLE, similar
 
     if key not in TABLE:
-        near = get_close_matches(key, TABLE, 1)
+        near = similar(key)
         raise NotFound(
-            f"There is no setting {key!r}.", f"Did you mean {near[0]}?" if near else "`holdfast config list` shows all."
+            f"There is no setting {key!r}.", f"Did you mean {near}?" if near else "`holdfast config list` shows all."
         )
 
 
-def _checked(session: Session, key: str, value: str) -> Any:
-    """The value as it is written to the file: sizes stay as typed, because people read it."""
-    from holdfast.settings import SIZE, TABLE, Settings, checked
+def _explained(session: Session, key: str, origin: str) -> dict[str, Any]:
+    from holdfast.core.schema import ALIASES, CHOICE, TABLE, variable
+
+    setting = TABLE[key]
+    limits = {"choices" if setting.kind == CHOICE else "range": list(setting.allowed)} if setting.allowed else {}
+    tighter = list(setting.tighter) if isinstance(setting.tighter, tuple) else setting.tighter
+    names = [variable(key), *[name for name, meant in ALIASES.items() if meant == key and name != variable(key)]]
+    return {
+        "key": key,
+        "value": session.settings[key],
+        "origin": origin,
+        "default": setting.default,
+        "type": setting.kind,
+        "meaning": setting.meaning,
+        **limits,
+        "tighter": tighter,
+        "variables": names if setting.from_environment else [],
+        "considered": [
+            {"origin": said_by, "value": value, "taken": not why, "reason": why or None}
+            for said_by, value, why in session.settings.considered.get(key, [])
+        ],
+    }
+
+
+def _who(key: str) -> str:
+    from holdfast.core.checking import shown
+    from holdfast.core.schema import ALIASES, TABLE, variable
+
+    setting = TABLE[key]
+    names = [name for name, meant in ALIASES.items() if meant == key] or [variable(key)]
+    by = (
+        f"Your file sets it, {names[0]} and --project"
+        if setting.from_environment
+        else "Your file sets it, and --project"
+    )
+    if setting.tighter is None:
+        return f"Your file sets it, or {names[0]}." if setting.from_environment else "Only your file sets it."
+    if isinstance(setting.tighter, tuple):
+        return f"{by} too; from loose to tight: {', '.join([shown(key, choice) for choice in setting.tighter])}."
+    return f"{by} too; tighter is {setting.tighter}."
+
+
+def _proposed(session: Session, key: str, value: str) -> Any:
+    from holdfast.settings import Settings
+    from holdfast.settings.writing import proposed
     from holdfast.wiring import store_path
 
-    result = checked(key, value, "the command line")
+    result = proposed(key, value, "the command line")
     if key == "store.url":
         trial = Settings()
         trial.put(key, result, "the command line")
         store_path(trial, session.around.data)
-    return value if TABLE[key][0] == SIZE else result
+    return result
 
 
-def _write(path: str, key: str, value: Any) -> None:
-    """Change one key of the file and keep the others, in one step."""
-    path = os.path.realpath(path)  # a link, as people who keep their dotfiles elsewhere have, stays a link
-    folder = os.path.dirname(path)
-    try:
-        os.makedirs(folder, 0o700, exist_ok=True)
-        guard = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            flock(guard, LOCK_EX)
-            _replace(path, key, value)
-        finally:
-            os.close(guard)
-    except OSError as error:
-        raise Failed(f"The settings file {path} cannot be written: {error.strerror}.") from None
+def _write(session: Session, values: dict[str, Any], project: bool, dry_run: bool) -> Written:
+    from holdfast.core.checking import shown
+    from holdfast.settings.writing import GONE, change, change_project, tightens_project
+
+    if not project:
+        return change(session.config_path, values, dry_run=dry_run)
+    given = {key: value for key, value in values.items() if value is not GONE}
+    loose = tightens_project(_without_project(session), given, "the command line")
+    if loose:
+        raise Usage(
+            f"{loose[0]} = {shown(loose[0], given[loose[0]])} does not tighten what you have set; a project's file may do no more.",
+            f"`holdfast config explain {loose[0]}` says what is tighter; leave out --project to set it for yourself.",
+        )
+    return change_project(session.workspace()[0], values, dry_run=dry_run)
 
 
-def _replace(path: str, key: str, value: Any) -> None:
-    import json
+def _without_project(session: Session) -> Any:
+    from holdfast.settings import load
 
-    from holdfast.store.local import replace
-
-    try:
-        with open(path, "rb") as file:
-            content = json.loads(file.read() or b"{}")
-    except FileNotFoundError:
-        content = {}
-    except ValueError as error:
-        raise Usage(f"{path} is not JSON: {error}.", "Mend it, or move it away to use the defaults.") from None
-    if not isinstance(content, dict):
-        raise Usage(f"{path} must hold a JSON object.")
-    section, _, name = key.rpartition(".")
-    place = content.setdefault(section, {}) if section else content
-    if not isinstance(place, dict):
-        raise Usage(f"{path}: {section!r} must hold an object.")
-    place[name] = value
-    replace(path, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace"))
+    return load(session.config_path, {})
 
 
-def _shown(key: str, value: Any) -> str:
-    from holdfast.settings import SIZE, TABLE
+def _project_path(session: Session) -> str:
+    from holdfast.settings import PROJECT_FILE
 
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list):
-        return ", ".join(value)
-    return _exact_size(value) if TABLE[key][0] == SIZE and isinstance(value, int) else str(value)
+    return os.fsdecode(session.workspace()[0] + PROJECT_FILE)
 
 
-def _exact_size(count: int) -> str:
-    """The largest unit that needs no fraction: what is shown can be set again."""
-    from holdfast.settings import UNITS
+def _told(session: Session, written: Written, dry_run: bool, facts: dict[str, Any]) -> bool:
+    """Answer in JSON or with a patch; False if there is nothing more to say."""
+    if session.json:
+        write_json({**facts, "path": written.path, "changed": written.old != written.new, "written": not dry_run})
+        return False
+    if not dry_run:
+        return True
+    from difflib import unified_diff
 
-    for unit, factor in sorted(UNITS.items(), key=lambda pair: -pair[1]):
-        if unit and count and count % factor == 0:
-            return f"{count // factor}{unit}"
-    return str(count)
+    old, new = written.old.splitlines(), written.new.splitlines()
+    for line in unified_diff(old, new, written.path, written.path, lineterm=""):
+        session.print(line)
+    return False
+
+
+def _overruled(session: Session, key: str) -> None:
+    """Say so if another source has the last word."""
+    session.forget_settings()
+    origin = session.settings.origins.get(key, "")
+    if origin.startswith("HOLDFAST_"):
+        session.remark(f"{origin} is set too, and wins while it is.")
+    elif origin and origin not in (session.config_path, os.path.realpath(session.config_path)):
+        session.remark(f"{origin} has the last word on it here.")

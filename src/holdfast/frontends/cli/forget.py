@@ -118,7 +118,7 @@ def _size(session: Session, keep_size: str | None) -> int:
     if keep_size is None:
         most: int = session.settings["retention.max_size"]
         return most
-    from holdfast.settings import size
+    from holdfast.core.checking import size
 
     given = size(keep_size)
     if given is None:

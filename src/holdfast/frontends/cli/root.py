@@ -1,23 +1,21 @@
-"""The root command, the table of commands, and the one place where errors become exit codes."""
+"""The root command and the table of commands."""
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Sequence
 from time import monotonic
 
 import click
 
 from holdfast import __version__
-from holdfast.core.errors import HoldfastError, Usage
+from holdfast.core.errors import Usage
 from holdfast.frontends.cli.lazy import Entry, LazyGroup
-from holdfast.frontends.cli.session import Session, write_json
+from holdfast.frontends.cli.leaving import leave
+from holdfast.frontends.cli.session import Session
 from holdfast.frontends.surroundings import Surroundings
 
 NAME = "holdfast"
 COMPLETE = "_HOLDFAST_COMPLETE"
-INTERRUPTED = 130
 HERE = "holdfast.frontends.cli."
 
 TABLE = {
@@ -46,6 +44,9 @@ TABLE = {
     "compact": Entry(HERE + "forget", "compact", "Give back the space of what no checkpoint needs."),
     "verify": Entry(HERE + "verify", "verify", "Check everything that is stored; heal what can be healed."),
     "rebuild": Entry(HERE + "verify", "rebuild", "Make the ledger again from packs and logs."),
+    "install": Entry(HERE + "install", "install", "Let an agent's client call holdfast by itself."),
+    "uninstall": Entry(HERE + "install", "uninstall", "Take holdfast out of an agent's client again."),
+    "statusline": Entry(HERE + "statusline", "statusline", "One line for the client's status line."),
     "doctor": Entry(HERE + "doctor", "doctor", "Check the installation, the store and this workspace."),
     "config": Entry(HERE + "config", "config", "Show and change settings."),
     "completion": Entry(HERE + "completion", "completion", "Print the completion script for a shell."),
@@ -82,27 +83,19 @@ def run(
 
     `start` runs a server by its name: front ends do not import one another.
     """
-    _never_fail_to_print()
     session = Session(around, clock, monotonic())
     session.start = start
-    try:
-        if around.text(COMPLETE):
-            return _complete(session)
-        return _run(arguments, session)
-    except BrokenPipeError:
-        return _stop_writing()
-    finally:
-        session.close()
+    return leave(session, arguments, lambda: _complete(session) if around.text(COMPLETE) else _run(arguments, session))
 
 
 def _run(arguments: Sequence[str], session: Session) -> int:
+    """Let click read the words; what it has to say about them goes the way of all errors."""
     try:
         with root.make_context(NAME, list(arguments), obj=session) as ctx:
             result = root.invoke(ctx)
-        sys.stdout.flush()
         return result if isinstance(result, int) else 0
-    except click.exceptions.Exit as leave:
-        return leave.exit_code
+    except click.exceptions.Exit as leaving:
+        return leaving.exit_code
     except click.exceptions.NoArgsIsHelpError as error:
         session.print(error.format_message())
         return 0
@@ -110,71 +103,12 @@ def _run(arguments: Sequence[str], session: Session) -> int:
         hint = "See `holdfast --help`."
         if isinstance(error, click.UsageError) and error.ctx is not None:
             hint = f"See `{error.ctx.command_path} --help`."
-        return _report(session, arguments, Usage(error.format_message(), hint))
-    except HoldfastError as error:
-        return _report(session, arguments, error)
-    except (KeyboardInterrupt, click.Abort):
-        session.clear_progress()
-        return INTERRUPTED
-    except BrokenPipeError:
-        raise
-    except Exception as error:
-        if session.around.text("HOLDFAST_DEBUG"):
-            raise
-        return _report(session, arguments, _explained(error, session))
-
-
-def _report(session: Session, arguments: Sequence[str], error: HoldfastError) -> int:
-    # An agent takes exit code 2 of its hook for "stop"; a wrong flag in one must not have that power.
-    auto = "--auto" in _before_paths(arguments)
-    exit_code = 1 if auto else error.exit_code
-    session.clear_progress()
-    if session.json or "--json" in _before_paths(arguments):
-        write_json({"error": {"kind": error.kind, "message": str(error), "hint": error.hint, "exit_code": exit_code}})
-        return exit_code
-    lines = [f"holdfast: {error}", error.hint] if error.hint else [f"holdfast: {error}"]
-    session.warn((" " if auto else "\n").join(lines))
-    return exit_code
-
-
-def _explained(error: Exception, session: Session) -> HoldfastError:
-    """A sentence for what no layer below has put into words."""
-    if isinstance(error, OSError) and error.strerror:
-        from holdfast.workspace.find import show
-
-        name = os.fsencode(error.filename) if isinstance(error.filename, str | bytes) else b""
-        store = session.store_path()
-        if store and (not name or name.startswith(os.fsencode(store))):
-            from holdfast.store.local import explain
-
-            return explain(error, "The command", store)
-        return HoldfastError(f"{error.strerror}: {show(name)}." if name else f"{error.strerror}.")
-    return HoldfastError(
-        f"This should not happen: {type(error).__name__}: {error}.",
-        "Please report it; HOLDFAST_DEBUG=1 shows where it happened.",
-    )
-
-
-def _before_paths(arguments: Sequence[str]) -> Sequence[str]:
-    return arguments[: arguments.index("--")] if "--" in arguments else arguments
+        raise Usage(error.format_message(), hint) from None
+    except click.Abort:
+        raise KeyboardInterrupt from None
 
 
 def _complete(session: Session) -> int:
     from click.shell_completion import shell_complete
 
     return shell_complete(root, {"obj": session}, NAME, COMPLETE, session.around.text(COMPLETE))
-
-
-def _never_fail_to_print() -> None:
-    """A terminal that cannot show a letter gets an escape instead of an error."""
-    for stream in (sys.stdout, sys.stderr):
-        reconfigure = getattr(stream, "reconfigure", None)
-        if reconfigure is not None:
-            reconfigure(errors="backslashreplace")
-
-
-def _stop_writing() -> int:
-    """The reader has gone (`| head`): nothing is wrong, and Python must not complain while it shuts down."""
-    quiet = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(quiet, 1)
-    return 0

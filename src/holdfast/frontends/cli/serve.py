@@ -48,7 +48,7 @@ def serve(
         "tls_key": tls_key,
         "link": link,
         "role": role,
-        "settings": session.read_settings,
+        "settings": session.following().now,
     }
     try:
         return session.start("serve", options, session.around, session.now)

@@ -3,27 +3,40 @@
 from __future__ import annotations
 
 import sys
-from contextlib import contextmanager
-from functools import cached_property
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar
 
-import click
-
-from holdfast.core.errors import Failed, NoWorkspace, Usage
-from holdfast.frontends.paint import Paint
+from holdfast.core.errors import NoWorkspace, Usage
 from holdfast.frontends.surroundings import Surroundings, current_folder
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+    from functools import cached_property as once
+    from typing import Any, TypeVar
+
+    import click
 
     from holdfast.engine import Engine
     from holdfast.frontends.cli.progress import Progress
+    from holdfast.frontends.paint import Paint
     from holdfast.settings import Settings
+    from holdfast.settings.following import Following
     from holdfast.store.repository import Repository
     from holdfast.store.rows import CheckpointRow, WorkspaceRow
 
     Command = TypeVar("Command", bound=Callable[..., Any])
+else:
+
+    class once:
+        """`functools.cached_property` without what importing it costs a short command."""
+
+        def __init__(self, make):
+            self.make = make
+
+        def __get__(self, session, kind=None):
+            value = session.__dict__[self.make.__name__] = self.make(session)
+            return value
+
 
 COLOURS = ("auto", "always", "never")
 
@@ -56,40 +69,45 @@ class Session:
 
     # What there is to work with
 
-    @cached_property
+    @once
     def cwd(self) -> bytes:
         try:
             return current_folder()
         except FileNotFoundError:
             raise NoWorkspace("The current folder is gone.", "Change to a folder that is there.") from None
 
-    @cached_property
+    @once
     def config_path(self) -> str:
         return self._config or self.around.config
 
-    @cached_property
+    @once
     def settings(self) -> Settings:
-        return self.read_settings()
+        """Defaults, the user's file, the project's, the environment, flags: later ones win. Raises `Usage`."""
+        from holdfast.settings import load
 
-    def read_settings(self) -> Settings:
-        """Defaults, the user's file, the environment, flags: later ones win. Raises `Usage`."""
-        from holdfast.settings import Settings
-
-        settings = Settings()
         try:
-            with open(self.config_path, "rb") as file:
-                settings.read_file(file.read(), self.config_path)
-        except (FileNotFoundError, NotADirectoryError):
-            if self._config is not None:
-                raise Usage(f"There is no settings file {self._config}.") from None
-        except OSError as error:
-            raise Failed(f"The settings file {self.config_path} cannot be read: {error.strerror}.") from None
-        settings.read_environment(self.around.holdfast_variables())
+            cwd: bytes | None = self.cwd
+        except NoWorkspace:
+            cwd = None
+        variables = self.around.holdfast_variables()
+        settings = load(self.config_path, variables, cwd, required=self._config is not None)
         if self._store is not None:
             settings.put("store.url", _absolute(self._store), "--store")
         return settings
 
-    @cached_property
+    def following(self) -> Following:
+        """The same for a process that stays and serves many folders: no project's file counts."""
+        from holdfast.settings.following import Following
+
+        flags = {"store.url": _absolute(self._store)} if self._store is not None else {}
+        required = self._config is not None
+        return Following(self.config_path, self.around.holdfast_variables(), required=required, flags=flags)
+
+    def forget_settings(self) -> None:
+        """Read them again when they are asked for next: their file was just written."""
+        self.__dict__.pop("settings", None)
+
+    @once
     def engine(self) -> Engine:
         from holdfast.wiring import build
 
@@ -118,12 +136,16 @@ class Session:
 
     # Where to write
 
-    @cached_property
+    @once
     def paint(self) -> Paint:
+        from holdfast.frontends.paint import Paint
+
         return Paint(self._coloured(sys.stdout), self._columns())
 
-    @cached_property
+    @once
     def warning_paint(self) -> Paint:
+        from holdfast.frontends.paint import Paint
+
         return Paint(self._coloured(sys.stderr), None)
 
     def print(self, text: str = "") -> None:
@@ -149,19 +171,17 @@ class Session:
         """Since the command began."""
         return int((monotonic() - self.started) * 1000)
 
-    @contextmanager
-    def progress(self, what: str) -> Iterator[Callable[[int, int], None] | None]:
+    def progress(self, what: str) -> Bar:
         """A bar on a terminal once the work takes longer than a second; None where nobody would see it."""
+        return Bar(self, what)
+
+    def start_progress(self, what: str) -> Progress | None:
         if self.quiet or self.json or not sys.stderr.isatty():
-            yield None
-            return
+            return None
         from holdfast.frontends.cli.progress import Progress
 
         self._progress = Progress(sys.stderr, what)
-        try:
-            yield self._progress
-        finally:
-            self.clear_progress()
+        return self._progress
 
     def clear_progress(self) -> None:
         if self._progress is not None:
@@ -176,6 +196,8 @@ class Session:
             raise Usage(
                 "This asks before it acts, and there is nobody to ask.", "Add -y to agree, or --dry-run to see."
             )
+        import click
+
         return click.confirm(question, err=True)
 
     def _coloured(self, stream: Any) -> bool:
@@ -197,8 +219,23 @@ class Session:
             return 80
 
 
+class Bar:
+    """A session's progress, for as long as a `with` lasts."""
+
+    def __init__(self, session: Session, what: str) -> None:
+        self.session, self.what = session, what
+
+    def __enter__(self) -> Progress | None:
+        return self.session.start_progress(self.what)
+
+    def __exit__(self, *_: object) -> None:
+        self.session.clear_progress()
+
+
 def common(command: Command) -> Command:
     """Give a command `--json` and the session as its first argument."""
+    import click
+
     command = click.option(
         "--json", "as_json", is_flag=True, expose_value=False, callback=_as_json, help="Answer in JSON."
     )(command)

@@ -19,7 +19,8 @@ from holdfast.workspace.find import show
 
 if TYPE_CHECKING:
     from holdfast.engine import Engine
-    from holdfast.restoring import Preview, Restored
+    from holdfast.previewing import Preview
+    from holdfast.restoring import Restored
     from holdfast.workspace.diff import FileDiff
 
 NOW = "now"

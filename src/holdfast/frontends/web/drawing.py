@@ -107,7 +107,7 @@ def timeline(rows: Sequence[CheckpointRow], chosen: int, title: str) -> Markup:
     """All checkpoints as bars, oldest left: the higher, the more changed; the colour tells why it was made."""
     size = max(1, math.ceil(len(rows) / BARS))
     bins = [rows[start : start + size] for start in range(0, len(rows), size)]
-    step = 1000 / max(len(bins), 24)
+    step = 1000 / max(len(bins), 1)
     most = max((math.log2(row.changed + 2) for row in rows), default=1.0)
     bars = []
     for number, group in enumerate(bins):

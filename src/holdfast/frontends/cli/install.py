@@ -1,0 +1,197 @@
+"""`holdfast install` and `uninstall`: our hooks in an agent's client, and out again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast.core.errors import Failed
+from holdfast.frontends.cli.client_files import (
+    SCOPES,
+    hook_command,
+    in_shell,
+    interpreter_file,
+    read,
+    record,
+    settings_path,
+    write,
+)
+from holdfast.frontends.cli.session import Session, common, write_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+AGENTS = ("claude",)
+BACKUP = ".before-holdfast"
+
+_scope = click.option(
+    "--scope",
+    type=click.Choice(list(SCOPES)),
+    default="user",
+    help="Whose settings: yours, this project's, or yours for this project.",
+)
+_dry = click.option("-n", "--dry-run", is_flag=True, help="Show what would change; change nothing.")
+
+
+@click.command()
+@click.argument("agent", required=False, type=click.Choice(AGENTS))
+@_scope
+@_dry
+@click.option(
+    "--statusline", is_flag=True, help="Also show context, limits and the last checkpoint in the status line."
+)
+@click.option("--plugin", is_flag=True, help="Only prepare for the plugin, which brings its own hooks.")
+@common
+def install(session: Session, agent: str | None, scope: str, dry_run: bool, statusline: bool, plugin: bool) -> None:
+    """Let an agent's client call holdfast by itself; without a name, list the agents that are known.
+
+    Hooks of others stay as they are, and so does every byte around ours. The file as it was is kept beside it.
+    """
+    from holdfast.agents.claude_settings import with_hooks, with_status_line
+
+    if agent is None:
+        _list(session)
+        return
+    command = hook_command()
+    _prove(command)
+    if plugin:
+        _prepare_plugin(session, dry_run)
+        return
+
+    def change(text: str, path: str) -> str:
+        text = with_hooks(text, path, in_shell(*command, "hook", "claude-code"))
+        return with_status_line(text, path, in_shell(*command, "statusline")) if statusline else text
+
+    _change(session, agent, scope, dry_run, change)
+
+
+@click.command()
+@click.argument("agent", type=click.Choice(AGENTS))
+@_scope
+@_dry
+@common
+def uninstall(session: Session, agent: str, scope: str, dry_run: bool) -> None:
+    """Take holdfast out of an agent's client again. Checkpoints stay."""
+    from holdfast.agents.claude_settings import without_hooks, without_status_line
+
+    def change(text: str, path: str) -> str:
+        return without_status_line(without_hooks(text, path), path)
+
+    _change(session, agent, scope, dry_run, change)
+
+
+def _change(session: Session, agent: str, scope: str, dry_run: bool, change: Callable[[str, str], str]) -> None:
+    from holdfast.agents.claude_settings import look
+
+    settings = read(settings_path(session, scope))
+    text = change(settings.text, settings.path)
+    before, after = look(settings.text, settings.path), look(text, settings.path)
+    changed = text != settings.text
+    backup = settings.path + BACKUP if changed and settings.exists else None
+    if changed and not dry_run:
+        write(settings, text, backup)
+        if after.commands:
+            record(session)
+    if session.json:
+        write_json(
+            {
+                "agent": agent,
+                "scope": scope,
+                "path": settings.path,
+                "changed": changed,
+                "dry_run": dry_run,
+                "backup": backup,
+                "events": after.events,
+                "commands": after.commands,
+                "foreign": after.foreign,
+                "statusline": after.statusline or None,
+            }
+        )
+        return
+    if not changed:
+        session.say(f"Nothing to do: {settings.path} is as it should be.")
+        return
+    session.say(f"{'Would change' if dry_run else 'Changed'} {settings.path}:")
+    for sign, kind, names in (
+        ("-", "hooks", [event for event in before.events if event not in after.events]),
+        ("+", "hooks", [event for event in after.events if event not in before.events]),
+        ("~", "hooks", _renewed(before, after)),
+        *_line_change(before.statusline, after.statusline),
+    ):
+        if names:
+            session.say(f"  {sign} {kind}: {', '.join(names)}")
+    if after.foreign:
+        session.say(f"  {after.foreign} of others kept")
+    if backup:
+        session.say(f"{'It would be kept' if dry_run else 'It is kept'} as it was in {backup}.")
+    _remarks(session, scope, after)
+
+
+def _renewed(before: Any, after: Any) -> list[str]:
+    if before.commands == after.commands and before.events == after.events:
+        return []
+    return [event for event in after.events if event in before.events]
+
+
+def _line_change(before: str, after: str) -> list[tuple[str, str, list[str]]]:
+    if before == after:
+        return []
+    return [("+" if after else "-", "status line", [after or before])]
+
+
+def _remarks(session: Session, scope: str, after: Any) -> None:
+    if after.disabled and after.commands:
+        session.remark("`disableAllHooks` is set there: no hook runs until it is gone.")
+    if scope == "project" and after.commands:
+        session.remark("The hooks name this machine's Python; `--scope local` keeps them out of the repository.")
+
+
+def _list(session: Session) -> None:
+    from holdfast.agents.claude_settings import look
+
+    places: list[dict[str, Any]] = []
+    for scope in SCOPES:
+        settings = read(settings_path(session, scope))
+        try:
+            found = look(settings.text, settings.path)
+        except Failed as error:
+            places.append({"scope": scope, "path": settings.path, "installed": None, "problem": str(error)})
+            continue
+        installed = bool(found.commands)
+        places.append({"scope": scope, "path": settings.path, "installed": installed, "problem": None})
+    if session.json:
+        write_json([{"agent": agent, "places": places} for agent in AGENTS])
+        return
+    for agent in AGENTS:
+        session.print(agent)
+        for place in places:
+            word = {True: "installed", False: "not installed", None: "broken"}[place["installed"]]
+            session.print(f"  {place['scope']:<8} {word:<14} {place['path']}")
+            if place["problem"]:
+                session.print(f"           {place['problem']}")
+
+
+def _prove(command: list[str]) -> None:
+    """Start it once, with nothing to do: what does not start here would fail at every step."""
+    import subprocess
+
+    done = subprocess.run(
+        [*command, "statusline"],
+        input=b"{}",
+        capture_output=True,
+        timeout=60,
+    )
+    if done.returncode:
+        said = done.stderr.decode("utf-8", "replace").strip()
+        raise Failed(f"The hook does not start: {said or f'exit code {done.returncode}'}", "See `holdfast doctor`.")
+
+
+def _prepare_plugin(session: Session, dry_run: bool) -> None:
+    path = interpreter_file(session)
+    if not dry_run:
+        record(session)
+    if session.json:
+        write_json({"agent": "claude", "path": path, "dry_run": dry_run, "interpreter": hook_command()[0]})
+        return
+    session.say(f"{'Would write' if dry_run else 'Wrote'} {path}; the plugin finds this holdfast there.")

@@ -1,0 +1,1 @@
+"""Unattended runs: tasks, phases, holds, limits, recovery (docs/unattended.md)."""

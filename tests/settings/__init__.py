@@ -1,0 +1,1 @@
+"""Settings: every key from every source, checked and never looser than the user chose."""

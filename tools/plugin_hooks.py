@@ -1,0 +1,20 @@
+"""Writes plugin/hooks/hooks.json from the table of hooks: the plugin and `holdfast install claude` hook the same events."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from holdfast.agents.claude_settings import hooks_for
+
+TARGET = Path(__file__).parents[1] / "plugin/hooks/hooks.json"
+COMMAND = 'sh "${CLAUDE_PLUGIN_ROOT}/bin/holdfast" hook claude-code'
+
+
+def text() -> str:
+    said = "Checkpoints at every turn, before destructive commands, before compaction and /clear."
+    return json.dumps({"description": said, "hooks": hooks_for(COMMAND)}, indent=2) + "\n"
+
+
+if __name__ == "__main__":
+    TARGET.write_text(text())
