@@ -7,16 +7,21 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 SERVERS = {
+    "hook": "holdfast.frontends.hook",
     "mcp": "holdfast.frontends.mcp",
     "serve": "holdfast.frontends.web",
 }
-"""Front ends that stay: their module has `serve(options, surroundings, clock) -> exit code`."""
+"""Front ends that the command line starts: their module has `serve(…) -> exit code`; a server gets `options`,
+`surroundings` and `clock`."""
 
 
 def main() -> NoReturn:
     """Run the command in `sys.argv` and leave with its exit code."""
     import sys
 
+    if sys.argv[1:2] == ["hook"] and "--help" not in sys.argv:
+        # A client waits for each of its hooks: the command line's own modules would cost as much again.
+        sys.exit(start("hook", sys.argv[2:]))
     from holdfast.frontends.cli.root import run
     from holdfast.frontends.surroundings import now_ns, surroundings
 

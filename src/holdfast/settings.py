@@ -23,6 +23,11 @@ FLAG, NUMBER, SIZE, TEXT, LIST, CHOICE = (
 TABLE: dict[str, tuple[str, Any, Any, str]] = {
     "adopt": (CHOICE, "git", ("git", "any", "marked", "never"), "Which folders hooks protect by themselves at their first event."),
     "language": (CHOICE, "", ("", "en", "ko"), "Language of messages; empty: as the locale says."),
+    "hooks.before_command": (CHOICE, "deadline", ("deadline", "ask", "off"), "When a destructive command is not safe in time."),
+    "hooks.before_command_deadline": (NUMBER, 5, (1, 60), "How many seconds a destructive command waits for its checkpoint."),
+    "hooks.auto_checkpoint_on_clear": (CHOICE, "prompt", ("true", "false", "prompt"), "Checkpoint when a conversation is cleared."),
+    "hooks.checkpoint_threshold_percent": (NUMBER, 70, (70, 95), "Part of the token budget at which a quiet checkpoint is made."),
+    "budget.tokens": (NUMBER, 0, (0, None), "Tokens that an agent may use; 0: as its client and model allow."),
     "capture.exclude": (
         LIST,
         [

@@ -1,0 +1,1 @@
+"""Agents and their clients: payload in, event out; outcome in, answer out."""
