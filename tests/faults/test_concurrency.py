@@ -235,7 +235,7 @@ def test_a_content_that_is_moved_again_and_again_is_read_all_the_same(crowd: Cro
     (crowd.root / "file").write_text("moved\n" * 100)
     version = save(engine, crowd.root)
     _, row = engine.root(str(crowd.root).encode())
-    repository, moved = engine.repository(), list[int]()
+    repository, moved = engine.repository(), list[str]()
     fetch = repository.fetch
 
     def slow(place: Location) -> bytes:
