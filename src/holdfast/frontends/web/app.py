@@ -49,7 +49,7 @@ class Site:
         self.templates = pages.environment()
         self.gate: Gate | None = None
 
-    def application(self, origins: dict[str, str], secure: bool = False) -> Gate:
+    def application(self, origins: dict[str, str], secure: bool = False, gate: type[Gate] = Gate) -> Gate:
         routes = [Route(route.path, self._page(route), methods=[route.method]) for route in pages.ROUTES]
         routes += [Route(one.path, self._operation(one), methods=[one.method]) for one in api.OPERATIONS]
         routes += [
@@ -62,7 +62,7 @@ class Site:
             Route("/static/{name}", self._static, methods=["GET"]),
         ]
         app = Starlette(routes=routes, lifespan=self._lifespan, exception_handlers=self._handlers())
-        self.gate = Gate(app, self.book, origins, self._refuse, monotonic, secure)
+        self.gate = gate(app, self.book, origins, self._refuse, monotonic, secure)
         return self.gate
 
     @asynccontextmanager
