@@ -15,7 +15,7 @@ from holdfast.core.errors import Conflict, Damaged, Failed, NotFound, Refused, U
 from holdfast.core.model import Event
 from holdfast.core.planning import plan
 from holdfast.core.steps import step
-from holdfast.engine import _capture
+from holdfast.engine import capture_rules
 from holdfast.store.digest import add, weight
 from holdfast.store.local import sync_folder
 from holdfast.store.rows import Query
@@ -79,7 +79,7 @@ class Forking:
                 from holdfast.workspace.clone import refresh
 
                 refresh(git, building)
-            self.engine._mark(building, workspace)
+            self.engine.mark(building, workspace)
             step("fork:written")
             if is_new:
                 self._put(building, folder)
@@ -129,7 +129,7 @@ class Forking:
             )
 
     def _is_left_out(self, parts: list[bytes]) -> bool:
-        capture = _capture(self.engine)
+        capture = capture_rules(self.engine)
         fd = open_fd(self.root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         try:
             chooser, rules = Chooser(fd, capture), Rulebook(fd, capture)
@@ -222,7 +222,7 @@ class Forking:
     def _adopt(self, folder: bytes, workspace: str, applied: Applied, made: Plan, branch: str) -> Forked:
         """Register the folder and make its first checkpoint, which says where it comes from."""
         engine, origin = self.engine, self.checkpoint
-        engine._register(self.repository, workspace, folder, engine.clock(), parent=self.row.id)
+        engine.register(self.repository, workspace, folder, engine.clock(), parent=self.row.id)
         where = show(self.root or self.row.path)
         event = Event(
             folder,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from _thread import allocate_lock
+
 from blake3 import blake3
 
 from holdfast.core import document
@@ -39,6 +41,7 @@ class Repository:
         self.id = store_id
         self.blobs, self.records, self.ledger = blobs, records, ledger
         self._frames: dict[tuple[str, int], bytes] = {}
+        self._guard = allocate_lock()
         self._at_hand: dict[bytes, tuple[dict[str, Any], list[Entry]]] = {}
         """Documents that were just written and need not be read back."""
         self.dropped = 0
@@ -80,8 +83,19 @@ class Repository:
     ) -> WorkspaceRow:
         """Run `work` inside one transaction and append the records it returns; the rows follow from the records.
 
-        This is the only way anything becomes true: record and rows together, durable when it returns.
+        This is the only way anything becomes true: record and rows together, durable when it returns. Raises a
+        `HoldfastError` whatever goes wrong with the disk, and then nothing has become true.
         """
+        try:
+            return self._commit(workspace, work)
+        except OSError as error:
+            from holdfast.store.local import explain
+
+            raise explain(error, "Writing to the store") from None
+
+    def _commit(
+        self, workspace: str, work: Callable[[Transaction, WorkspaceRow | None], list[dict[str, Any]]]
+    ) -> WorkspaceRow:
         before: int | None = None
         try:
             with self.ledger.transaction() as tx:
@@ -320,16 +334,18 @@ class Repository:
     def fetch(self, place: Location) -> bytes:
         """Return the bytes at a location, unchecked."""
         slot = place.pack, place.frame
-        frame = self._frames.pop(slot, None)
+        with self._guard:
+            frame = self._frames.pop(slot, None)
         if frame is None:
             try:
                 stored = self.blobs.read(place.pack, place.frame, place.stored)
                 frame = decompress(stored, max(MOST_SHARED, place.offset + place.length))
             except EOFError:
                 raise Damaged(f"Pack {place.pack} is cut short.") from None
+        with self._guard:
             while len(self._frames) >= FRAMES_KEPT:
                 del self._frames[next(iter(self._frames))]
-        self._frames[slot] = frame
+            self._frames[slot] = frame
         data = frame[place.offset : place.offset + place.length]
         if len(data) != place.length:
             raise Damaged(f"A frame of pack {place.pack} is too short.")
@@ -363,6 +379,8 @@ class Saving:
         self.whole = row.version == 0 or not row.tree
         """The document holds the whole state: there is nothing yet, or what there was could not be rebuilt."""
         self._state: dict[bytes, Entry] | None = None
+        self.regrouped: list[Entry] = []
+        """Files that got or lost a second name: no reason for a version, but part of the one that is made."""
 
     def _new_writer(self) -> PackWriter:
         self.writers.append(PackWriter(self.repository.blobs))
@@ -453,7 +471,8 @@ class Saving:
         else:
             old = self.state()
             lost = [path for path in old if path not in seen and path not in rows]
-        changed = []
+        changed: list[Entry] = []
+        self.regrouped = []
         for path, row in rows.items():
             before = old.get(path)
             if row.kind == GONE:
@@ -461,6 +480,8 @@ class Saving:
                     changed.append(row)
             elif before is None or not same(before, row):
                 changed.append(row)
+            elif before.group != row.group:
+                self.regrouped.append(row)
         changed += [gone(path) for path in lost]
         changed.sort()
         return changed, old
@@ -469,6 +490,7 @@ class Saving:
         """Make the checkpoint durable and return its row. Raises `Swept` if it must be done again."""
         repository, row = self.repository, self.row
         self.settle()
+        changed = sorted([*changed, *self.regrouped])
         header = self._complete(header, changed, old)
         data = document.encode(header, changed)
         key = digest(data)
