@@ -141,7 +141,7 @@ class Claude(Driver):
         return f"claude:{self._config(variables)}:{variables.get('ANTHROPIC_BASE_URL', '')}:{mark}"
 
     def _command(self) -> list[str]:
-        return list(self.agent.get("command") or ["claude"])
+        return list(self.agent.get("command") or self.options.agent)
 
     def _config(self, variables: Mapping[str, str]) -> str:
         return variables.get("CLAUDE_CONFIG_DIR") or variables.get("HOME", "") + "/.claude"

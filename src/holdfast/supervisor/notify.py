@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import subprocess
 import sys
 from datetime import datetime
@@ -62,9 +61,9 @@ def _command(ground: Ground, notice: dict[str, Any]) -> str:
     facts = {"HOLDFAST_NOTICE": notice["text"], "HOLDFAST_NOTICE_KIND": notice["kind"], "HOLDFAST_TASK": notice["task"]}
     try:
         done = subprocess.run(
-            shlex.split(ground.options.notify_command),
+            ground.options.notify_command,
             env={**environment, **facts, "HOLDFAST_NOTICE_ID": notice["id"]},
-            input=notice["text"].encode(),
+            input=json.dumps(_body(notice)).encode(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             timeout=TIMEOUT,
@@ -77,8 +76,13 @@ def _command(ground: Ground, notice: dict[str, Any]) -> str:
 def _webhook(ground: Ground, notice: dict[str, Any]) -> str:
     if not ground.options.notify_webhook:
         return ""
-    body = {name: notice[name] for name in ("id", "task", "kind", "text", "prompt")}
-    return _post(ground.options.notify_webhook, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    return _post(
+        ground.options.notify_webhook, json.dumps(_body(notice)).encode(), {"Content-Type": "application/json"}
+    )
+
+
+def _body(notice: dict[str, Any]) -> dict[str, Any]:
+    return {name: notice[name] for name in ("id", "task", "kind", "text", "prompt")}
 
 
 def _ntfy(ground: Ground, notice: dict[str, Any]) -> str:

@@ -25,17 +25,17 @@ class Options:
     backoff_longest: float = 600
     crash_loop: int = 5
     crash_loop_span: float = 900
-    limit_windows: int = 8
+    max_windows: int = 3
     limit_jitter_least: float = 20
     limit_jitter_most: float = 90
     stagger: float = 15
     question_timeout: float = 1800
     verify_timeout: float = 900
-    max_reworks: int = 3
+    max_attempts: int = 3
     resume_with: str = "auto"
     roots: list[str] = field(default_factory=list)
     environment: list[str] = field(default_factory=list)
-    notify_command: str = ""
+    notify_command: list[str] = field(default_factory=list)
     notify_webhook: str = ""
     notify_ntfy: str = ""
     notify_bell: bool = True
@@ -43,6 +43,8 @@ class Options:
     database: str = ""
     permission_mode: str = "acceptEdits"
     allowed_tools: list[str] = field(default_factory=lambda: ["Read", "Glob", "Grep", "Edit", "Write", "TodoWrite"])
+    agent: list[str] = field(default_factory=lambda: ["claude"])
+    max_tokens: int = 0
     freezer: str = "auto"
 
     @classmethod

@@ -270,7 +270,7 @@ class Settlement:
             self._back_off(tables, count, f"limited: {limit.raw}", account)
             return
         windows = self.task.windows + int(verdict.counts_as_window(limit))
-        if windows > int(self.task.agent.get("limit_windows", self.ground.options.limit_windows)):
+        if windows > int(self.task.agent.get("limit_windows", self.ground.options.max_windows)):
             self._move(
                 tables,
                 "hold",
@@ -381,7 +381,7 @@ class Settlement:
     def _phase(self, tables: Tables) -> None:
         task = self.task
         phase, last = task.phases[task.phase - 1], task.phase >= len(task.phases)
-        most = self.ground.options.max_reworks
+        most = self.ground.options.max_attempts
         decided = verdict.gate(self.passed, task.reworks, phase["review"], last, most)
         facts = {"phase": task.phase, "passed": self.passed, "gate": decided.action, "flagged": decided.flagged}
         tables.log(task.id, self.now, "phase_complete", facts, self.run.id)

@@ -53,10 +53,11 @@ class Tasks:
             after.append(other)
         workspace = self._adopt(spec["workspace"])
         documents.prepare(spec["workspace"])
+        budget = {**spec["budget"], "tokens": spec["budget"]["tokens"] or self.ground.options.max_tokens}
         with self.tables.write():
             self.tables.insert(
                 "task", id=id, title=spec["title"], type=spec["type"], brief=spec["brief"], workspace=spec["workspace"],
-                workspace_id=workspace, agent=spec["agent"], phases=spec["phases"], budget=spec["budget"],
+                workspace_id=workspace, agent=spec["agent"], phases=spec["phases"], budget=budget,
                 priority=spec["priority"], after=after, needs=spec["secrets"], state=DRAFT, created_at=now, updated_at=now,
             )  # fmt: skip
             self.tables.log(id, now, "task_created", {"title": spec["title"], "type": spec["type"]})
@@ -309,7 +310,7 @@ class Tasks:
         task, prompt = self._approval(ref)
         if not comments.strip():
             raise Usage("Changes need a comment: it is what the agent is told.")
-        if task.reworks >= self.ground.options.max_reworks:
+        if task.reworks >= self.ground.options.max_attempts:
             raise NotAllowed(
                 f"Phase {task.phase} was reworked {task.reworks} times already.", "Approve it, or cancel the task."
             )
@@ -425,6 +426,16 @@ class Tasks:
                     made.id, row["name"], row["sealed"], row["type"], row["given_at"],
                 )  # fmt: skip
         return self.tables.task(made.id)
+
+    def home(self, ref: str) -> Task:
+        """The task that a forked one came from. Raises `Usage` if it is no fork."""
+        task = self.find(ref)
+        if not task.fork_of:
+            raise Usage(
+                "This task works in its folder itself; there is nothing to bring back.",
+                "`holdfast diff` shows changes.",
+            )
+        return self.tables.task(task.fork_of)
 
     # Parts
 
