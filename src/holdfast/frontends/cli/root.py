@@ -39,6 +39,8 @@ TABLE = {
     "hook": Entry(HERE + "hook", "hook", "What an agent's client runs at its events."),
     "brief": Entry(HERE + "brief", "brief", "What an agent must know to go on, from a transcript."),
     "status": Entry(HERE + "status", "status", "Say how this workspace is protected right now."),
+    "task": Entry(HERE + "task", "task", "Agents that work while nobody watches."),
+    "supervise": Entry(HERE + "supervise", "supervise", "Run tasks until told to stop."),
     "pin": Entry(HERE + "label", "pin", "Keep a checkpoint for good."),
     "unpin": Entry(HERE + "label", "unpin", "Let a checkpoint go with the others again."),
     "name": Entry(HERE + "label", "name", "Give a checkpoint a name."),
