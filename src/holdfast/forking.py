@@ -8,8 +8,6 @@ from posix import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close, rename, urandom
 from posix import open as open_fd
 from shutil import rmtree
 
-from blake3 import blake3
-
 from holdfast.core.entry import CAPTURED
 from holdfast.core.errors import Conflict, Damaged, Failed, NotFound, Refused, Usage
 from holdfast.core.model import Event
@@ -27,7 +25,6 @@ from holdfast.workspace.git import facts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
     from holdfast.core.entry import Entry
@@ -199,7 +196,7 @@ class Forking:
                 root,
                 {},
                 lambda entry: self.repository.stream(entry.content),
-                _digest,
+                self.repository.ids,
                 lambda key: bool(self.repository.ledger.locate([key])),
                 mtimes=True,
                 durable=self.engine.place.durable,
@@ -257,10 +254,3 @@ def fork_point(engine: Engine, parent: WorkspaceRow, folder: bytes) -> tuple[Wor
             "The first checkpoint of the fork is not there any more.", "`holdfast diff` compares any others."
         )
     return row, found[-1]
-
-
-def _digest(read: Callable[[int], bytes]) -> bytes:
-    whole = blake3()
-    while part := read(1 << 20):
-        whole.update(part)
-    return whole.digest()

@@ -14,7 +14,7 @@ from holdfast.core.steps import step
 from holdfast.store.digest import ZERO, add, digest, weight
 from holdfast.store.packs import MOST_SHARED, PackWriter, decompress, read_index
 from holdfast.store.records import TAIL, Chain, line
-from holdfast.store.rows import CHUNKS, CONTENT, DOCUMENT, CheckpointRow, Location, Query, WorkspaceRow
+from holdfast.store.rows import CHUNKS, CONTENT, DOCUMENT, LIST, SEALED, CheckpointRow, Location, Query, WorkspaceRow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,11 +22,14 @@ if TYPE_CHECKING:
     from typing import Any
 
     from holdfast.store.ports import Blobs, Ledger, Records, Transaction
+    from holdfast.store.sealed import Sealer
 
 FRAMES_KEPT = 8
 MOST_WAITING = 400
 LARGE = 4 << 20
 MOST_PACK = 256 << 20
+MOST_NESTED = 3
+"""A list of sealed parts may name lists, which may name lists."""
 CHUNK_MIN, CHUNK_AVERAGE, CHUNK_MAX = 16 << 10, 64 << 10, 256 << 10
 
 
@@ -40,6 +43,9 @@ class Repository:
     def __init__(self, store_id: str, blobs: Blobs, records: Records, ledger: Ledger) -> None:
         self.id = store_id
         self.blobs, self.records, self.ledger = blobs, records, ledger
+        self.keys: tuple[str, str, bool] | None = None
+        """The store's folder, where its keys lie, and whether they are synced; none in memory."""
+        self._sealer: Sealer | None = None
         self._frames: dict[tuple[str, int], bytes] = {}
         self._guard = allocate_lock()
         self._at_hand: dict[bytes, tuple[dict[str, Any], list[Entry]]] = {}
@@ -295,6 +301,9 @@ class Repository:
     def stream(self, key: bytes) -> Iterator[bytes]:
         """Yield the content in parts; the last part comes only if the whole matches its digest."""
         data, kind = self.blob(key)
+        if kind in (SEALED, LIST):
+            yield from self._sealed(data, kind, MOST_NESTED)
+            return
         if kind != CHUNKS:
             yield data
             return
@@ -307,6 +316,43 @@ class Repository:
         if total.digest() != key:
             raise Damaged(f"The chunks of {key.hex()} do not add up to their digest.")
         yield held
+
+    def _sealed(self, data: bytes, kind: int, deep: int) -> Iterator[bytes]:
+        """Open a sealed content, part by part. Raises `WrongKey`."""
+        if kind == SEALED:
+            yield self.sealing().open(data)
+            return
+        for at in range(0, len(data), 32):
+            part, kind = self.blob(data[at : at + 32])
+            if kind not in (SEALED, LIST) or not deep:
+                raise Damaged("A list of sealed parts names something else.")
+            yield from self._sealed(part, kind, deep - 1)
+
+    def ids(self, read: Callable[[int], bytes]) -> list[bytes]:
+        """Every id that these bytes have as a content of this store: in the clear, and sealed."""
+        total = blake3()
+
+        def pull(most: int) -> bytes:
+            data = read(most)
+            total.update(data)
+            return data
+
+        found = []
+        if self.keys is not None and self.sealing().is_ready():
+            found.append(self.sealing().id_of(pull))
+        while pull(1 << 20):
+            pass
+        return [total.digest(), *found]
+
+    def sealing(self) -> Sealer:
+        """Who seals and opens what must not lie here in the clear."""
+        if self._sealer is None:
+            if self.keys is None:
+                raise Failed("This store has no place for keys.")
+            from holdfast.store.sealed import Sealer
+
+            self._sealer = Sealer(*self.keys)
+        return self._sealer
 
     def blob(self, key: bytes) -> tuple[bytes, int]:
         """Return one stored blob (a chunk list as it is) and its kind, checked unless it is a list."""
@@ -421,6 +467,12 @@ class Saving:
         if len(keys) != 1:
             self.keep(total, b"".join(keys), CHUNKS)
         return total
+
+    def sealed(self, read: Callable[[int], bytes]) -> bytes:
+        """Keep a content that must not lie in the clear; its id says nothing of it."""
+        return self.repository.sealing().parts(
+            read, lambda key, data, is_list: self.keep(key, data, LIST if is_list else SEALED)
+        )
 
     def keep(self, key: bytes, data: bytes, kind: int) -> None:
         """Store a blob under its digest, unless it is there."""
