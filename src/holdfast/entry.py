@@ -12,7 +12,7 @@ SERVERS = {
 }
 """Front ends that stay: their module has `serve(options, surroundings, clock) -> exit code`."""
 
-LIGHT = {"statusline": "holdfast.frontends.statusline"}
+LIGHT = {"statusline": "holdfast.frontends.statusline", "hook": "holdfast.frontends.hook"}
 """Front ends that a client starts all the time, without the command line's 60 ms: their module has `main(arguments)`."""
 
 

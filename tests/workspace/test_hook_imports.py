@@ -18,6 +18,7 @@ STANDARD = {"__future__", "_json", "_stat", "errno", "fcntl", "gc", "zlib"}
 OURS = {
     "holdfast",
     "holdfast.core",
+    "holdfast.core.agent_event",
     "holdfast.core.checking",
     "holdfast.core.errors",
     "holdfast.core.light_json",

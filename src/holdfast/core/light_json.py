@@ -70,3 +70,67 @@ class _Options:
 
 
 _scan = _make_scanner(_Options())  # type: ignore[arg-type]
+
+
+def beginning(text: str, inner: str) -> dict[str, Any]:
+    """Return the members of a JSON object of which only the beginning is there, as far as they are whole.
+
+    Of the member `inner`, an object itself, whatever is whole of it is returned. Nothing is raised: what is no object
+    gives nothing.
+    """
+    found: dict[str, Any] = {}
+    start = _past_space(text, 0)
+    if text[start : start + 1] == "{":
+        _members(text, start + 1, found, inner)
+    return found
+
+
+def _members(text: str, at: int, found: dict[str, Any], inner: str) -> None:
+    while True:
+        at = _past_space(text, at)
+        end = _string_end(text, at)
+        if end < 0:
+            return
+        key = text[at + 1 : end]
+        at = _past_space(text, end + 1)
+        if text[at : at + 1] != ":":
+            return
+        at = _past_space(text, at + 1)
+        first = text[at : at + 1]
+        if first == "{" and key == inner:
+            found[key] = {}
+            _members(text, at + 1, found[key], "")
+            return  # what comes behind it is large, or of no use
+        # A cut-off string is seen here: the scanner would load `json` to say so.
+        if first == '"' and _string_end(text, at) < 0:
+            return
+        try:
+            found[key], at = _scan(text, at)
+        except (StopIteration, ValueError, RecursionError):
+            return
+        at = _past_space(text, at)
+        if text[at : at + 1] != ",":
+            return
+        at += 1
+
+
+def _past_space(text: str, at: int) -> int:
+    while text[at : at + 1] in _SPACE and at < len(text):
+        at += 1
+    return at
+
+
+def _string_end(text: str, at: int) -> int:
+    """Where the string that begins at `at` has its closing quote; -1 if there is none."""
+    if text[at : at + 1] != '"':
+        return -1
+    end = at
+    while True:
+        end = text.find('"', end + 1)
+        if end < 0:
+            return -1
+        before = end
+        while text[before - 1] == "\\":
+            before -= 1
+        if (end - before) % 2 == 0:
+            return end

@@ -1,15 +1,31 @@
-"""Starting work that nobody waits for: a process of its own session, at low priority, with its streams closed."""
+"""Starting work that nobody waits for, or not for ever: processes of their own session, which outlive their parent."""
 
 from __future__ import annotations
 
 import sys
-from posix import O_RDWR, POSIX_SPAWN_OPEN, posix_spawn
+from posix import (
+    O_CLOEXEC,
+    O_RDWR,
+    POSIX_SPAWN_OPEN,
+    _exit,
+    chdir,
+    close,
+    dup2,
+    fork,
+    pipe,
+    posix_spawn,
+    read,
+    setsid,
+    write,
+)
+from posix import open as open_fd
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 LAUNCH = __file__.rpartition("/")[0] + "/launch.py"
+PART = 65536
 
 
 def tidy(folder: bytes, config: str | None, variables: Mapping[bytes, bytes]) -> None:
@@ -22,3 +38,57 @@ def tidy(folder: bytes, config: str | None, variables: Mapping[bytes, bytes]) ->
         posix_spawn(sys.executable, arguments, dict(variables), file_actions=streams, setsid=True)
     except OSError:
         pass
+
+
+def detach(work: Callable[[], object]) -> None:
+    """Do the work in a process that the client cannot see or signal. Raises `OSError` if there can be none.
+
+    It is a fork, not a new interpreter: what is loaded is there already, and what is known need not be written down.
+    """
+    if fork() == 0:
+        _child(work, -1)
+
+
+def attempt(work: Callable[[], bytes], seconds: float) -> bytes | None:
+    """Do the work in a detached process and wait for what it returns; None if that takes longer: it then goes on alone.
+
+    Raises `OSError` if there can be no process.
+    """
+    reading, writing = pipe()
+    if fork() == 0:
+        close(reading)
+        _child(work, writing)
+    close(writing)
+    from select import select
+    from time import monotonic
+
+    parts: list[bytes] = []
+    end = monotonic() + seconds
+    try:
+        while select([reading], [], [], max(0.0, end - monotonic()))[0]:
+            part = read(reading, PART)
+            if not part:
+                return b"".join(parts)
+            parts.append(part)
+        return None
+    finally:
+        close(reading)
+
+
+def _child(work: Callable[[], object], report: int) -> None:
+    """Never returns: what a child has done is done, and the parent's way on is not its own."""
+    code = 1
+    try:
+        setsid()
+        quiet = open_fd("/dev/null", O_RDWR | O_CLOEXEC)
+        for number in range(3):
+            dup2(quiet, number)
+        chdir("/")  # the folder that the client runs in may be removed or unmounted
+        result = work()
+        while report >= 0 and isinstance(result, bytes) and result:
+            result = result[write(report, result) :]
+        code = 0
+    except BrokenPipeError:
+        code = 0  # the parent has waited long enough
+    finally:
+        _exit(code)

@@ -1,8 +1,8 @@
-"""The hook: finds the workspace and saves if anything changed. Standard library only, and little of it, until then."""
+"""The hook: an agent's client tells of an event and is answered. Standard library only, and little of it, until a save."""
 
 from __future__ import annotations
 
-from posix import write
+from posix import read, write
 
 from holdfast.core.errors import HoldfastError, NoWorkspace, Unreachable
 from holdfast.core.model import Event
@@ -10,15 +10,23 @@ from holdfast.frontends.surroundings import current_folder, now_ns, surroundings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from holdfast.agents.base import Reply
+    from holdfast.core.agent_event import AgentEvent
     from holdfast.engine import Engine
+    from holdfast.frontends.surroundings import Surroundings
 
-USAGE = "usage: launch.py save|tidy [--cwd DIR] [--config FILE]"
+USAGE = "usage: launch.py save|tidy [--cwd DIR] [--config FILE] | hook AGENT [--part N] [--config FILE]"
+FREQUENT = ("tool_starts", "tool_ended")
+"""Kinds of events that come many times a turn: what is wrong is said at the end of the turn, not at each of them."""
+PART = 1 << 20
 
 
-def main(arguments: Sequence[str]) -> int:
+def run(arguments: Sequence[str]) -> int:
     """Exit code 0: saved, unchanged, or not for us; 1: saving was due and failed. Never 2, which blocks an agent."""
+    if arguments and arguments[0] == "hook":
+        return main(arguments[1:])
     options = _options(arguments)
     if options is None:
         _say(USAGE)
@@ -33,6 +41,117 @@ def main(arguments: Sequence[str]) -> int:
     except Exception as error:
         _say(f"holdfast: {type(error).__name__}: {error}")
     return 1
+
+
+def serve(arguments: Sequence[str]) -> int:
+    """The same as `main`, for the command line, which has read the options."""
+    return main(arguments)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Attend to the event on standard input. The agent is never blocked: the exit code is 0, or 1 with one line."""
+    from holdfast.agents.registry import agent
+
+    options = _options(["hook", *arguments[1:]])
+    client = agent(arguments[0]) if arguments else None
+    if options is None or client is None:
+        _say(USAGE)
+        return 1
+    event = None
+    try:
+        payload = _payload()
+        around = surroundings()
+        try:
+            event = client.read(payload, around.variables)
+        except ValueError as error:
+            return _unreadable(options.get("--config"), str(error))
+        if not event.cwd:
+            event.cwd = current_folder()
+        reply = _attend(event, around, options)
+        said, code = client.answer(event, reply)
+        if reply.failed:
+            _say(f"holdfast: {reply.failed}")
+        _write(said)
+        return code
+    except (HoldfastError, OSError) as error:
+        if event is not None and event.kind in FREQUENT:
+            return 0
+        _say(f"holdfast: {error} {error.hint}" if isinstance(error, HoldfastError) else f"holdfast: {error}")
+    except Exception as error:
+        _say(f"holdfast: {type(error).__name__}: {error}")
+    return 1
+
+
+def _attend(event: AgentEvent, around: Surroundings, options: dict[str, str]) -> Reply:
+    from holdfast.attending import Attending
+
+    config = options.get("--config")
+    engine = _engine(None, config)
+    language = _language(engine.settings["language"], around)
+    part = options.get("--part", "1")
+    attending = Attending(
+        engine, Processes(config), event, language, int(part) if part.isascii() and part.isdigit() else 1
+    )
+    try:
+        return attending.attend()
+    except (HoldfastError, OSError) as error:
+        if event.kind not in FREQUENT:
+            engine.note(event.cwd, "failed", event.kind, str(error))
+        raise
+
+
+class Processes:
+    """Work that is done by other processes, which are only loaded if there is some."""
+
+    def __init__(self, config: str | None) -> None:
+        self.config = config
+
+    def detach(self, work: Callable[[], object]) -> None:
+        from holdfast.frontends.background import detach
+
+        detach(work)
+
+    def attempt(self, work: Callable[[], bytes], seconds: float) -> bytes | None:
+        from holdfast.frontends.background import attempt
+
+        return attempt(work, seconds)
+
+    def tidy(self, folder: bytes) -> None:
+        from holdfast.frontends.background import tidy
+
+        tidy(folder, self.config, surroundings().variables)
+
+
+def _payload() -> bytes:
+    """All of standard input: a client that cannot get rid of its payload takes that for an error."""
+    parts = []
+    while part := read(0, PART):
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _unreadable(config: str | None, why: str) -> int:
+    text = f"The client's payload cannot be read: {why}."
+    try:
+        _engine(None, config).note(current_folder(), "skipped", "hook", text)
+    except (HoldfastError, OSError):
+        pass  # it is said all the same
+    _say(f"holdfast: {text}")
+    return 1
+
+
+def _language(setting: str, around: Surroundings) -> str:
+    from holdfast.core.messages import language
+
+    return language(setting, around.text("LC_ALL"), around.text("LC_MESSAGES"), around.text("LANG"))
+
+
+def _write(said: bytes) -> None:
+    try:
+        while said:
+            said = said[write(1, said) :]
+    except OSError:
+        pass  # the client has gone
 
 
 def _say(text: str) -> None:
@@ -93,7 +212,8 @@ def _engine(cwd: str | None, config: str | None) -> Engine:
 
 
 def _options(arguments: Sequence[str]) -> dict[str, str] | None:
-    if not arguments or arguments[0] not in ("save", "tidy") or len(arguments) % 2 == 0:
+    known = {"save": {"--cwd", "--config"}, "tidy": {"--cwd", "--config"}, "hook": {"--part", "--config"}}
+    if not arguments or arguments[0] not in known or len(arguments) % 2 == 0:
         return None
     pairs = dict(zip(arguments[1::2], arguments[2::2], strict=True))
-    return pairs if set(pairs) <= {"--cwd", "--config"} else None
+    return pairs if set(pairs) <= known[arguments[0]] else None

@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-NAME = "/watch.lock"
+NAME, HOOKS = "/watch.lock", "/worker.lock"
 MOST = 4096
 TRIES, PAUSE = 10, 0.05
 """`status` holds the lock for an instant when it asks."""
@@ -58,20 +58,46 @@ class Worker:
             pass  # a full disk: `status` knows less of us, the lock holds all the same
 
 
-def living(folder: str) -> dict[str, Any] | None:
-    """What the watcher of a workspace says of itself: `pid`, `since`, `last_save`, `version`. None if there is none."""
+def begin(folder: str, now: int) -> int:
+    """Become the one who does the pending events of a workspace; close the descriptor to end it. -1: somebody else is."""
+    make_folder(folder)
+    fd = open_fd(folder + HOOKS, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0o600)
+    for _ in range(TRIES):
+        try:
+            flock(fd, LOCK_EX | LOCK_NB)
+        except BlockingIOError:
+            # Whoever asks whether somebody works here holds the lock for an instant.
+            sleep(PAUSE / 10)
+            continue
+        try:
+            text = dumps({"pid": getpid(), "since": now}).encode("ascii")
+            ftruncate(fd, 0)
+            pwrite(fd, text, 0)
+        except OSError:
+            pass
+        return fd
+    close(fd)
+    return -1
+
+
+def living(folder: str, name: str = NAME) -> dict[str, Any] | None:
+    """What a worker of a workspace says of itself: `kind`, `pid`, `since`, `last_save`, `version`. None if there is none.
+
+    The watcher has the lock `NAME`, whoever does the pending events of hooks has the lock `HOOKS`.
+    """
     try:
-        fd = open_fd(folder + NAME, O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
+        fd = open_fd(folder + name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
     except OSError:
         return None
     try:
         flock(fd, LOCK_SH | LOCK_NB)
         return None
     except BlockingIOError:
-        found: dict[str, Any] = {"kind": "watch", "pid": 0, "since": 0, "last_save": 0, "version": 0}
+        kind = "watch" if name == NAME else "hooks"
+        found: dict[str, Any] = {"kind": kind, "pid": 0, "since": 0, "last_save": 0, "version": 0}
         try:
             said = loads(pread(fd, MOST, 0))
-            found.update({key: int(said[key]) for key in ("pid", "since", "last_save", "version")})
+            found.update({key: int(said[key]) for key in ("pid", "since", "last_save", "version") if key in said})
         except (OSError, ValueError, TypeError, KeyError):
             pass
         return found

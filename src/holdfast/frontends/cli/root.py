@@ -35,6 +35,7 @@ TABLE = {
     "import": Entry(HERE + "carry", "import_", "Take over checkpoints from such a file."),
     "mount": Entry(HERE + "mount", "mount", "Browse checkpoints as folders, read-only."),
     "watch": Entry(HERE + "watch", "watch", "Save whenever the tree settles after changes."),
+    "hook": Entry(HERE + "hook", "hook", "What an agent's client runs at its events."),
     "status": Entry(HERE + "status", "status", "Say how this workspace is protected right now."),
     "pin": Entry(HERE + "label", "pin", "Keep a checkpoint for good."),
     "unpin": Entry(HERE + "label", "unpin", "Let a checkpoint go with the others again."),

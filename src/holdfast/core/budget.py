@@ -1,0 +1,80 @@
+"""The token budget: how full the agent's memory is, and which band of it has been crossed."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NOTICE, WARNING = 80, 90
+
+WINDOWS = (("haiku", 200_000), ("opus", 1_000_000), ("sonnet", 1_000_000))
+"""Part of a model's name → tokens it can hold, as measured with the client of 2026."""
+OLD_MODELS = ("claude-2", "claude-3", "claude-instant", "-4-0", "-4-1", "opus-4", "sonnet-4")
+OLD_WINDOW = 200_000
+COMPACTED_AT = {1_000_000: 967_000}
+"""Window → tokens at which the client compacts by itself. Of a smaller window it fills all."""
+
+
+class Usage:
+    """How much is used and of how much, and who said so. `used` or `budget` is 0 where nobody did."""
+
+    __slots__ = ("budget", "budget_from", "model", "used", "used_from")
+
+    def __init__(self, used: int, used_from: str, budget: int, budget_from: str, model: str = "") -> None:
+        self.used, self.used_from, self.budget, self.budget_from = used, used_from, budget, budget_from
+        self.model = model
+
+    @property
+    def percent(self) -> float:
+        return 100 * self.used / self.budget if self.budget > 0 else 0.0
+
+
+class Band:
+    """A part of the budget that has been crossed: what the checkpoint is called, and how loudly it is told."""
+
+    __slots__ = ("at", "is_quiet", "is_warning", "trigger")
+
+    def __init__(self, at: int) -> None:
+        self.at, self.trigger = at, f"auto_{at}"
+        self.is_warning, self.is_quiet = at == WARNING, at not in (NOTICE, WARNING)
+
+
+def band(percent: float, threshold: int) -> Band | None:
+    """Return the highest band that `percent` has crossed: the threshold, which is quiet, 80 or 90; None below all."""
+    crossed = [at for at in (threshold, NOTICE, WARNING) if percent >= at]
+    return Band(max(crossed)) if crossed else None
+
+
+def window(model: str) -> int:
+    """Return the window of a model by its name, 0 for a name that says nothing."""
+    name = model.lower()
+    if "[1m]" in name:
+        return 1_000_000
+    if any(part in name for part in OLD_MODELS):
+        return OLD_WINDOW
+    for part, size in WINDOWS:
+        if part in name:
+            return size
+    return 0
+
+
+def usage(
+    used: int, model: str, asked: int, windows: Mapping[str, int], record: Mapping[str, object]
+) -> Usage:
+    """Put together what the transcript (`used`, `model`), the settings (`asked`, `windows`) and the status line say."""
+    used_from = "the transcript" if used else ""
+    told = record.get("used")
+    if not used and isinstance(told, int):
+        used, used_from = told, "the status line"
+    model = model or str(record.get("model") or "")
+    if asked:
+        return Usage(used, used_from, asked, "the setting budget.tokens", model)
+    told = record.get("window")
+    for start, size in windows.items():
+        if model and model.startswith(start):
+            return Usage(used, used_from, size, "the setting budget.windows", model)
+    if isinstance(told, int) and told > 0:
+        return Usage(used, used_from, COMPACTED_AT.get(told, told), "the status line", model)
+    size = window(model)
+    return Usage(used, used_from, COMPACTED_AT.get(size, size), f"the table of models ({model})" if size else "", model)

@@ -1,0 +1,401 @@
+"""Reading a shell command: will it destroy anything here, and which paths does it name?"""
+
+from __future__ import annotations
+
+from holdfast.core.shell_words import Redirection, Word, read
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    Targets = list[Word] | None
+    """What a program is about to destroy; an empty list: something, nobody knows what; None: nothing."""
+
+LONGEST = 64 << 10
+DEEPEST = 8
+
+ALL, DESTINATION = "all", "destination"
+PROGRAMS = {
+    "rm": ALL, "unlink": ALL, "shred": ALL, "mv": ALL, "rename": ALL, "truncate": ALL, "sponge": ALL, "srm": ALL,
+    "trash": ALL, "trash-put": ALL, "gio": ALL, "ed": ALL, "ex": ALL, "patch": ALL, "gzip": ALL, "gunzip": ALL,
+    "bzip2": ALL, "bunzip2": ALL, "xz": ALL, "unxz": ALL, "lzma": ALL, "dos2unix": ALL, "unix2dos": ALL, "sd": ALL,
+    "rmdir": ALL, "del": ALL, "erase": ALL, "Remove-Item": ALL, "Move-Item": ALL, "Set-Content": ALL, "Clear-Content": ALL,
+    "cp": DESTINATION, "install": DESTINATION, "rsync": DESTINATION, "scp": DESTINATION, "Copy-Item": DESTINATION,
+}  # fmt: skip
+"""Programs that destroy or replace: all of their arguments, or what lies at the last one."""
+IN_PLACE = {
+    "sed": ("i", "--in-place"), "gsed": ("i", "--in-place"), "perl": ("i", ""), "ruby": ("i", ""),
+    "awk": ("", "inplace"), "gawk": ("", "inplace"), "yq": ("i", "--inplace"), "prettier": ("w", "--write"),
+    "eslint": ("", "--fix"), "ruff": ("", "--fix"), "gofmt": ("w", ""), "goimports": ("w", ""), "clang-format": ("i", ""),
+    "autopep8": ("i", "--in-place"), "ln": ("f", "--force"), "zstd": ("", "--rm"), "unzip": ("o", ""), "sort": ("o", "--output"),
+}  # fmt: skip
+"""Programs that rewrite files only if they are told so: by a letter among their short options, or by a long one."""
+REWRITING = frozenset(
+    ("black", "isort", "rustfmt", "yapf", "vim", "vi", "ex", "nvim", "emacs", "jscodeshift", "codemod")
+)
+"""Programs that rewrite whatever they are given."""
+REPOSITORY = {
+    "git": frozenset(
+        ("am", "apply", "bisect", "checkout", "cherry-pick", "clean", "filter-branch", "filter-repo", "merge", "mv", "pull",
+         "read-tree", "rebase", "reset", "restore", "revert", "rm", "sparse-checkout", "stash", "submodule", "switch",
+         "worktree", "checkout-index")
+    ),
+    "hg": frozenset(("update", "up", "revert", "purge", "strip", "rebase", "merge", "pull", "graft", "rm", "mv", "shelve")),
+    "svn": frozenset(("revert", "update", "up", "switch", "merge", "rm", "delete", "mv", "move", "cleanup", "patch")),
+    "jj": frozenset(("restore", "abandon", "undo", "op", "edit", "new", "rebase", "squash", "checkout")),
+    "cargo": frozenset(("clean", "fmt", "fix")),
+    "go": frozenset(("fmt", "fix", "generate")),
+    "npm": frozenset(("ci", "uninstall", "prune")),
+    "ruff": frozenset(("format",)),
+}  # fmt: skip
+"""Programs whose first word decides."""
+HARMLESS = {
+    "git": {"stash": ("list", "show"), "worktree": ("list", "add"), "bisect": ("log",), "submodule": ("status",)}
+}
+WITH_VALUE = {
+    "git": ("-C", "-c", "--git-dir", "--work-tree", "--namespace"),
+    "sudo": ("-u", "-g", "-h", "-p"),
+    "env": ("-u", "-S", "-C"),
+    "timeout": ("-s", "-k"),
+    "nice": ("-n",),
+    "ionice": ("-c", "-n"),
+    "xargs": ("-a", "-d", "-E", "-I", "-L", "-n", "-P", "-s"),
+    "cp": ("-t", "-S", "--suffix"),
+    "mv": ("-t", "-S", "--suffix"),
+    "truncate": ("-s", "-r"),
+    "sed": ("-e", "-f", "-l"),
+}
+CARRIERS = frozenset(
+    ("sudo", "doas", "env", "nice", "ionice", "nohup", "setsid", "stdbuf", "timeout", "time", "command", "builtin", "exec",
+     "xargs", "parallel", "busybox", "chronic", "unbuffer", "watch", "caffeinate", "strace", "ltrace")
+)  # fmt: skip
+"""Programs that run another one, which is named by their arguments."""
+SHELLS = frozenset(("sh", "bash", "zsh", "dash", "ksh", "ash", "fish", "eval", "su"))
+INTERPRETERS = ("python", "node", "perl", "ruby", "php", "deno", "bun", "osascript", "lua")
+DESTROYING = (
+    "remove", "unlink", "rmtree", "rmdir", "rename", "replace(", "move(", "write", "truncate", "shutil", "rmSync",
+    "'w'", '"w"', "subprocess", "system(", "exec(", "spawn", "rm -", "File.open", "open(", "fs.rm",
+)  # fmt: skip
+WORDS_OF_THE_SHELL = frozenset(
+    (
+        "if",
+        "then",
+        "else",
+        "elif",
+        "fi",
+        "while",
+        "until",
+        "do",
+        "done",
+        "!",
+        "{",
+        "}",
+        "time",
+        "function",
+        "esac",
+        "coproc",
+    )
+)
+NOWHERE = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/fd/", "/dev/zero", "/dev/full")
+
+
+def threatened(command: str, cwd: bytes, root: bytes) -> tuple[bytes, ...] | None:
+    """Return the paths below `root` that the command may destroy, as far as it names them; None if it destroys nothing.
+
+    What cannot be told counts as a danger without a name. Nothing is looked at: a path need not be there.
+    """
+    if len(command) > LONGEST and "<<" not in command:
+        return ()
+    where = _Where(cwd.decode("utf-8", "surrogateescape"), root.decode("utf-8", "surrogateescape"))
+    _Script(where).look(command, 0)
+    if not where.is_threatened:
+        return None
+    return tuple([path.encode("utf-8", "surrogateescape") for path in where.named])
+
+
+class _Where:
+    """Where the command is, and what it threatens so far."""
+
+    def __init__(self, cwd: str, root: str) -> None:
+        self.cwd: str | None = cwd
+        self.root = root.rstrip("/")
+        self.is_threatened = False
+        self.named: dict[str, None] = {}
+
+    def threaten(self, targets: Targets) -> None:
+        if targets is None:
+            return
+        if not targets:
+            self.is_threatened = True
+        for word in targets:
+            path = self.path(word)
+            if path is None:
+                self.is_threatened = True
+            elif path.startswith(self.root + "/"):
+                self.is_threatened = True
+                if word.is_sure or path != self.root:
+                    self.named[path[len(self.root) + 1 :]] = None
+            elif (self.root + "/").startswith(path.rstrip("/") + "/"):
+                self.is_threatened = True  # the root itself, or a folder around it
+
+    def path(self, word: Word) -> str | None:
+        """The absolute path that a word means, without `.` and `..`; None if nobody knows."""
+        text = word.text if word.is_sure else word.start()
+        if not text.startswith("/"):
+            # A word that begins with something unknown may lead anywhere.
+            if self.cwd is None or text.startswith("~") or (not word.is_sure and not text and not word.is_pattern):
+                return None
+            text = f"{self.cwd}/{text}"
+        parts: list[str] = []
+        for part in text.split("/"):
+            if part == "..":
+                del parts[-1:]
+            elif part not in ("", "."):
+                parts.append(part)
+        return "/" + "/".join(parts)
+
+
+class _Script:
+    def __init__(self, where: _Where) -> None:
+        self.where = where
+
+    def look(self, text: str, depth: int) -> None:
+        """Look at every simple command in the text, in order, and into what it runs in its turn."""
+        if depth > DEEPEST:
+            self.where.threaten([])
+            return
+        words: list[Word] = []
+        redirections: list[Redirection] = []
+        folders: list[str | None] = []
+        for token in [*read(text), ";"]:
+            if isinstance(token, Word):
+                words.append(token)
+                for inner in token.commands:
+                    self.look(inner, depth + 1)
+            elif isinstance(token, Redirection):
+                redirections.append(token)
+            else:
+                self._simple(words, redirections, depth)
+                words, redirections = [], []
+                if token == "(":
+                    folders.append(self.where.cwd)
+                elif token == ")" and folders:
+                    self.where.cwd = folders.pop()
+
+    def _simple(self, words: list[Word], redirections: list[Redirection], depth: int) -> None:
+        while words and words[0].text in WORDS_OF_THE_SHELL and not words[0].is_quoted:
+            words = words[1:]
+        while words and words[0].is_assignment:
+            words = words[1:]
+        if words and words[0].text == "[[":
+            return
+        for redirection in redirections:
+            target = redirection.target
+            if redirection.replaces and target is not None and not target.text.startswith(NOWHERE):
+                self.where.threaten([target])
+            for inner in target.commands if target is not None else ():
+                self.look(inner, depth + 1)
+            for inner in redirection.commands:
+                self.look(inner, depth + 1)
+        if words:
+            bodies = "\n".join([redirection.body for redirection in redirections])
+            self._program(words, bodies, depth)
+
+    def _program(self, words: Sequence[Word], bodies: str, depth: int) -> None:
+        first, rest = words[0], list(words[1:])
+        if not first.is_sure:
+            self.where.threaten([])
+            return
+        name = first.text.rpartition("/")[2]
+        if name == "cd" or name == "pushd":
+            self._change_folder(rest)
+        elif name in CARRIERS:
+            self._carried(name, rest, bodies, depth)
+        elif name in SHELLS:
+            self._shell(name, rest, bodies, depth)
+        elif name == "find":
+            self._find(rest, depth)
+        else:
+            self.where.threaten(_targets(name, rest, bodies))
+
+    def _change_folder(self, rest: list[Word]) -> None:
+        words = [word for word in rest if not word.text.startswith("-") or word.text == "-"]
+        if len(words) != 1 or not words[0].is_sure or words[0].text == "-":
+            self.where.cwd = None
+        else:
+            self.where.cwd = self.where.path(words[0])
+
+    def _carried(self, name: str, rest: list[Word], bodies: str, depth: int) -> None:
+        rest = _without_options(name, rest)
+        if name in ("timeout", "watch") and rest and rest[0].text[:1].isdigit():
+            rest = rest[1:]
+        while rest and rest[0].is_assignment:
+            rest = rest[1:]
+        if not rest:
+            return
+        if name in ("xargs", "parallel"):
+            rest = [*rest, Word.unknown()]  # what comes in is what is acted upon
+        if depth > DEEPEST:
+            self.where.threaten([])
+            return
+        self._program(rest, bodies, depth + 1)
+
+    def _shell(self, name: str, rest: list[Word], bodies: str, depth: int) -> None:
+        if name == "eval":
+            code = rest
+        else:
+            at = [index for index, word in enumerate(rest) if word.text.startswith("-") and word.text.endswith("c")]
+            code = rest[at[0] + 1 : at[0] + 2] if at else []
+        if code and all(word.is_sure for word in code):
+            self.look(" ".join([word.text for word in code]), depth + 1)
+        elif code:
+            self.where.threaten([])
+        elif bodies:
+            self.look(bodies, depth + 1)
+        elif not [word for word in rest if not word.text.startswith("-")]:
+            self.where.threaten([])  # its commands come through a pipe
+
+    def _find(self, rest: list[Word], depth: int) -> None:
+        texts = [word.text for word in rest]
+        # Where it looks comes first; with -delete all of that is in danger.
+        places: list[Word] = []
+        for word in rest:
+            if word.text.startswith(("-", "(", "!")):
+                break
+            places.append(word)
+        if "-delete" in texts or any(text.startswith("-fprint") or text == "-fls" for text in texts):
+            self.where.threaten(places or [])
+        for flag in ("-exec", "-execdir", "-ok", "-okdir"):
+            if flag in texts:
+                inner = rest[texts.index(flag) + 1 :]
+                end = [index for index, word in enumerate(inner) if word.text in (";", "+")]
+                command = [word if word.text != "{}" else Word.unknown() for word in inner[: end[0] if end else None]]
+                if command and depth <= DEEPEST:
+                    self._program(command, "", depth + 1)
+
+
+def _targets(name: str, rest: list[Word], bodies: str) -> Targets:
+    """What a program that runs no other is about to destroy."""
+    texts = [word.text for word in rest]
+    if "--help" in texts or "--version" in texts:
+        return None
+    for table in (_by_subcommand, _by_flag, _by_name, _by_code):
+        targets = table(name, rest, bodies)
+        if targets is not None:
+            return targets
+    return None
+
+
+def _by_subcommand(name: str, rest: list[Word], bodies: str) -> Targets:
+    if name not in REPOSITORY:
+        return None
+    words = _without_options(name, rest)
+    if not words:
+        return None
+    if not words[0].is_sure:
+        return []
+    verb, given = words[0].text, [word.text for word in words[1:]]
+    if verb not in REPOSITORY[name]:
+        return None
+    if given and given[0] in HARMLESS.get(name, {}).get(verb, ()):
+        return None
+    if verb == "clean" and ("-n" in given or "--dry-run" in given):
+        return None
+    # Of a branch or a commit nobody knows which files it changes.
+    return []
+
+
+def _by_flag(name: str, rest: list[Word], bodies: str) -> Targets:
+    letter, long = IN_PLACE.get(name, ("", ""))
+    for word in rest:
+        text = word.text
+        if (long and text.startswith(long)) or (
+            letter and len(text) > 1 and text[0] == "-" and text[1] != "-" and letter in text[1:]
+        ):
+            return _given(name, rest)[1 if name in ("sed", "gsed") and not _has_script(rest) else 0 :]
+    return None
+
+
+def _by_name(name: str, rest: list[Word], bodies: str) -> Targets:
+    kind = PROGRAMS.get(name)
+    given = _given(name, rest)
+    texts = [word.text for word in rest]
+    if kind == ALL:
+        if name in ("gzip", "gunzip", "bzip2", "xz") and any(text in ("-c", "--stdout", "-k", "-l") for text in texts):
+            return None
+        return given
+    if kind == DESTINATION:
+        if not given:
+            return []
+        into = _value_of(rest, "-t", "--target-directory")
+        target = into or given[-1]
+        sources = given if into else given[:-1]
+        if name == "rsync" and ("-n" in texts or "--dry-run" in texts):
+            return None
+        below = [target.below(source) for source in sources if source.is_sure and target.is_sure]
+        return [target, *below]
+    if name == "tee":
+        return (
+            None
+            if "-a" in texts or "--append" in texts
+            else [word for word in given if word.text not in NOWHERE] or None
+        )
+    if name == "dd":
+        return [word.after("of=") for word in rest if word.text.startswith("of=")] or None
+    if name in ("tar", "bsdtar") and texts and (texts[0].lstrip("-").startswith("x") or "--extract" in texts):
+        return []
+    if name == "make" and any("clean" in text for text in texts):
+        return given[:0]
+    if name in REWRITING:
+        return given
+    return None
+
+
+def _by_code(name: str, rest: list[Word], bodies: str) -> Targets:
+    """Code for an interpreter, on its command line or in a here-document: a word that destroys is enough."""
+    if not name.startswith(INTERPRETERS):
+        return None
+    flags = [index for index, word in enumerate(rest) if word.text in ("-c", "-e", "-E", "-r", "--eval", "-ne", "-pe")]
+    code = bodies + "".join([word.text for index in flags for word in rest[index + 1 : index + 2]])
+    if any(not word.is_sure for index in flags for word in rest[index + 1 : index + 2]):
+        return []
+    return [] if any(word in code for word in DESTROYING) else None
+
+
+def _given(name: str, rest: list[Word]) -> list[Word]:
+    """The arguments that are no options."""
+    found, values, is_over, skip = [], WITH_VALUE.get(name, ()), False, False
+    for word in rest:
+        if skip:
+            skip = False
+        elif is_over or not word.text.startswith("-") or word.text == "-":
+            found.append(word)
+        elif word.text == "--":
+            is_over = True
+        else:
+            skip = word.text in values
+    return [word for word in found if word.text != "-"]
+
+
+def _without_options(name: str, rest: list[Word]) -> list[Word]:
+    """What follows the options at the front."""
+    values = WITH_VALUE.get(name, ())
+    at = 0
+    while at < len(rest) and rest[at].text.startswith("-"):
+        if rest[at].text == "--":
+            return rest[at + 1 :]
+        at += 2 if rest[at].text in values else 1
+    return rest[at:]
+
+
+def _has_script(rest: list[Word]) -> bool:
+    return any(word.text.startswith(("-e", "-f", "--expression", "--file")) for word in rest)
+
+
+def _value_of(rest: list[Word], short: str, long: str) -> Word | None:
+    for index, word in enumerate(rest):
+        if word.text == short and index + 1 < len(rest):
+            return rest[index + 1]
+        if word.text.startswith(long + "="):
+            return word.after(long + "=")
+    return None

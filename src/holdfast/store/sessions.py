@@ -1,0 +1,198 @@
+"""What is known of an agent's sessions in a workspace: when which trigger was taken, what was touched, how full it is."""
+
+from __future__ import annotations
+
+from fcntl import LOCK_EX, flock
+from posix import (
+    O_APPEND,
+    O_CLOEXEC,
+    O_CREAT,
+    O_NOFOLLOW,
+    O_RDONLY,
+    O_RDWR,
+    O_WRONLY,
+    close,
+    ftruncate,
+    listdir,
+    pread,
+    pwrite,
+    stat,
+    unlink,
+    write,
+)
+from posix import open as open_fd
+
+from holdfast.core.light_json import dumps, loads
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+FOLDER = "/sessions"
+MOST, MOST_TOUCHED = 64 << 10, 256 << 10
+PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
+KEPT, AGE = 400, 30 * 86_400_000_000_000
+
+
+def path(folder: str, session: str, kind: str) -> str:
+    """Where a session's file of a kind lies: `json` (facts) or `touched` (paths); `conversation/figures.py` has `usage`."""
+    name = "".join([letter if letter in PLAIN else "_" for letter in session[:80]]) or "none"
+    return f"{folder}{FOLDER}/{name}.{kind}"
+
+
+# Facts: `taken` (trigger → nanoseconds), `prompt`, `said`.
+
+
+def facts(folder: str, session: str) -> dict[str, Any]:
+    return _read(path(folder, session, "json"))
+
+
+def taken(folder: str, session: str) -> dict[str, int]:
+    """When each trigger was last taken in this session."""
+    return _times(facts(folder, session))
+
+
+def claim(folder: str, session: str, trigger: str, now: int, rest: int) -> bool:
+    """Note that the trigger is taken now; False if somebody took it less than `rest` nanoseconds ago."""
+
+    def change(found: dict[str, Any]) -> bool:
+        times = _times(found)
+        if rest and 0 <= now - times.get(trigger, now - rest) < rest:
+            return False
+        found["taken"] = {**times, trigger: now}
+        return True
+
+    return _change(path(folder, session, "json"), change)
+
+
+def remember(folder: str, session: str, **texts: str) -> None:
+    """Keep texts of a session (`prompt`, `said`). They must be redacted already."""
+
+    def change(found: dict[str, Any]) -> bool:
+        found.update({key: value for key, value in texts.items() if value})
+        return True
+
+    _change(path(folder, session, "json"), change)
+
+
+# Paths
+
+
+def touch(folder: str, session: str, paths: Iterable[str]) -> None:
+    """Note paths, each with `w` or `r` and a space before it."""
+    text = "".join([line + "\n" for line in paths]).encode("utf-8", "surrogateescape")
+    name = path(folder, session, "touched")
+    fd = _open(name, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC)
+    try:
+        write(fd, text)  # one write with O_APPEND: lines of several processes do not mix
+    finally:
+        close(fd)
+
+
+def touched(folder: str, session: str) -> list[str]:
+    """Paths that were noted, the newest first, each once, with `w` if it was ever written."""
+    name = path(folder, session, "touched")
+    try:
+        with open(name, "rb") as file:
+            size = stat(name).st_size
+            file.seek(max(0, size - MOST_TOUCHED))
+            lines = file.read(MOST_TOUCHED).decode("utf-8", "surrogateescape").split("\n")
+    except OSError:
+        return []
+    found: dict[str, str] = {}
+    for line in reversed(lines[:-1]):
+        mark, _, where = line.partition(" ")
+        if where.startswith("/") and mark in ("w", "r") and (where not in found or mark == "w"):
+            found[where] = mark
+    return [f"{mark} {where}" for where, mark in found.items()]
+
+
+# /clear: the session that ended, for the one that begins in the same client.
+
+
+def cleared(folder: str, client: int) -> dict[str, Any]:
+    """What is known of the session that `/clear` ended in this client: `session`, `at`, and then `status`, `id`, `version`.
+
+    Without `status` its checkpoint is still being made.
+    """
+    return _read(f"{folder}/cleared/{client}")
+
+
+def note_cleared(folder: str, client: int, **known: object) -> None:
+    def change(found: dict[str, Any]) -> bool:
+        if found.get("session") != known["session"]:
+            found.clear()
+        found.update(known)
+        return True
+
+    _change(f"{folder}/cleared/{client}", change)
+
+
+def sweep(folder: str, now: int) -> None:
+    """Drop what belongs to sessions of long ago, once there is much of it."""
+    for place in (folder + FOLDER, folder + "/cleared"):
+        try:
+            found = listdir(place)
+        except OSError:
+            continue
+        for name in found if len(found) > KEPT else ():
+            try:
+                if now - stat(f"{place}/{name}").st_mtime_ns > AGE:
+                    unlink(f"{place}/{name}")
+            except OSError:
+                continue
+
+
+def _times(found: Mapping[str, Any]) -> dict[str, int]:
+    times = found.get("taken")
+    return {key: at for key, at in times.items() if type(at) is int} if isinstance(times, dict) else {}
+
+
+def _read(name: str) -> dict[str, Any]:
+    try:
+        fd = open_fd(name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
+    except OSError:
+        return {}
+    try:
+        return _parsed(pread(fd, MOST, 0))
+    except OSError:
+        return {}
+    finally:
+        close(fd)
+
+
+def _change(name: str, change: Any) -> bool:
+    """Change a small file under its own lock. Raises `OSError`."""
+    fd = _open(name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC)
+    try:
+        flock(fd, LOCK_EX)
+        found = _parsed(pread(fd, MOST, 0))
+        if not change(found):
+            return False
+        text = dumps(found).encode("ascii")
+        pwrite(fd, text, 0)
+        ftruncate(fd, len(text))
+        return True
+    finally:
+        close(fd)
+
+
+def _open(name: str, flags: int) -> int:
+    try:
+        return open_fd(name, flags, 0o600)
+    except FileNotFoundError:
+        from holdfast.store.local import make_folder
+
+        place = name.rpartition("/")[0]
+        make_folder(place.rpartition("/")[0])
+        make_folder(place)
+        return open_fd(name, flags, 0o600)
+
+
+def _parsed(text: bytes) -> dict[str, Any]:
+    try:
+        found = loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
