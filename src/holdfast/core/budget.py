@@ -59,9 +59,7 @@ def window(model: str) -> int:
     return 0
 
 
-def usage(
-    used: int, model: str, asked: int, windows: Mapping[str, int], record: Mapping[str, object]
-) -> Usage:
+def usage(used: int, model: str, asked: int, windows: Mapping[str, int], record: Mapping[str, object]) -> Usage:
     """Put together what the transcript (`used`, `model`), the settings (`asked`, `windows`) and the status line say."""
     used_from = "the transcript" if used else ""
     told = record.get("used")

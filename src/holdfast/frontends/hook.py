@@ -24,9 +24,7 @@ PART = 1 << 20
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Exit code 0: saved, unchanged, or not for us; 1: saving was due and failed. Never 2, which blocks an agent."""
-    if arguments and arguments[0] == "hook":
-        return main(arguments[1:])
+    """Save, or tidy. Exit code 0: saved, unchanged, or not for us; 1: it was due and failed. Never 2: it blocks agents."""
     options = _options(arguments)
     if options is None:
         _say(USAGE)
