@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 USAGE = "usage: launch.py save|tidy [--cwd DIR] [--config FILE] | hook AGENT [--part N] [--config FILE]"
 FREQUENT = ("tool_starts", "tool_ended")
 """Kinds of events that come many times a turn: what is wrong is said at the end of the turn, not at each of them."""
-PART = 1 << 20
+PART = 65536
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -85,10 +85,13 @@ def _attend(event: AgentEvent, around: Surroundings, options: dict[str, str]) ->
 
     config = options.get("--config")
     engine = _engine(None, config)
-    language = _language(engine.settings["language"], around)
     part = options.get("--part", "1")
     attending = Attending(
-        engine, Processes(config), event, language, int(part) if part.isascii() and part.isdigit() else 1
+        engine,
+        Processes(config),
+        event,
+        lambda: _language(engine.settings["language"], around),
+        int(part) if part.isascii() and part.isdigit() else 1,
     )
     try:
         return attending.attend()

@@ -41,7 +41,7 @@ def path(folder: str, session: str, kind: str) -> str:
     return f"{folder}{FOLDER}/{name}.{kind}"
 
 
-# Facts: `taken` (trigger → nanoseconds), `prompt`, `said`.
+# Facts: `taken` (trigger → nanoseconds), `session`, `transcript`, `model`, `prompt`, `said`.
 
 
 def facts(folder: str, session: str) -> dict[str, Any]:
@@ -66,14 +66,24 @@ def claim(folder: str, session: str, trigger: str, now: int, rest: int) -> bool:
     return _change(path(folder, session, "json"), change)
 
 
-def remember(folder: str, session: str, **texts: str) -> None:
-    """Keep texts of a session (`prompt`, `said`). They must be redacted already."""
+def remember(folder: str, name: str, /, **texts: str) -> None:
+    """Keep facts of a session. What was asked and said must be redacted already."""
 
     def change(found: dict[str, Any]) -> bool:
         found.update({key: value for key, value in texts.items() if value})
         return True
 
-    _change(path(folder, session, "json"), change)
+    _change(path(folder, name, "json"), change)
+
+
+def newest(folder: str) -> dict[str, Any]:
+    """The facts of the session that was last heard of."""
+    try:
+        names = [name for name in listdir(folder + FOLDER) if name.endswith(".json")]
+        name = max(names, key=lambda name: stat(f"{folder}{FOLDER}/{name}").st_mtime_ns, default="")
+    except OSError:
+        return {}
+    return _read(f"{folder}{FOLDER}/{name}") if name else {}
 
 
 # Paths
@@ -119,7 +129,7 @@ def cleared(folder: str, client: int) -> dict[str, Any]:
     return _read(f"{folder}/cleared/{client}")
 
 
-def note_cleared(folder: str, client: int, **known: object) -> None:
+def note_cleared(folder: str, client: int, /, **known: object) -> None:
     def change(found: dict[str, Any]) -> bool:
         if found.get("session") != known["session"]:
             found.clear()
