@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 PATIENCE, STEP = 2.0, 0.005
 """Seconds that a tool which may write waits for a pending checkpoint, and how often it looks."""
 LAG_LOOKS, LAG_STEP, FEWEST_WORDS, TAIL = 25, 0.02, 4, 64 << 10
-MINUTE = 60_000_000_000
+MINUTE, DAY = 60_000_000_000, 86_400_000_000_000
 LARGE_CACHE, MOST_NAMED = 2 << 20, 5000
 """Bytes of the stat cache, about 100 a file, above which the paths that a command names are saved first."""
 
@@ -78,7 +78,7 @@ class Attending:
             self._later()
         if kind == SESSION_STARTS and self.deliver is not None:
             return self.deliver(self.engine, self.root, self.workspace, self.event, self.part)
-        return Reply()
+        return Reply(failed=self._odd_settings()) if kind == TURN_ENDED else Reply()
 
     def _locate(self) -> bool:
         event, is_tool = self.event, self.event.kind in (TOOL_STARTS, TOOL_ENDED)
@@ -96,6 +96,13 @@ class Attending:
         self.folder = self.engine.place.folder(self.workspace)
         self.engine.place.id()  # a store that is not there, or not for us, is named before anything is written to it
         return True
+
+    def _odd_settings(self) -> str:
+        """What is wrong with the settings, once a session: defaults stand, and the agent goes on."""
+        warnings, now = self.engine.settings.warnings, self.engine.clock()
+        if not warnings or not sessions.claim(self.folder, self.event.session, "settings", now, DAY):
+            return ""
+        return warnings[0]
 
     # Later
 
