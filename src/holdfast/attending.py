@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from holdfast.agents.base import Reply
-from holdfast.core.agent_event import COMPACTION_STARTS, OTHER, SESSION_ENDS, SESSION_STARTS, TOOL_ENDED, TOOL_STARTS
+from holdfast.core.agent_event import (
+    COMPACTION_STARTS,
+    OTHER,
+    SESSION_ENDS,
+    SESSION_STARTS,
+    TOOL_ENDED,
+    TOOL_STARTS,
+    TURN_ENDED,
+)
 from holdfast.core.errors import HoldfastError, Refused
 from holdfast.core.policy import Ask, Skip, State, decide, rest_of
 from holdfast.store import pending, sessions
@@ -31,8 +39,9 @@ if TYPE_CHECKING:
 
 PATIENCE, STEP = 2.0, 0.005
 """Seconds that a tool which may write waits for a pending checkpoint, and how often it looks."""
-MINUTE = 60_000_000_000
-LARGE_CACHE = 2 << 20
+LAG_LOOKS, LAG_STEP, FEWEST_WORDS, TAIL = 25, 0.02, 4, 64 << 10
+MINUTE, DAY = 60_000_000_000, 86_400_000_000_000
+LARGE_CACHE, MOST_NAMED = 2 << 20, 5000
 """Bytes of the stat cache, about 100 a file, above which the paths that a command names are saved first."""
 
 
@@ -44,12 +53,12 @@ class Attending:
         engine: Engine,
         background: Background,
         event: AgentEvent,
-        language: str = "en",
+        language: Callable[[], str] = lambda: "en",
         part: int = 1,
         deliver: Deliver | None = None,
     ) -> None:
         self.engine, self.background, self.event = engine, background, event
-        self.language, self.part, self.deliver = language, part, deliver
+        self._language, self.part, self.deliver = language, part, deliver
         self.root, self.workspace, self.folder = b"", "", ""
 
     def attend(self) -> Reply:
@@ -69,7 +78,7 @@ class Attending:
             self._later()
         if kind == SESSION_STARTS and self.deliver is not None:
             return self.deliver(self.engine, self.root, self.workspace, self.event, self.part)
-        return Reply()
+        return Reply(failed=self._odd_settings()) if kind == TURN_ENDED else Reply()
 
     def _locate(self) -> bool:
         event, is_tool = self.event, self.event.kind in (TOOL_STARTS, TOOL_ENDED)
@@ -87,6 +96,13 @@ class Attending:
         self.folder = self.engine.place.folder(self.workspace)
         self.engine.place.id()  # a store that is not there, or not for us, is named before anything is written to it
         return True
+
+    def _odd_settings(self) -> str:
+        """What is wrong with the settings, once a session: defaults stand, and the agent goes on."""
+        warnings, now = self.engine.settings.warnings, self.engine.clock()
+        if not warnings or not sessions.claim(self.folder, self.event.session, "settings", now, DAY):
+            return ""
+        return warnings[0]
 
     # Later
 
@@ -109,28 +125,43 @@ class Attending:
         self.background.detach(self._work)
 
     def _work(self) -> None:
-        self._remember()
+        """What the detached process does. Whatever happens to it, `status` tells."""
         from holdfast.finishing import finish
 
         try:
+            if self.event.kind == TURN_ENDED:
+                self._await_transcript()
+            self._remember()
             finish(self.engine, self.root, self.workspace, self.background.tidy)
         except Exception as error:
             self.engine.note(self.root, "failed", self.event.kind, _why(error))
 
     def _remember(self) -> None:
         """Keep what was asked and said, without secrets: the worker that makes the checkpoint may be another process."""
-        prompt, said = _first_line(self.event.prompt), _first_line(self.event.said)
-        if not prompt and not said:
-            return
-        try:
-            from holdfast.core.redact import redact  # type: ignore[import-not-found,unused-ignore]
-        except ImportError:
-            return  # without it no word of the conversation is written down
+        event = self.event
+        texts = {"prompt": _first_line(event.prompt), "said": _first_line(event.said)}
+        if any(texts.values()):
+            try:
+                from holdfast.core.redact import redact  # type: ignore[import-not-found,unused-ignore]
 
+                texts = {key: redact(text) for key, text in texts.items()}
+            except ImportError:
+                texts = {}  # without it no word of the conversation is written down
+        known = {"session": event.session, "transcript": event.transcript, "model": event.model}
         try:
-            sessions.remember(self.folder, self.event.session, prompt=redact(prompt), said=redact(said))
+            sessions.remember(self.folder, event.session, **known, **texts)
         except OSError as error:
-            self.engine.note(self.root, "failed", self.event.kind, _why(error))
+            self.engine.note(self.root, "failed", event.kind, _why(error))  # the checkpoint is made all the same
+
+    def _await_transcript(self) -> None:
+        """A turn's end may be told before its last words are in the transcript: give them half a second."""
+        from time import sleep
+
+        words = max(_first_line(self.event.said).replace('"', "\\").split("\\"), key=len).encode("utf-8", "ignore")
+        for _ in range(LAG_LOOKS if len(words) >= FEWEST_WORDS and self.event.transcript else 0):
+            if words in _tail(self.event.transcript):
+                return
+            sleep(LAG_STEP)
 
     def _told(self, trigger: str) -> dict[str, Any]:
         event = self.event
@@ -154,10 +185,11 @@ class Attending:
             self._await_pending()
         usage, band = None, ""
         if event.transcript and not event.subagent:
+            from holdfast.conversation.usage import tokens
             from holdfast.core.budget import band as crossed
-            from holdfast.finishing import tokens
 
-            usage = tokens(self.engine, self.folder, event.session, event.transcript, event.model)
+            asked, windows = settings["budget.tokens"], settings["budget.windows"]
+            usage = tokens(self.folder, event.session, event.transcript, event.model, asked, windows)
             found = crossed(usage.percent, settings["hooks.checkpoint_threshold_percent"])
             band = found.trigger if found is not None else ""
         named: tuple[bytes, ...] | None = None
@@ -185,10 +217,8 @@ class Attending:
             return Reply(failed=str(result["why"]))
         if not result.get("id"):
             return Reply()
-        from holdfast.core.messages import text
-
         told = {key: result[key] for key in ("id", "version", "trigger", "summary")}
-        return Reply(told_agent=text("compact", self.language, **told))
+        return Reply(told_agent=self._say("compact", **told))
 
     def _now(self, trigger: str, named: tuple[bytes, ...]) -> dict[str, Any]:
         """Save within the deadline. `status` is that of the outcome, or `failed` with `why`, or `late`."""
@@ -220,7 +250,7 @@ class Attending:
         finish(self.engine, self.root, self.workspace, self.background.tidy)
         told = self._told(trigger)
         if named and _size(self.folder + "/cache") > LARGE_CACHE:
-            save(self.engine, self.root, self.folder, told, named)
+            save(self.engine, self.root, self.folder, told, _with_contents(self.root, named))
         outcome = save(self.engine, self.root, self.folder, told)
         if outcome.untidy:
             self.background.tidy(self.root)
@@ -247,17 +277,14 @@ class Attending:
     def _protected(self, result: Mapping[str, Any], ask: bool) -> Reply:
         if result["status"] not in ("late", "failed"):
             return Reply()
-        from holdfast.core.messages import text
-
-        why = text("late", self.language, seconds=self._deadline()) if result["status"] == "late" else result["why"]
+        why = self._say("late", seconds=self._deadline()) if result["status"] == "late" else result["why"]
         self.engine.note(
             self.root, "not protected", "before_command", f"A command went on without a checkpoint: {why}."
         )
-        return Reply(ask=text("ask_command", self.language, why=why)) if ask else Reply()
+        return Reply(ask=self._say("ask_command", why=why)) if ask else Reply()
 
     def _budget_reply(self, usage: Usage, trigger: str, result: Mapping[str, Any]) -> Reply:
         from holdfast.core.budget import Band
-        from holdfast.core.messages import text
 
         found = Band(int(trigger.rpartition("_")[2]))
         if found.is_quiet:
@@ -266,12 +293,12 @@ class Attending:
         if found.is_warning and name == "budget":
             name = "budget_warning"
         percent = int(usage.percent)
-        message = text(name, self.language, percent=percent, why=result.get("why", ""))
+        message = self._say(name, percent=percent, why=result.get("why", ""))
         checkpoint = str(result.get("id", ""))
         numbers = {"message": message, "used": usage.used, "budget": usage.budget, "checkpoint": checkpoint}
-        told = text("budget_agent" if checkpoint else "budget_agent_plain", self.language, **numbers)
+        told = self._say("budget_agent" if checkpoint else "budget_agent_plain", **numbers)
         if found.is_warning:
-            told += text("budget_agent_warning", self.language)
+            told += self._say("budget_agent_warning")
         return Reply(
             told_agent=told, told_user=message, budget=message, checkpoint=checkpoint, warning=found.is_warning
         )
@@ -301,6 +328,11 @@ class Attending:
         )
 
     # Both
+
+    def _say(self, name: str, **values: object) -> str:
+        from holdfast.core.messages import text
+
+        return text(name, self._language(), **values)
 
     def _decide(self, band: str, is_destructive: bool = False) -> Decision:
         state = State(self.engine.clock(), _Taken(self.folder, self.event.session), band, is_destructive)
@@ -334,6 +366,30 @@ def _first_line(text: str) -> str:
         if line.strip():
             return line.strip()[:1000]
     return ""
+
+
+def _with_contents(root: bytes, named: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    """The paths and, of folders, what lies below them, up to a number that can be saved in time."""
+    import os
+
+    found: dict[bytes, None] = {}
+    for path in named:
+        found[path] = None
+        for folder, folders, files in os.walk(root + b"/" + path):
+            below = folder[len(root) + 1 :]
+            found.update(dict.fromkeys([below + b"/" + name for name in folders + files]))
+            if len(found) > MOST_NAMED:
+                return tuple(found)[:MOST_NAMED]
+    return tuple(found)
+
+
+def _tail(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, file.seek(0, 2) - TAIL))
+            return file.read(TAIL)
+    except OSError:
+        return b""
 
 
 def _size(name: str) -> int:

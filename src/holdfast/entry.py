@@ -7,14 +7,12 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 SERVERS = {
-    "hook": "holdfast.frontends.hook",
     "mcp": "holdfast.frontends.mcp",
     "serve": "holdfast.frontends.web",
 }
-"""Front ends that the command line starts: their module has `serve(…) -> exit code`; a server gets `options`,
-`surroundings` and `clock`."""
+"""Front ends that stay: their module has `serve(options, surroundings, clock) -> exit code`."""
 
-LIGHT = {"statusline": "holdfast.frontends.statusline"}
+LIGHT = {"statusline": "holdfast.frontends.statusline", "hook": "holdfast.frontends.hook"}
 """Front ends that a client starts all the time, without the command line's 60 ms: their module has `main(arguments)`."""
 
 
@@ -23,9 +21,6 @@ def main() -> NoReturn:
     import gc
     import sys
 
-    if sys.argv[1:2] == ["hook"] and "--help" not in sys.argv:
-        # A client waits for each of its hooks: the command line's own modules would cost as much again.
-        sys.exit(start("hook", sys.argv[2:]))
     light = LIGHT.get(sys.argv[1]) if len(sys.argv) > 1 else None
     if light is not None and not {"-h", "--help"}.intersection(sys.argv):
         from importlib import import_module

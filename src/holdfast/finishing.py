@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from posix import close
 
+from holdfast.conversation.usage import tokens
 from holdfast.core.errors import HoldfastError
 from holdfast.core.model import CREATED, OUTSIDE, Event, Outcome
 from holdfast.store import pending, sessions, workers
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from holdfast.engine import Engine
 
 SUMMARY, POINT, MOST_FILES = 80, 200, 50
+STEP = 0.01
 
 
 def finish(engine: Engine, root: bytes, workspace: str, tidy: Callable[[bytes], None] | None = None) -> bool:
@@ -34,6 +36,24 @@ def finish(engine: Engine, root: bytes, workspace: str, tidy: Callable[[bytes], 
         finally:
             close(lock)
     return True
+
+
+def settle(engine: Engine, root: bytes, workspace: str, seconds: float) -> None:
+    """Do what nobody is left to do; if somebody is at it, wait so long at most."""
+    from time import monotonic, sleep
+
+    folder = engine.place.folder(workspace)
+    waiting, end = set(pending.names(folder)), monotonic() + seconds
+    while waiting and workers.living(folder, workers.HOOKS) is not None:
+        if monotonic() >= end:
+            return
+        sleep(STEP)
+        waiting &= set(pending.names(folder))
+    if waiting:
+        try:
+            finish(engine, root, workspace)
+        except OSError as error:
+            engine.note(root, "failed", "pending", f"Pending events are not done: {error.strerror}.")
 
 
 def _finish_all(engine: Engine, root: bytes, folder: str, tidy: Callable[[bytes], None] | None) -> None:
@@ -87,7 +107,15 @@ def _event(engine: Engine, root: bytes, folder: str, told: dict[str, Any], only:
     known = sessions.facts(folder, told["session"])
     prompt, said = known.get("prompt"), known.get("said")
     summary = prompt[:SUMMARY] if isinstance(prompt, str) else ""
-    usage = tokens(engine, folder, told["session"], told["transcript"], told["model"])
+    settings = engine.settings
+    usage = tokens(
+        folder,
+        told["session"],
+        told["transcript"],
+        told["model"],
+        settings["budget.tokens"],
+        settings["budget.windows"],
+    )
     return Event(
         told["cwd"].encode("utf-8", "surrogateescape") or root,
         told["at"],
@@ -104,15 +132,6 @@ def _event(engine: Engine, root: bytes, folder: str, told: dict[str, Any], only:
         active_files=_active(folder, told["session"], root),
         key_points=(said[:POINT],) if isinstance(said, str) and said else (),
     )
-
-
-def tokens(engine: Engine, folder: str, session: str, transcript: str, model: str = "") -> Any:
-    """How full the session is, as a `Usage`: transcript, status line, settings and the table of models put together."""
-    from holdfast.conversation.usage import last_usage
-    from holdfast.core.budget import usage
-
-    used, said = last_usage(transcript) if transcript else (0, "")
-    return usage(used, said or model, engine.settings["budget.tokens"], sessions.recorded_usage(folder, session))
 
 
 def _active(folder: str, session: str, root: bytes) -> tuple[str, ...]:

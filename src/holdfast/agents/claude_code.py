@@ -113,7 +113,8 @@ def answer(event: AgentEvent, reply: Reply) -> tuple[bytes, int]:
 def _members(payload: bytes) -> dict[str, Any]:
     if len(payload) > LARGE:
         told = beginning(payload[:HEAD].decode("utf-8", "ignore"), "tool_input")
-        if told.get("tool_name") and told["tool_name"] not in SHELLS and KINDS.get(told.get("hook_event_name", "")):
+        tool, name = _text(told.get("tool_name")), _text(told.get("hook_event_name"))
+        if tool and tool not in SHELLS and name in KINDS:
             return told
     told = loads(payload)
     if not isinstance(told, dict):
@@ -139,7 +140,7 @@ def _read_tool(event: AgentEvent, told: dict[str, Any]) -> None:
 
 def _paths(call: dict[str, Any]) -> list[str]:
     """Paths that a call changed or looked at, each with `w` or `r` and a space before it."""
-    mark = "r " if call.get("tool_name") in READING else "w "
+    mark = "r " if _text(call.get("tool_name")) in READING else "w "
     given, result = call.get("tool_input"), call.get("tool_response")
     found: list[object] = []
     if isinstance(given, dict):

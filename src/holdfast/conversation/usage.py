@@ -6,17 +6,25 @@ from _stat import S_ISREG
 from posix import O_CLOEXEC, O_NOCTTY, O_NONBLOCK, O_RDONLY, close, fstat, pread
 from posix import open as open_fd
 
+from holdfast.conversation.figures import kept
+from holdfast.core.budget import Usage, usage
 from holdfast.core.light_json import loads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from typing import Any
 
 STEPS = (64 << 10, 192 << 10, 768 << 10)
 """How much is read, then how much before that: an answer that holds a whole file is one line."""
 PARTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
 MOST = 1 << 40
+
+
+def tokens(folder: str, session: str, transcript: str, model: str, asked: int, windows: Mapping[str, int]) -> Usage:
+    """How full a session is: transcript, status line (kept in the workspace's folder) and settings put together."""
+    used, said = last_usage(transcript) if transcript else (0, "")
+    return usage(used, said or model, asked, windows, kept(folder, session) or {})
 
 
 def last_usage(path: str, read: Callable[[int, int, int], bytes] = pread) -> tuple[int, str]:

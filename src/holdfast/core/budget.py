@@ -59,16 +59,19 @@ def window(model: str) -> int:
     return 0
 
 
-def usage(used: int, model: str, asked: int, record: Mapping[str, object]) -> Usage:
-    """Put together what the transcript (`used`, `model`), the settings (`asked`) and the status line say."""
+def usage(used: int, model: str, asked: int, windows: Mapping[str, int], record: Mapping[str, object]) -> Usage:
+    """Put together what the transcript (`used`, `model`), the settings (`asked`, `windows`) and the status line say."""
     used_from = "the transcript" if used else ""
     told = record.get("used")
     if not used and isinstance(told, int):
         used, used_from = told, "the status line"
     model = model or str(record.get("model") or "")
-    told = record.get("window")
     if asked:
         return Usage(used, used_from, asked, "the setting budget.tokens", model)
+    told = record.get("window")
+    for start, size in windows.items():
+        if model and model.startswith(start):
+            return Usage(used, used_from, size, "the setting budget.windows", model)
     if isinstance(told, int) and told > 0:
         return Usage(used, used_from, COMPACTED_AT.get(told, told), "the status line", model)
     size = window(model)

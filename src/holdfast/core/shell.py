@@ -63,6 +63,7 @@ WITH_VALUE = {
     "cp": ("-t", "-S", "--suffix"),
     "mv": ("-t", "-S", "--suffix"),
     "truncate": ("-s", "-r"),
+    "install": ("-m", "-o", "-g", "-t", "-S"),
     "sed": ("-e", "-f", "-l"),
 }
 CARRIERS = frozenset(
@@ -226,6 +227,8 @@ class _Script:
             self.where.cwd = self.where.path(words[0])
 
     def _carried(self, name: str, rest: list[Word], bodies: str, depth: int) -> None:
+        if name == "command" and rest and rest[0].text in ("-v", "-V"):
+            return
         rest = _without_options(name, rest)
         if name in ("timeout", "watch") and rest and rest[0].text[:1].isdigit():
             rest = rest[1:]

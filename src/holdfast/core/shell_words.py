@@ -11,6 +11,7 @@ REDIRECTIONS = ("&>>", "&>", "<<<", "<<-", "<<", "<>", "<&", ">>", ">|", ">&", "
 REPLACING = (">", ">|", "&>", "<>", ">&")
 BREAKS = frozenset(" \t\n;&|()<>")
 PATTERN = frozenset("*?[{")
+ALONE = ("", " ", "\n", "\t", "}", "[")
 NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 
 
@@ -197,7 +198,8 @@ class _Reader:
                 if piece != "$":
                     doubt()
             else:
-                if letter in PATTERN and (letter != "{" or text[self.at + 1 : self.at + 2] not in (" ", "", "\n", "}")):
+                # `[`, `[[` and `{` alone are words of the shell.
+                if letter in PATTERN and (letter in "*?" or text[self.at + 1 : self.at + 2] not in ALONE):
                     doubt(True)
                 elif letter == "~" and not length:
                     doubt()

@@ -10,6 +10,7 @@ from holdfast.frontends.paint import one_line, plural, rfc3339, size
 from holdfast.workspace.find import show
 
 if TYPE_CHECKING:
+    from holdfast.core.budget import Usage
     from holdfast.core.entry import Entry
     from holdfast.looking import Change, Coverage
     from holdfast.store.rows import CheckpointRow
@@ -88,6 +89,20 @@ def of_coverage(coverage: Coverage) -> dict[str, Any]:
 
 def of_notice(notice: dict[str, Any]) -> dict[str, Any]:
     return {"at": rfc3339(notice["at"]), "kind": notice["kind"], "trigger": notice["trigger"], "text": notice["text"]}
+
+
+def of_pending(event: dict[str, Any]) -> dict[str, Any]:
+    return {"trigger": event["trigger"], "at": rfc3339(event["at"]), "session": event["session"] or None}
+
+
+def of_usage(usage: Usage) -> dict[str, Any]:
+    return {
+        "used": usage.used,
+        "used_from": usage.used_from,
+        "budget": usage.budget or None,
+        "budget_from": usage.budget_from or None,
+        "model": usage.model or None,
+    }
 
 
 def of_worker(worker: dict[str, Any]) -> dict[str, Any]:

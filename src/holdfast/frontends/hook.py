@@ -10,29 +10,33 @@ from holdfast.frontends.surroundings import current_folder, now_ns, surroundings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from holdfast.agents.base import Reply
+    from holdfast.agents.base import Agent, Reply
+    from holdfast.attending import Background
     from holdfast.core.agent_event import AgentEvent
     from holdfast.engine import Engine
     from holdfast.frontends.surroundings import Surroundings
 
 USAGE = "usage: launch.py save|tidy [--cwd DIR] [--config FILE] | hook AGENT [--part N] [--config FILE]"
-FREQUENT = ("tool_starts", "tool_ended")
-"""Kinds of events that come many times a turn: what is wrong is said at the end of the turn, not at each of them."""
-PART = 1 << 20
+QUIET = ("tool_starts", "tool_ended", "prompt", "subagent_ended")
+"""Kinds of events at which a client is not told what is wrong: it is told at the end of the turn."""
+PART = 65536
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Exit code 0: saved, unchanged, or not for us; 1: saving was due and failed. Never 2, which blocks an agent."""
-    if arguments and arguments[0] == "hook":
-        return serve(arguments[1:])
+def run(arguments: Sequence[str]) -> int:
+    """Save, or tidy. Exit code 0: saved, unchanged, or not for us; 1: it was due and failed. Never 2: it blocks agents."""
     options = _options(arguments)
     if options is None:
         _say(USAGE)
         return 1
     try:
-        engine = _engine(options.get("--cwd"), options.get("--config"))
+        cwd = options.get("--cwd")
+        if cwd is not None:
+            from posix import chdir
+
+            chdir(cwd)
+        engine = _engine(current_folder(), options.get("--config"))
         if arguments[0] == "tidy":
             return tidy(engine, current_folder())
         return save(engine, current_folder(), options.get("--config"))
@@ -44,6 +48,11 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def serve(arguments: Sequence[str]) -> int:
+    """The same as `main`, for the command line, which has read the options."""
+    return main(arguments)
+
+
+def main(arguments: Sequence[str]) -> int:
     """Attend to the event on standard input. The agent is never blocked: the exit code is 0, or 1 with one line."""
     from holdfast.agents.registry import agent
 
@@ -52,47 +61,56 @@ def serve(arguments: Sequence[str]) -> int:
     if options is None or client is None:
         _say(USAGE)
         return 1
-    event = None
     try:
         payload = _payload()
-        around = surroundings()
-        try:
-            event = client.read(payload, around.variables)
-        except ValueError as error:
-            return _unreadable(options.get("--config"), str(error))
-        if not event.cwd:
-            event.cwd = current_folder()
-        reply = _attend(event, around, options)
+    except OSError as error:
+        _say(f"holdfast: The client's payload cannot be read: {error.strerror}.")
+        return 1
+    said, problem, code = respond(client, payload, surroundings(), Processes(options.get("--config")), options)
+    if problem:
+        _say(f"holdfast: {problem}")
+    _write(said)
+    return code
+
+
+def respond(
+    client: Agent, payload: bytes, around: Surroundings, background: Background, options: Mapping[str, str]
+) -> tuple[bytes, str, int]:
+    """Return what goes to standard output, one line about what went wrong or nothing, and the exit code."""
+    event = None
+    try:
+        event = client.read(payload, around.variables)
+        event.cwd = event.cwd or current_folder()
+        reply = _attend(event, around, background, options)
         said, code = client.answer(event, reply)
-        if reply.failed:
-            _say(f"holdfast: {reply.failed}")
-        _write(said)
-        return code
+        return said, reply.failed, code
+    except ValueError as error:
+        if event is not None:
+            return b"", f"{type(error).__name__}: {error}", 1
+        return b"", _unreadable(options.get("--config"), str(error)), 1
     except (HoldfastError, OSError) as error:
-        if event is not None and event.kind in FREQUENT:
-            return 0
-        _say(f"holdfast: {error} {error.hint}" if isinstance(error, HoldfastError) else f"holdfast: {error}")
+        if event is not None and event.kind in QUIET:
+            return b"", "", 0
+        return b"", f"{error} {error.hint}".strip() if isinstance(error, HoldfastError) else str(error), 1
     except Exception as error:
-        _say(f"holdfast: {type(error).__name__}: {error}")
-    return 1
+        return b"", f"{type(error).__name__}: {error}", 1
 
 
-def _attend(event: AgentEvent, around: Surroundings, options: dict[str, str]) -> Reply:
+def _attend(event: AgentEvent, around: Surroundings, background: Background, options: Mapping[str, str]) -> Reply:
     from holdfast.attending import Attending
 
-    config = options.get("--config")
-    engine = _engine(None, config)
-    language = _language(engine.settings["language"], around)
+    engine = _engine(event.cwd, options.get("--config"))
     part = options.get("--part", "1")
-    attending = Attending(
-        engine, Processes(config), event, language, int(part) if part.isascii() and part.isdigit() else 1
-    )
+    number = int(part) if part.isascii() and part.isdigit() else 1
+    attending = Attending(engine, background, event, lambda: _language(engine.settings["language"], around), number)
     try:
         return attending.attend()
     except (HoldfastError, OSError) as error:
-        if event.kind not in FREQUENT:
+        if event.kind not in QUIET:
             engine.note(event.cwd, "failed", event.kind, str(error))
         raise
+    finally:
+        engine.close()
 
 
 class Processes:
@@ -125,14 +143,14 @@ def _payload() -> bytes:
     return b"".join(parts)
 
 
-def _unreadable(config: str | None, why: str) -> int:
+def _unreadable(config: str | None, why: str) -> str:
     text = f"The client's payload cannot be read: {why}."
     try:
-        _engine(None, config).note(current_folder(), "skipped", "hook", text)
+        folder = current_folder()
+        _engine(folder, config).note(folder, "skipped", "hook", text)
     except (HoldfastError, OSError):
         pass  # it is said all the same
-    _say(f"holdfast: {text}")
-    return 1
+    return text
 
 
 def _language(setting: str, around: Surroundings) -> str:
@@ -192,17 +210,13 @@ def tidy(engine: Engine, cwd: bytes) -> int:
     return 0
 
 
-def _engine(cwd: str | None, config: str | None) -> Engine:
+def _engine(folder: bytes, config: str | None) -> Engine:
     from holdfast.settings import load
     from holdfast.wiring import build
 
-    if cwd is not None:
-        from posix import chdir
-
-        chdir(cwd)
     around = surroundings()
     # Whatever is wrong with the settings, the agent goes on: `status` and `doctor` tell the user.
-    settings = load(config or around.config, around.holdfast_variables(), current_folder(), hook=True)
+    settings = load(config or around.config, around.holdfast_variables(), folder, hook=True)
     return build(settings, around.data, around.home, now_ns)
 
 

@@ -9,14 +9,17 @@ _here = __file__.rpartition("/")[0] or "."
 _site = sys.executable.rpartition("/")[0] + f"/../lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
 sys.path[:0] = [_here + "/../..", _site]
 
-if sys.argv[1:2] == ["statusline"]:
-    from holdfast.frontends.statusline import main
-
-    del sys.argv[1]
-else:
+_verb, _rest = sys.argv[1:2], sys.argv[2:]
+if _verb == ["hook"]:
     from holdfast.frontends.hook import main
+elif _verb == ["statusline"]:
+    from holdfast.frontends.statusline import main
+else:
+    from holdfast.frontends.hook import run as main
 
-_code = main(sys.argv[1:])
+    _rest = sys.argv[1:]
+
+_code = main(_rest)
 sys.stdout.flush()
 sys.stderr.flush()
 # Nothing is left to be done: tearing the interpreter down would take another millisecond.

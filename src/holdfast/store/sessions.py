@@ -36,12 +36,12 @@ KEPT, AGE = 400, 30 * 86_400_000_000_000
 
 
 def path(folder: str, session: str, kind: str) -> str:
-    """Where a session's file of a kind lies: `json` (facts), `touched` (paths), `usage` (the status line's figures)."""
+    """Where a session's file of a kind lies: `json` (facts) or `touched` (paths); `conversation/figures.py` has `usage`."""
     name = "".join([letter if letter in PLAIN else "_" for letter in session[:80]]) or "none"
     return f"{folder}{FOLDER}/{name}.{kind}"
 
 
-# Facts: `taken` (trigger → nanoseconds), `prompt`, `said`.
+# Facts: `taken` (trigger → nanoseconds), `session`, `transcript`, `model`, `prompt`, `said`.
 
 
 def facts(folder: str, session: str) -> dict[str, Any]:
@@ -66,14 +66,24 @@ def claim(folder: str, session: str, trigger: str, now: int, rest: int) -> bool:
     return _change(path(folder, session, "json"), change)
 
 
-def remember(folder: str, session: str, **texts: str) -> None:
-    """Keep texts of a session (`prompt`, `said`). They must be redacted already."""
+def remember(folder: str, name: str, /, **texts: str) -> None:
+    """Keep facts of a session. What was asked and said must be redacted already."""
 
     def change(found: dict[str, Any]) -> bool:
         found.update({key: value for key, value in texts.items() if value})
         return True
 
-    _change(path(folder, session, "json"), change)
+    _change(path(folder, name, "json"), change)
+
+
+def newest(folder: str) -> dict[str, Any]:
+    """The facts of the session that was last heard of."""
+    try:
+        names = [name for name in listdir(folder + FOLDER) if name.endswith(".json")]
+        name = max(names, key=lambda name: stat(f"{folder}{FOLDER}/{name}").st_mtime_ns, default="")
+    except OSError:
+        return {}
+    return _read(f"{folder}{FOLDER}/{name}") if name else {}
 
 
 # Paths
@@ -108,30 +118,6 @@ def touched(folder: str, session: str) -> list[str]:
     return [f"{mark} {where}" for where, mark in found.items()]
 
 
-# The status line's record: `at`, `model`, `window`, `used`, `percent`, `limits`.
-
-
-def record_usage(folder: str, session: str, record: Mapping[str, object]) -> None:
-    """Keep the figures that the client last gave its status line; see docs/hooks.md. Raises `OSError`."""
-    from holdfast.store.local import make_folder, replace
-
-    make_folder(folder)
-    make_folder(folder + FOLDER)
-    replace(path(folder, session, "usage"), dumps(dict(record)).encode("ascii"), durable=False)
-
-
-def recorded_usage(folder: str, session: str) -> dict[str, Any]:
-    """Return the status line's figures, as far as they are what they should be."""
-    told = _read(path(folder, session, "usage"))
-    numbers = {key: told[key] for key in ("at", "window", "used") if type(told.get(key)) is int and told[key] >= 0}
-    model, limits = told.get("model"), told.get("limits")
-    return {
-        **numbers,
-        "model": model if isinstance(model, str) else "",
-        "limits": limits if isinstance(limits, dict) else {},
-    }
-
-
 # /clear: the session that ended, for the one that begins in the same client.
 
 
@@ -143,7 +129,7 @@ def cleared(folder: str, client: int) -> dict[str, Any]:
     return _read(f"{folder}/cleared/{client}")
 
 
-def note_cleared(folder: str, client: int, **known: object) -> None:
+def note_cleared(folder: str, client: int, /, **known: object) -> None:
     def change(found: dict[str, Any]) -> bool:
         if found.get("session") != known["session"]:
             found.clear()

@@ -117,9 +117,20 @@ class Session:
     def repository(self) -> Repository:
         return self.engine.repository()
 
-    def workspace(self) -> tuple[bytes, WorkspaceRow]:
-        """Root and row of the workspace around us. Raises `NoWorkspace`."""
-        return self.engine.root(self.cwd)
+    def workspace(self, patience: float = 1.0) -> tuple[bytes, WorkspaceRow]:
+        """Root and row of the workspace around us. Raises `NoWorkspace`.
+
+        What hooks left to be saved is saved first, if nobody is at it; if somebody is, he is given a moment.
+        """
+        root, row = self.engine.root(self.cwd)
+        from holdfast.store.pending import names
+
+        if names(self.engine.place.folder(row.id)):
+            from holdfast.finishing import settle
+
+            settle(self.engine, root, row.id, patience)
+            return self.engine.root(self.cwd)
+        return root, row
 
     def resolve(self, row: WorkspaceRow, text: str) -> CheckpointRow:
         from holdfast.store.resolve import resolve

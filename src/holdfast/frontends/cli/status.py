@@ -10,6 +10,7 @@ from holdfast.core.errors import HoldfastError, NoWorkspace, Refused
 from holdfast.frontends.cli.session import Session, common, write_json
 
 if TYPE_CHECKING:
+    from holdfast.core.budget import Usage
     from holdfast.looking import Change, Coverage
     from holdfast.store.rows import CheckpointRow, WorkspaceRow
 
@@ -30,7 +31,11 @@ class Standing:
     size: int
     restore: dict[str, Any] | None
     """A restore that was cut off, or is under way."""
-    worker: dict[str, Any] | None
+    workers: list[dict[str, Any]]
+    pending: list[dict[str, Any]]
+    """Events of hooks that are not saved yet."""
+    usage: Usage | None
+    """How full the session is that was last heard of."""
 
 
 @click.command()
@@ -49,10 +54,9 @@ def _look(session: Session) -> Standing:
     from holdfast.store.notices import read
     from holdfast.store.rows import Query
     from holdfast.store.upkeep import store_size
-    from holdfast.store.workers import living
 
     try:
-        root, row = session.workspace()
+        root, row = session.workspace(patience=0)
     except NoWorkspace as error:
         raise NoWorkspace(str(error), _way_in(session)) from None
     found = Standing()
@@ -64,7 +68,7 @@ def _look(session: Session) -> Standing:
     found.notices = [notice for notice in read(session.engine.notice_folders(root, row.id)) if notice["at"] >= since]
     found.size = store_size(session.repository)
     found.restore = _restore(session, root, row)
-    found.worker = living(session.engine.place.folder(row.id))
+    _look_at_hooks(session, found)
     with session.progress("Looking") as progress:
         session.engine.progress = progress
         try:
@@ -72,6 +76,27 @@ def _look(session: Session) -> Standing:
         except HoldfastError as error:
             found.changes, found.remarks = [], [f"What changed is not known: {error}"]
     return found
+
+
+def _look_at_hooks(session: Session, found: Standing) -> None:
+    from holdfast.conversation.usage import tokens
+    from holdfast.store import pending, sessions
+    from holdfast.store.workers import HOOKS, NAME, living
+
+    folder, settings = session.engine.place.folder(found.workspace), session.settings
+    found.workers = [worker for worker in (living(folder, NAME), living(folder, HOOKS)) if worker is not None]
+    events = [pending.read(folder, name) for name in pending.names(folder)]
+    found.pending = [event for event in events if event is not None]
+    known = {key: str(value) for key, value in sessions.newest(folder).items()}
+    usage = tokens(
+        folder,
+        known.get("session", ""),
+        known.get("transcript", ""),
+        known.get("model", ""),
+        settings["budget.tokens"],
+        settings["budget.windows"],
+    )
+    found.usage = usage if usage.used else None
 
 
 def _restore(session: Session, root: bytes, row: WorkspaceRow) -> dict[str, Any] | None:
@@ -107,7 +132,15 @@ def _way_in(session: Session) -> str:
 
 
 def _as_json(session: Session, standing: Standing) -> None:
-    from holdfast.frontends.facts import of_change, of_checkpoint, of_coverage, of_notice, of_worker
+    from holdfast.frontends.facts import (
+        of_change,
+        of_checkpoint,
+        of_coverage,
+        of_notice,
+        of_pending,
+        of_usage,
+        of_worker,
+    )
     from holdfast.workspace.find import show
 
     write_json(
@@ -121,7 +154,9 @@ def _as_json(session: Session, standing: Standing) -> None:
             "remarks": standing.remarks,
             "restore": standing.restore,
             "warnings": session.settings.warnings,
-            "workers": [of_worker(standing.worker)] if standing.worker is not None else [],
+            "workers": [of_worker(worker) for worker in standing.workers],
+            "pending": [of_pending(event) for event in standing.pending],
+            "tokens": of_usage(standing.usage) if standing.usage is not None else None,
         }
     )
 
@@ -146,19 +181,38 @@ def _as_text(session: Session, standing: Standing) -> None:
             session.print("Left out   " + (paint("bold yellow", text) if standing.coverage.is_poor else text))
     if standing.restore is not None:
         session.print("Restore    " + paint("bold yellow", standing.restore["text"]))
-    session.print("Workers    " + _worker(session, standing))
+    _print_hooks(session, standing)
     _print_changes(session, standing)
     _print_notices(session, standing)
     for warning in session.settings.warnings:
         session.print(paint("yellow", f"Settings: {warning}"))
 
 
-def _worker(session: Session, standing: Standing) -> str:
+def _print_hooks(session: Session, standing: Standing) -> None:
     from holdfast.frontends.paint import age_in_words
 
-    worker = standing.worker
-    if worker is None:
-        return "none"
+    session.print("Workers    " + (", ".join([_worker(session, worker) for worker in standing.workers]) or "none"))
+    if standing.pending:
+        names = ", ".join(dict.fromkeys([event["trigger"] for event in standing.pending]))
+        since = age_in_words(standing.pending[0]["at"], session.now())
+        session.print(
+            "Under way  " + session.paint("yellow", f"{len(standing.pending)} to save ({names}), since {since}")
+        )
+    usage = standing.usage
+    if usage is None:
+        return
+    if usage.budget:
+        text = f"{usage.used:,} of {usage.budget:,} ({usage.percent:.0f}%); used as {usage.used_from} says,"
+        session.print(f"Tokens     {text} budget as {usage.budget_from} says")
+    else:
+        session.print(f"Tokens     {usage.used:,} as {usage.used_from} says; of how many is not known")
+
+
+def _worker(session: Session, worker: dict[str, Any]) -> str:
+    from holdfast.frontends.paint import age_in_words
+
+    if worker["kind"] == "hooks":
+        return f"saving for hooks, pid {worker['pid']}"
     saved = worker["last_save"]
     last = f"last save v{worker['version']} {age_in_words(saved, session.now())}" if saved else "nothing saved yet"
     return f"watch, pid {worker['pid']}, {last}"

@@ -1,0 +1,201 @@
+"""A shell command is read as a shell would read it: what it may destroy is named, or known to be unknown."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.core.shell import threatened
+from holdfast.core.shell_words import Redirection, Word, read
+
+ROOT = b"/home/dev/project"
+
+HARMLESS = [
+    "", " ", "ls -la", "cat a.txt", "grep -rn x src", "git status", "git diff HEAD", "git log --oneline",
+    "git add -A", "git commit -m 'rm x'",
+    "git stash list", "git clean -n", "git clean -fd --dry-run", "git worktree list", "git -C sub status", "git --no-pager log",
+    "echo 'rm -rf src'", 'echo "rm -rf src"', "echo rm", "# rm -rf src", "ls # > a", "sed -n 1,5p a.txt", "sed s/a/b/ a.txt",
+    "awk '{print > \"/dev/null\"}' x", "find . -name '*.py'", "find . -type f -exec grep x {} +", "xargs grep x",
+    "ls | xargs cat",
+    "echo x >> log.txt", "ls 2>&1", "ls > /dev/null 2>&1", "ls &>/dev/null", "cmd 2>/dev/null", "cat < a.txt", "ls | tee -a log",
+    "python3 script.py", "python3 -c 'print(1)'", "node -e 'console.log(1)'", "npm test", "make", "make test",
+    "cargo build", "pytest -q",
+    "[[ a > b ]] && ls", "echo $((1 > 2))", "(( a > b ))", "for f in a b; do cat $f; done", "if [ -f x ]; then cat x; fi",
+    "rm -rf /tmp/scratch", "echo x > /tmp/out", "cp a.txt /tmp/b.txt", "cd /tmp && rm -rf scratch", "rm --help", "mv --version",
+    "gzip -c a > /dev/null", "rsync -n a b", "cat <<EOF\nrm -rf src\nEOF", "cat <<'EOF'\n$(rm x)\nEOF",
+    "bash script.sh", "bash -c 'ls'",
+    "env FOO=rm ls", "FOO='rm x' ls", "timeout 5 ls", "command -v rm", "type rm", "tar tf a.tar", "cat a|wc -l",
+    "true && false || ls",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", HARMLESS)
+def test_what_destroys_nothing_here_is_let_through(command: str) -> None:
+    assert threatened(command, ROOT, ROOT) is None
+
+
+NAMED = {
+    "rm -rf src": ["src"],
+    "rm a b 'c d' \"e f\" g\\ h": ["a", "b", "c d", "e f", "g h"],
+    "rm -- -x": ["-x"],
+    "rm ./a/../b": ["b"],
+    "rm /home/dev/project/deep/x /etc/y": ["deep/x"],
+    "/bin/rm x": ["x"],
+    "\\rm x": ["x"],
+    "'rm' x": ["x"],
+    "mv a b": ["a", "b"],
+    "mv a dir/": ["a", "dir"],
+    "cp a b": ["b", "b/a"],
+    "cp -t dir a b": ["dir", "dir/a", "dir/b"],
+    "rsync -a --delete src/ dst/": ["dst", "dst/src"],
+    "install -m 644 a bin/a": ["bin/a", "bin/a/a"],
+    "ln -sf target link": ["target", "link"],
+    "sed -i s/a/b/ x.py y.py": ["x.py", "y.py"],
+    "sed -i.bak -e s/a/b/ x.py": ["x.py"],
+    "sed -Ei 's/a/b/' x.py": ["x.py"],
+    "sed --in-place=.b s/a/b/ x.py": ["x.py"],
+    "perl -i -p script.pl x": ["script.pl", "x"],
+    "tee out.txt < in.txt": ["out.txt"],
+    "dd if=/dev/zero of=disk.img bs=1": ["disk.img"],
+    "truncate -s 0 log.txt": ["log.txt"],
+    "shred -u key": ["key"],
+    "patch file.c < fix.diff": ["file.c"],
+    "echo hi > a.txt": ["a.txt"],
+    "echo hi >a.txt": ["a.txt"],
+    "echo hi 1> a.txt": ["a.txt"],
+    "echo hi >| a.txt": ["a.txt"],
+    "ls &> a.txt": ["a.txt"],
+    "ls >& a.txt": ["a.txt"],
+    "> a.txt": ["a.txt"],
+    "ls 2> err.txt": ["err.txt"],
+    "{ ls; } > a.txt": ["a.txt"],
+    "cat > f <<'EOF'\nrm -rf q\nEOF\nrm r": ["f", "r"],
+    "cat <<-EOF > f\n\tx\n\tEOF\nrm r": ["f", "r"],
+    "cat <<A <<B > f\n1\nA\n2\nB\nrm r": ["f", "r"],
+    "ls; rm a": ["a"],
+    "ls && rm a || rm b": ["a", "b"],
+    "ls\nrm a": ["a"],
+    "ls & rm a": ["a"],
+    "true | rm a": ["a"],
+    "! rm a": ["a"],
+    "if true; then rm a; else rm b; fi": ["a", "b"],
+    "while read x; do rm a; done < list": ["a"],
+    "case x in a) rm a;; esac": ["a"],
+    "f() { rm a; }; f": ["a"],
+    "(cd sub; rm y); rm z": ["sub/y", "z"],
+    "cd sub && rm ../y": ["y"],
+    "cd sub; cd ..; rm y": ["y"],
+    "FOO=1 BAR='x y' rm a": ["a"],
+    "sudo -u me rm a": ["a"],
+    "env -u X A=1 rm a": ["a"],
+    "nohup nice -n 5 rm a": ["a"],
+    "timeout -s KILL 5 rm a": ["a"],
+    "time rm a": ["a"],
+    "exec rm a": ["a"],
+    "bash -c 'rm a'": ["a"],
+    "sh -ec 'cd sub && rm a'": ["sub/a"],
+    "bash <<'EOF'\nrm a\nEOF": ["a"],
+    "eval 'rm a'": ["a"],
+    "echo $(rm a)": ["a"],
+    'echo "$(rm a)"': ["a"],
+    "echo `rm a`": ["a"],
+    "cat <(rm a)": ["a"],
+    "cat <<EOF\n$(rm a)\nEOF": ["a"],
+    "echo ${x:-$(rm a)}": ["a"],
+    "rm src/*.py": ["src"],
+    "rm 한글.txt '공백 있는'": ["한글.txt", "공백 있는"],
+    "rm a\\\n b": ["a", "b"],
+    "gzip big.log": ["big.log"],
+}
+
+
+@pytest.mark.parametrize("command", NAMED)
+def test_what_is_named_is_found(command: str) -> None:
+    found = threatened(command, ROOT, ROOT)
+
+    assert found is not None
+    assert [path.decode() for path in found] == NAMED[command]
+
+
+UNNAMED = [
+    "git reset --hard", "git checkout .", "git checkout -- a.py", "git clean -fdx", "git stash", "git stash pop",
+    "git restore a", "git rebase main",
+    "git merge x", "git pull", "git -C sub reset --hard", "git -c a=b checkout x", "git rm a", "git switch x",
+    "hg revert --all", "svn revert .",
+    "$CMD a", "rm $X", "rm *", "rm -rf .", "rm -rf ..", "rm -rf /", "rm -rf /home/dev", "rm ~/x", "rm $(cat list)",
+    "cd $DIR && rm a", "cd - && rm a",
+    "find . -delete", "find . -name '*.o' -delete", "find . -exec rm {} ;", "find . -exec rm {} +",
+    "find src -execdir mv {} x ';'",
+    "cat list | xargs rm", "cat list | xargs -n 1 -I F mv F x", "ls | parallel rm", "curl http://x | sh",
+    "cat x | sudo bash", "make clean",
+    "bash -c \"$X\"", "eval \"$X\"", "tar xf a.tar", "tar -xzf a.tgz", "unzip -o a.zip", "cargo fmt", "black .",
+    "prettier --write .",
+    "python3 -c 'import shutil; shutil.rmtree(\"x\")'", "python3 - <<EOF\nopen('x','w')\nEOF",
+    "node -e 'fs.rmSync(\"x\")'", "python3 -c \"$X\"",
+    "echo x > $F", "dd of=$F", "for f in *.c; do mv $f $f.bak; done",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", UNNAMED)
+def test_what_cannot_be_told_counts_as_a_danger(command: str) -> None:
+    assert threatened(command, ROOT, ROOT) is not None
+
+
+def test_a_danger_outside_of_the_workspace_is_none() -> None:
+    assert threatened("rm x", b"/home/dev/other", ROOT) is None
+    assert threatened("rm ../project/x", b"/home/dev/other", ROOT) == (b"x",)
+    assert threatened("rm x", ROOT + b"/sub", ROOT) == (b"sub/x",)
+
+
+def test_bytes_that_are_no_text_are_still_a_path() -> None:
+    command = b"rm caf\xe9".decode("utf-8", "surrogateescape")
+
+    assert threatened(command, ROOT, ROOT) == (b"caf\xe9",)
+
+
+def test_a_command_too_long_to_read_is_a_danger() -> None:
+    assert threatened("echo " + "x" * 100_000, ROOT, ROOT) == ()
+
+
+def test_a_long_here_document_is_passed_over_quickly() -> None:
+    body = "rm -rf everything\n" * 100_000
+
+    assert threatened(f"cat > notes.md <<'EOF'\n{body}EOF\nls", ROOT, ROOT) == (b"notes.md",)
+
+
+def test_nesting_without_end_is_a_danger() -> None:
+    command = "ls"
+    for _ in range(30):
+        command = f"bash -c {command!r}" if "'" not in command else f"echo $({command})"
+
+    assert threatened("echo $(" * 50 + "ls" + ")" * 50, ROOT, ROOT) == ()
+
+
+PIECES = st.sampled_from(
+    ["rm", "a", " ", "\n", ";", "&&", "|", "(", ")", "{", "}", "<<EOF", "EOF", "<", ">", ">>", "'", '"', "`", "$(",
+    "${", "$", "\\", "*", "~", "#", "-c",
+    "bash", "find", "-exec", "xargs", "cd", "=", "[[", "]]", "((", "))", "2>&1", "&", "한", "\t", "-", "sudo", "git",
+    "reset", "1", "<(", "<<<", "<<-"],
+)  # fmt: skip
+
+
+@given(st.lists(PIECES, max_size=40).map("".join))
+def test_no_text_is_too_odd_to_read(text: str) -> None:
+    threatened(text, ROOT, ROOT)
+
+
+@given(st.text(max_size=60))
+def test_whatever_is_quoted_is_one_word_that_means_itself(text: str) -> None:
+    quoted = "'" + text.replace("'", "'\\''") + "'"
+
+    words = [token for token in read(f"rm {quoted}") if isinstance(token, Word)]
+
+    assert [word.text for word in words] == ["rm", text]
+    assert all(word.is_sure for word in words)
+
+
+def test_redirections_of_descriptors_replace_nothing() -> None:
+    tokens = [token for token in read("ls 2>&1 1>&- <a 3<>b >&2 &>c") if isinstance(token, Redirection)]
+
+    assert [token.replaces for token in tokens] == [False, False, False, True, False, True]
