@@ -193,7 +193,7 @@ class Bench:
 
     def _launcher(self) -> None:
         script = self.bin / "holdfast"
-        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m holdfast "$@"\n')
+        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m holdfast "$@"\n')
         script.chmod(0o755)
 
     def _onboarded(self) -> None:
