@@ -27,7 +27,6 @@ def begin(bench: Bench) -> str:
     return turn.session
 
 
-@both
 def test_clear_keeps_what_changed_since_the_last_turn(hooked: Bench) -> None:
     session = begin(hooked)
     hooked.put("by-hand.txt", "not yet saved\n")

@@ -202,7 +202,6 @@ def test_a_folder_without_git_needs_init_once_and_is_protected_then(make_bench: 
     assert bench.holdfast("cat", "latest", "bash.txt").stdout == "by Bash"
 
 
-@both
 def test_a_path_with_spaces_and_hangul(make_bench: Callable[..., Bench]) -> None:
     bench = make_bench("작업 공간", project="내 프로젝트 (1)")
     bench.holdfast("install", "claude")
