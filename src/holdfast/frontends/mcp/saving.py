@@ -42,7 +42,7 @@ def checkpoint_save(
                 trigger="manual",
                 message=f"{summary}\n\n{description.strip()}".strip(),
                 tags=tuple(dict.fromkeys([tag.strip() for tag in tags])),
-                session=visits.session,
+                session=visits.session(visit),
                 created_by="system",
                 summary=summary if len(summary) <= SHORT else summary[: SHORT - 1] + "…",
                 key_points=tuple(stated["decisions"]),

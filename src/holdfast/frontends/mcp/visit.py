@@ -71,7 +71,15 @@ class Visits:
             config or around.config, around.holdfast_variables(), self.cwd, required=config is not None, flags=flags
         )
         self.token_file: str = options.get("token_file") or around.data + "/mcp.token"
-        self.session = around.text("CLAUDE_CODE_SESSION_ID")
+        self._session, self._client = around.text("CLAUDE_CODE_SESSION_ID"), os.getppid()
+
+    def session(self, visit: Visit) -> str:
+        """The agent's session, as far as its client tells: a server outlives `/clear`, its environment does not change."""
+        from holdfast.store.sessions import following
+
+        if not self._session:
+            return ""
+        return following(visit.engine.place.folder(visit.row.id), self._client) or self._session
 
     @contextmanager
     def open(self) -> Iterator[Visit]:
