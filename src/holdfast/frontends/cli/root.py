@@ -52,6 +52,10 @@ TABLE = {
     "uninstall": Entry(HERE + "install", "uninstall", "Take holdfast out of an agent's client again."),
     "statusline": Entry(HERE + "statusline", "statusline", "One line for the client's status line."),
     "doctor": Entry(HERE + "doctor", "doctor", "Check the installation, the store and this workspace."),
+    "clear-check": Entry(
+        HERE + "clear_check", "clear_check", "Say what is unsaved, before you clear the conversation."
+    ),
+    "mcp": Entry(HERE + "mcp", "mcp", "Serve checkpoints and recall to an agent (MCP)."),
     "config": Entry(HERE + "config", "config", "Show and change settings."),
     "completion": Entry(HERE + "completion", "completion", "Print the completion script for a shell."),
 }

@@ -76,6 +76,16 @@ class Session:
         except FileNotFoundError:
             raise NoWorkspace("The current folder is gone.", "Change to a folder that is there.") from None
 
+    @property
+    def given_config(self) -> str | None:
+        """The settings file of `--config`, absolute."""
+        return self._config
+
+    @property
+    def given_store(self) -> str | None:
+        """The folder of `--store`, absolute."""
+        return _absolute(self._store) if self._store is not None else None
+
     @once
     def config_path(self) -> str:
         return self._config or self.around.config
@@ -92,7 +102,7 @@ class Session:
         variables = self.around.holdfast_variables()
         settings = load(self.config_path, variables, cwd, required=self._config is not None)
         if self._store is not None:
-            settings.put("store.url", _absolute(self._store), "--store")
+            settings.put("store.url", self.given_store, "--store")
         return settings
 
     def following(self) -> Following:
