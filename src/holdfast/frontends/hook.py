@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from holdfast.agents.base import Agent, Reply
-    from holdfast.attending import Background
+    from holdfast.attending import Background, Deliver
     from holdfast.core.agent_event import AgentEvent
     from holdfast.engine import Engine
     from holdfast.frontends.surroundings import Surroundings
@@ -102,7 +102,8 @@ def _attend(event: AgentEvent, around: Surroundings, background: Background, opt
     engine = _engine(event.cwd, options.get("--config"))
     part = options.get("--part", "1")
     number = int(part) if part.isascii() and part.isdigit() else 1
-    attending = Attending(engine, background, event, lambda: _language(engine.settings["language"], around), number)
+    language = lambda: _language(engine.settings["language"], around)  # noqa: E731
+    attending = Attending(engine, background, event, language, number, _deliver(language))
     try:
         return attending.attend()
     except (HoldfastError, OSError) as error:
@@ -111,6 +112,17 @@ def _attend(event: AgentEvent, around: Surroundings, background: Background, opt
         raise
     finally:
         engine.close()
+
+
+def _deliver(language: Callable[[], str]) -> Deliver:
+    """How the start of a session is answered; what that takes is loaded only then."""
+
+    def deliver(engine: Engine, root: bytes, workspace: str, event: AgentEvent, part: int) -> Reply:
+        from holdfast.resuming import Delivery
+
+        return Delivery(engine, root, workspace, event, part, language).reply()
+
+    return deliver
 
 
 class Processes:
