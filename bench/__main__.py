@@ -1,4 +1,4 @@
-"""The whole bench: `python -m bench` measures the start and the saves; `--quick` only shows that all works."""
+"""The whole bench: `python -m bench` measures start, saves and restores; `--quick` only shows that all works."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from .ground import Ground
 from .measure import Failed
 from .plan import Plan, add_options, plan_of
 from .report import Report
+from .restores import closing_table, measure_restores
 from .saves import measure_saves, print_closing, print_opening
 from .startup import measure_startup, startup_table
 from .trees import Unavailable
@@ -21,7 +22,7 @@ def main() -> int:
     add_options(parser)
     options = parser.parse_args()
     plan = plan_of(options, parser)
-    parts = (options.only,) if options.only else ("startup", "saves")
+    parts = (options.only,) if options.only else ("startup", "saves", "restores")
     report = Report(quick=plan.quick, seed=plan.seed)
     signal.signal(signal.SIGTERM, interrupt)
     code = 0
@@ -54,6 +55,11 @@ def measure(parts: tuple[str, ...], plan: Plan, report: Report, path: Path | Non
             keep()
         if "saves" in parts:
             measure_saves(plan, ground, report, keep, say)
+        if "restores" in parts:
+            restores = measure_restores(plan, ground, say)
+            report.restores = restores.as_json()
+            print(f"\n{closing_table(restores)}", flush=True)
+            keep()
 
 
 def say(text: str) -> None:

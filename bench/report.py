@@ -96,6 +96,7 @@ class Report:
     compactions: list[Compaction] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     startup: list[dict[str, object]] = field(default_factory=list)
+    restores: list[dict[str, object]] = field(default_factory=list)
 
     def of(self, tree: str, case: str, tool: str) -> Row | None:
         return next((row for row in self.rows if (row.tree, row.case, row.tool) == (tree, case, tool)), None)
@@ -144,6 +145,7 @@ class Report:
             "compactions": [asdict(compaction) for compaction in self.compactions],
             "goals": [{**asdict(verdict), "verdict": verdict.word} for verdict in self.verdicts()],
             "startup": self.startup,
+            "restores": self.restores,
             "notes": self.notes,
         }
         partial = path.with_name(path.name + ".partial")

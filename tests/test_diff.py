@@ -382,9 +382,10 @@ def test_git_applies_a_link_made_and_one_removed(tmp_path: Path) -> None:
 
 
 @needs_git
-@given(CONTENTS, CONTENTS, st.integers(0, 3))
+@given(CONTENTS, CONTENTS, st.integers(1, 3))
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_git_applies_whatever_changed(tmp_path: Path, old: bytes, new: bytes, context: int) -> None:
+    """With any context: without, git misplaces its own patches too where a last line without newline occurs twice."""
     assume(old != new)
     path = put(os.fsencode(tmp_path), b"file", old, 0o644)
 

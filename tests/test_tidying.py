@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from holdfast.store.rows import Query
 from holdfast.tidying import tidy
 from saver import Saver
@@ -51,8 +53,9 @@ def test_a_size_cap_takes_the_oldest_automatic_ones_and_spares_the_rest(make_sav
     assert thinned and 1 in [row.version for row in rows] and 9 in [row.version for row in rows]
 
 
-def test_a_hook_starts_tidying_when_packs_pile_up(tmp_path: Path) -> None:
-    """Nobody waits for it: the hook has ended when the work begins."""
+@pytest.mark.parametrize("way", ["hook", "command"])
+def test_a_save_starts_tidying_when_packs_pile_up(tmp_path: Path, way: str) -> None:
+    """Nobody waits for it: the save has ended when the work begins."""
     root, config = tmp_path / "work", tmp_path / "config.json"
     root.mkdir()
     config.write_text(
@@ -64,10 +67,12 @@ def test_a_hook_starts_tidying_when_packs_pile_up(tmp_path: Path) -> None:
             }
         )
     )
-    command = [sys.executable, "-I", "-S", "-B", str(LAUNCH), "save", "--cwd", str(root), "--config", str(config)]
+    hook = [sys.executable, "-I", "-S", "-B", str(LAUNCH), "save", "--cwd", str(root), "--config", str(config)]
+    command = [sys.executable, "-m", "holdfast", "--config", str(config), "-C", str(root), "save", "--auto"]
     for number in range(64):
         (root / "file").write_text(f"state {number}")
-        subprocess.run(command, check=True, env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"})
+        last = way == "command" and number == 63
+        subprocess.run(command if last else hook, check=True, env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"})
 
     deadline = time.monotonic() + 60
     packs = tmp_path / "store" / "packs"

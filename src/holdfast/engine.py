@@ -11,7 +11,7 @@ from holdfast.core.model import CREATED, OUTSIDE, UNCHANGED, Event, Outcome
 from holdfast.core.policy import takes
 from holdfast.core.steps import step
 from holdfast.workspace import cache as stat_cache
-from holdfast.workspace.find import find, git_root, identity, refuse, show
+from holdfast.workspace.find import find, git_root, identity, is_refused, refuse, show
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -188,6 +188,11 @@ class Engine:
             self._repository = self.place.open()
         return self._repository
 
+    def create(self) -> Repository:
+        """The same, and the store is made if there is none yet."""
+        self._repository = self.place.create()
+        return self._repository
+
     def locate(self, cwd: bytes, *, adopt: bool = False) -> tuple[bytes, str] | None:
         """Return root and id of the workspace that `cwd` lies in; `adopt` lets the setting of that name make one."""
         found = find(cwd)
@@ -197,7 +202,7 @@ class Engine:
                 workspace = identity(folder)  # there, if another process adopted the folder since we looked
                 if workspace is None:
                     workspace = registered[folder]
-                    self._mark(folder, workspace)  # the marker was wiped; the path is known
+                    self.mark(folder, workspace)  # the marker was wiped; the path is known
                 return folder, workspace
             if folder in (b"/", b""):
                 break
@@ -206,7 +211,8 @@ class Engine:
             return found
         mode = self.settings["adopt"]
         root = git_root(cwd) if mode == "git" else cwd if mode == "any" else None
-        if root is None:
+        # A home folder under git is nobody's mistake, least of all the agent's; `status` says why it is not protected.
+        if root is None or is_refused(root, self.home):
             return None
         return root, self.init(root)
 
@@ -217,33 +223,31 @@ class Engine:
             raise NoWorkspace(f"{show(cwd)} is not in a workspace.")
         row = self.repository().workspace(found[1])
         if row is None:
-            row = self._register(self.repository(), found[1], found[0], self.clock())
+            row = self.register(self.repository(), found[1], found[0], self.clock())
         return found[0], row
 
     def init(self, root: bytes) -> str:
         """Adopt the folder: its own workspace in the store, its marker in the folder. Returns the workspace's id."""
         refuse(root, self.home)
-        repository = self._repository = self.place.create()
+        repository = self.create()
         # Two hooks may adopt the same folder at once: the second must find the marker of the first.
         lock = open_fd(self.place.path + "/workspaces", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         try:
             flock(lock, LOCK_EX)
             workspace = identity(root) or self.place.registered().get(root) or urandom(16).hex()
-            self._mark(root, workspace)
+            self.mark(root, workspace)
             if repository.workspace(workspace) is None:
-                self._register(repository, workspace, root, self.clock())
+                self.register(repository, workspace, root, self.clock())
         finally:
             close(lock)
         return workspace
 
-    def _register(
-        self, repository: Repository, workspace: str, root: bytes, now: int, parent: str = ""
-    ) -> WorkspaceRow:
+    def register(self, repository: Repository, workspace: str, root: bytes, now: int, parent: str = "") -> WorkspaceRow:
         row = repository.register(workspace, root, now, parent)
         self.place.list_paths([(known.id, known.path) for known in repository.ledger.workspaces()])
         return row
 
-    def _mark(self, root: bytes, workspace: str) -> None:
+    def mark(self, root: bytes, workspace: str) -> None:
         """Write the folder's marker: an id, and a rule that keeps all of it out of git."""
         from _stat import S_ISDIR
         from posix import lstat, mkdir
@@ -280,7 +284,7 @@ class _Folder:
 
     def __init__(self, engine: Engine, root: bytes, workspace: str, reading: bool = False) -> None:
         self.engine, self.root, self.workspace, self.reading = engine, root, workspace, reading
-        self.capture = _capture(engine)
+        self.capture = capture_rules(engine)
         self.fd = self.lock = -1
         self.cache: Cache | None = None
         self.full_scan_at = 0
@@ -367,14 +371,14 @@ class _Folder:
             return
         engine = self.engine
         if row is None:
-            engine._register(repository, self.workspace, self.root, now)
+            engine.register(repository, self.workspace, self.root, now)
         elif _elsewhere(row.path, self.root, self.workspace):
             copy = urandom(16).hex()
-            engine._register(repository, copy, self.root, now, parent=self.workspace)
-            engine._mark(self.root, copy)
+            engine.register(repository, copy, self.root, now, parent=self.workspace)
+            engine.mark(self.root, copy)
             self._become(copy)
         else:
-            engine._register(repository, self.workspace, self.root, now)
+            engine.register(repository, self.workspace, self.root, now)
 
     def _become(self, workspace: str) -> None:
         self.__exit__()
@@ -530,7 +534,7 @@ def _elsewhere(path: bytes, root: bytes, workspace: str) -> bool:
         return False
 
 
-def _capture(engine: Engine) -> Capture:
+def capture_rules(engine: Engine) -> Capture:
     from holdfast.workspace.capture import Capture
 
     settings = engine.settings

@@ -8,14 +8,12 @@ from posix import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close, rename, urandom
 from posix import open as open_fd
 from shutil import rmtree
 
-from blake3 import blake3
-
 from holdfast.core.entry import CAPTURED
 from holdfast.core.errors import Conflict, Damaged, Failed, NotFound, Refused, Usage
 from holdfast.core.model import Event
 from holdfast.core.planning import plan
 from holdfast.core.steps import step
-from holdfast.engine import _capture
+from holdfast.engine import capture_rules
 from holdfast.store.digest import add, weight
 from holdfast.store.local import sync_folder
 from holdfast.store.rows import Query
@@ -27,7 +25,6 @@ from holdfast.workspace.git import facts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
     from holdfast.core.entry import Entry
@@ -79,7 +76,7 @@ class Forking:
                 from holdfast.workspace.clone import refresh
 
                 refresh(git, building)
-            self.engine._mark(building, workspace)
+            self.engine.mark(building, workspace)
             step("fork:written")
             if is_new:
                 self._put(building, folder)
@@ -129,7 +126,7 @@ class Forking:
             )
 
     def _is_left_out(self, parts: list[bytes]) -> bool:
-        capture = _capture(self.engine)
+        capture = capture_rules(self.engine)
         fd = open_fd(self.root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         try:
             chooser, rules = Chooser(fd, capture), Rulebook(fd, capture)
@@ -199,7 +196,7 @@ class Forking:
                 root,
                 {},
                 lambda entry: self.repository.stream(entry.content),
-                _digest,
+                self.repository.ids,
                 lambda key: bool(self.repository.ledger.locate([key])),
                 mtimes=True,
                 durable=self.engine.place.durable,
@@ -222,7 +219,7 @@ class Forking:
     def _adopt(self, folder: bytes, workspace: str, applied: Applied, made: Plan, branch: str) -> Forked:
         """Register the folder and make its first checkpoint, which says where it comes from."""
         engine, origin = self.engine, self.checkpoint
-        engine._register(self.repository, workspace, folder, engine.clock(), parent=self.row.id)
+        engine.register(self.repository, workspace, folder, engine.clock(), parent=self.row.id)
         where = show(self.root or self.row.path)
         event = Event(
             folder,
@@ -257,10 +254,3 @@ def fork_point(engine: Engine, parent: WorkspaceRow, folder: bytes) -> tuple[Wor
             "The first checkpoint of the fork is not there any more.", "`holdfast diff` compares any others."
         )
     return row, found[-1]
-
-
-def _digest(read: Callable[[int], bytes]) -> bytes:
-    whole = blake3()
-    while part := read(1 << 20):
-        whole.update(part)
-    return whole.digest()

@@ -109,7 +109,7 @@ def compare(
 
 def pending(engine: Engine, root: bytes, row: WorkspaceRow) -> tuple[list[Change], list[str]]:
     """Return what a save would record now, against the newest version, and what is odd about the tree."""
-    changed, before, notices = engine.look(root, row.id, _Hashing())
+    changed, before, notices = engine.look(root, row.id, _Hashing(engine.repository()))
     load, read_disk = _stored(engine.repository()), _on_disk(root)
     return [Change(before.get(entry.path), _there(entry), load, read_disk) for entry in changed], notices
 
@@ -118,7 +118,7 @@ def _with_disk(
     engine: Engine, root: bytes, row: WorkspaceRow, old: CheckpointRow | None, paths: Sequence[bytes]
 ) -> list[Change]:
     repository = engine.repository()
-    changed, before, _ = engine.look(root, row.id, _Hashing())
+    changed, before, _ = engine.look(root, row.id, _Hashing(engine.repository()))
     now = {entry.path: _there(entry) for entry in changed}
     earlier = {path: before.get(path) for path in now}
     if old is None or old.version != row.version:
@@ -147,7 +147,7 @@ def disk_now(
         known = ledger.current(row.id, [path]).get(path)
         if not path or (known is not None and known.kind == FOLDER) or _is_folder(root, path):
             only = ()
-    changed, before, _ = engine.look(root, row.id, _Hashing(), only)
+    changed, before, _ = engine.look(root, row.id, _Hashing(engine.repository()), only)
     return {
         entry.path: (before.get(entry.path), _there(entry))
         for entry in changed
@@ -288,6 +288,9 @@ def _read_all(fd: int) -> bytes:
 class _Hashing:
     """A sink that keeps nothing: what is looked at is not stored."""
 
+    def __init__(self, repository: Repository) -> None:
+        self.repository = repository
+
     def small(self, data: bytes) -> bytes:
         return digest(data)
 
@@ -296,3 +299,8 @@ class _Hashing:
         while data := read(1 << 20):
             total.update(data)
         return total.digest()
+
+    def sealed(self, read: Callable[[int], bytes]) -> bytes:
+        sealer = self.repository.sealing()
+        # Without a key the id cannot be known; any other one says that a save would store it anew, and so it would.
+        return sealer.id_of(read) if sealer.is_ready() else self.large(read)

@@ -6,8 +6,6 @@ from errno import EDQUOT, ENOSPC, EROFS
 from posix import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close
 from posix import open as open_fd
 
-from blake3 import blake3
-
 from holdfast.core.entry import FILE, FOLDER, LEFT_OUT, LINK, Entry
 from holdfast.core.errors import Conflict, DiskFull, Failed, HoldfastError, NotFound
 from holdfast.core.model import Event
@@ -283,7 +281,7 @@ class Restoring(Previewing):
             root,
             self._anchors(made, goal),
             lambda entry: self.repository.stream(entry.content),
-            _digest,
+            self.repository.ids,
             lambda key: bool(self.repository.ledger.locate([key])),
             known_link=lambda target: target in targets,
             closed={_path(text): mode for text, mode in said["closed"].items()},
@@ -406,13 +404,6 @@ def _explain(error: Exception, hint: str) -> HoldfastError:
         return Failed("The restore was stopped: the file system is read-only.", hint)
     where = error.filename.decode("utf-8", "replace") if isinstance(error.filename, bytes) else error.filename
     return Failed(f"The restore was stopped: {error.strerror or error}{f' ({where})' if where else ''}.", hint)
-
-
-def _digest(read: Callable[[int], bytes]) -> bytes:
-    whole = blake3()
-    while part := read(1 << 20):
-        whole.update(part)
-    return whole.digest()
 
 
 def _megabytes(count: int) -> str:

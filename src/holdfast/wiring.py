@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 def build(settings: Settings, data: str, home: bytes, clock: Callable[[], int]) -> Engine:
     """Return the engine that the settings ask for; `data` is the user's data folder."""
-    return Engine(Place(store_path(settings, data), settings["store.durable"]), settings, home, clock)
+    # Keys stay in the user's own folder, also where the store is elsewhere: on a shared disk they would open it for others.
+    place = Place(store_path(settings, data), settings["store.durable"], data + "/keys")
+    return Engine(place, settings, home, clock)
 
 
 def store_path(settings: Settings, data: str) -> str:

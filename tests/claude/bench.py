@@ -122,6 +122,9 @@ class Bench:
             timeout=PATIENCE,
         )
 
+    def path(self, name: str) -> str:
+        return str(self.project / name)
+
     def transcripts(self) -> list[Path]:
         """Those of main conversations, oldest first."""
         found = (self.home / ".claude" / "projects").glob("*/*.jsonl")
@@ -147,6 +150,16 @@ class Bench:
         """Newest first; none where nobody protects the project yet."""
         listed = self.holdfast("list", "--json", "--limit", "1000", check=False)
         return list(json.loads(listed.stdout)) if listed.returncode == 0 else []
+
+    def settle(self) -> list[dict[str, Any]]:
+        """Wait until nothing is pending any more; return the checkpoints, newest first."""
+        waiting = self.home / ".local/share/holdfast/store/workspaces"
+        assert self.wait_for(lambda: not list(waiting.glob("*/pending/*"))), "events stay pending"
+        return self.checkpoints()
+
+    def unsaved(self) -> list[str]:
+        """Paths that differ from the newest checkpoint."""
+        return [change["path"] for change in json.loads(self.holdfast("status", "--json").stdout)["changes"]]
 
     def wait_for(self, found: Callable[[], Any], seconds: float = 30) -> Any:
         """Ask until there is something: what a detached worker makes comes when it comes."""
@@ -193,7 +206,7 @@ class Bench:
 
     def _launcher(self) -> None:
         script = self.bin / "holdfast"
-        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m holdfast "$@"\n')
+        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m holdfast "$@"\n')
         script.chmod(0o755)
 
     def _onboarded(self) -> None:

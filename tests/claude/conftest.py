@@ -54,6 +54,13 @@ def bench(make_bench: Callable[..., Bench]) -> Bench:
     return make_bench()
 
 
+@pytest.fixture
+def hooked(bench: Bench) -> Bench:
+    """A bench with our hooks in the client's settings."""
+    bench.holdfast("install", "claude")
+    return bench
+
+
 def _or_skip(get: Callable[[], Client]) -> Client:
     try:
         return get()

@@ -127,7 +127,7 @@ class Endpoint:
         self.headers: dict[str, str] = {}
         self._lock = threading.Lock()
         self._rules: list[Rule] = []
-        self._steps: Iterator[Reply] = iter(())
+        self._steps: Iterator[Reply] = itertools.repeat(say("Done."))
         bound = type("Bound", (_Connection,), {"endpoint": self})
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), bound)
         self._server.daemon_threads = True

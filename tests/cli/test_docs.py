@@ -199,6 +199,7 @@ CHECKPOINT = ("checkpoint", "last", "forgotten", "thinned", "changes", "coverage
         ("install, uninstall", ["install", "claude", "--statusline"]),
         ("install, uninstall", ["uninstall", "claude"]),
         ("install --plugin", ["install", "claude", "--plugin"]),
+        ("clear-check", ["clear-check"]),
     ],
 )
 def test_an_answer_has_the_keys_that_the_page_names(kept: Box, section: str, words: list[str]) -> None:

@@ -59,6 +59,21 @@ def test_install_hooks_every_event_with_one_command_and_explicit_timeouts(box: B
     assert result.json()["changed"] and result.json()["commands"] == [*starts, command]
 
 
+def test_the_hook_command_starts_from_any_folder_with_nothing_in_the_environment(box: Box) -> None:
+    box.call("install", "claude")
+    (command,) = {
+        entry["command"]
+        for group in json.loads(settings_of(box).read_text())["hooks"]["Stop"]
+        for entry in group["hooks"]
+    }
+
+    done = subprocess.run(
+        command, shell=True, cwd="/", env={}, input=b'{"hook_event_name":"Setup"}', capture_output=True
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
 def test_a_second_install_changes_nothing(box: Box) -> None:
     box.call("install", "claude", "--statusline")
     before = settings_of(box).read_bytes()

@@ -46,7 +46,7 @@ def test_help_loads_no_command_and_no_database(words: list[str]) -> None:
     ]
 
 
-FOR_CLIENTS = {"hook", "mcp", "statusline"}
+FOR_CLIENTS = {"hook", "mcp", "serve", "statusline"}
 """Commands that speak a client's own language instead of ours."""
 
 

@@ -9,6 +9,7 @@ import tracemalloc
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from errno import EIO, ENOSPC, EROFS
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 
 from holdfast.core import document, steps
 from holdfast.core.entry import ATTRIBUTES, Entry, checked_path, gone
-from holdfast.core.errors import Damaged, DiskFull, NoWorkspace
+from holdfast.core.errors import Damaged, DiskFull, Failed, HoldfastError, NoWorkspace, Unreachable
 from holdfast.core.ids import checkpoint_id
 from holdfast.core.light_json import dumps, loads
 from holdfast.store.digest import ZERO, digest
@@ -1362,3 +1363,23 @@ def test_an_empty_frame_and_an_unknown_codec_are_damaged() -> None:
     for stored in (b"", b"\3abc", b"\xffabc"):
         with pytest.raises(Damaged):
             decompress(stored)
+
+
+@pytest.mark.parametrize(("number", "kind"), [(EIO, Failed), (ENOSPC, DiskFull), (EROFS, Unreachable)])
+def test_a_disk_that_refuses_a_record_is_an_error_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, kind: type[HoldfastError]
+) -> None:
+    """Whatever front end asks: a raw error of the operating system says nothing to anybody."""
+    repository = create_store(str(tmp_path / "store"), durable=False)
+    repository.register("a" * 32, b"/somewhere", 1)
+    before = repository.ledger.workspace("a" * 32)
+
+    def fails(log: str, lines: bytes) -> None:
+        raise OSError(number, "this disk does not want to")
+
+    monkeypatch.setattr(repository.records, "append", fails)
+    with pytest.raises(kind, match="store"):
+        repository.register("a" * 32, b"/elsewhere", 2)
+
+    assert repository.ledger.workspace("a" * 32) == before
+    repository.close()

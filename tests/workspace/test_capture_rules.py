@@ -823,3 +823,54 @@ def test_choosing_by_name_is_the_same_for_any_pattern_git_knows(root: Path) -> N
     assert chooser.exclude.match(b"keep.tmp", False) is False
     assert chooser.folder(b"only here", (), False)[0] == BY_NAME
     assert chooser.folder(b"not/only here", (), False)[0] == 0
+
+
+def test_a_hook_passes_over_a_home_folder_under_git_in_silence(home: Path, tmp_path: Path) -> None:
+    """It is nobody's mistake; `holdfast status` there says why it is not protected."""
+    (home / ".git").mkdir()
+    variables = {"HOME": str(home), "PATH": "/usr/bin:/bin"}
+    launch = Path(__file__).parents[2] / "src/holdfast/frontends/launch.py"
+    hook = subprocess.run(
+        [sys.executable, "-I", "-S", "-B", str(launch), "save", "--cwd", str(home)],
+        env=variables, capture_output=True, check=False,
+    )  # fmt: skip
+    status = subprocess.run(
+        [sys.executable, "-m", "holdfast", "-C", str(home), "status"], env=variables, capture_output=True, check=False
+    )
+
+    assert (hook.returncode, hook.stdout, hook.stderr) == (0, b"", b"")
+    assert not (home / ".holdfast").exists()
+    assert b"Hooks pass it over" in status.stderr and b"is your home folder" in status.stderr
+
+
+# Hard links
+
+
+def test_a_second_name_of_a_saved_file_joins_both_in_the_version_that_it_makes(saver: Saver, root: Path) -> None:
+    (root / "one").write_text("the same file\n")
+    saver.save()
+    os.link(root / "one", root / "two")
+    saver.save()
+    groups = {path: row.group for path, row in saver.state(2).items()}
+
+    assert groups[b"one"] == groups[b"two"] != 0
+    assert saver.state(1)[b"one"].group == 0
+
+
+def test_a_file_whose_second_name_is_gone_stands_alone_again(saver: Saver, root: Path) -> None:
+    (root / "one").write_text("the same file\n")
+    os.link(root / "one", root / "two")
+    saver.save()
+    (root / "two").unlink()
+    saver.save()
+
+    assert saver.state(1)[b"one"].group != 0
+    assert saver.state(2)[b"one"].group == 0
+
+
+def test_a_second_name_elsewhere_makes_no_version(saver: Saver, root: Path, tmp_path: Path) -> None:
+    (root / "one").write_text("the same file\n")
+    saver.save()
+    os.link(root / "one", tmp_path / "elsewhere")
+
+    assert saver.save().status == UNCHANGED

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 
 import holdfast
+from holdfast.core.entry import SEALED
 from saver import Saver
 from trees import Agent, Step, disk, rounds
 
@@ -50,14 +51,20 @@ def save_all(made: dict[str, Saver]) -> None:
     outcomes = {way: saver.save() for way, saver in made.items()}
     states = {way: {path: row[1:3] for path, row in saver.state().items()} for way, saver in made.items()}
     contents = {
-        way: {path: row.content for path, row in saver.state().items() if row.kind in "fld"}
+        # Each store has keys of its own, and so its own ids for what is sealed.
+        way: {
+            path: saver.load(row) if row.flags & SEALED else row.content
+            for path, row in saver.state().items()
+            if row.kind in "fld"
+        }
         for way, saver in made.items()
     }
 
     assert states["accelerated"] == states["walk"]
     assert states["in Python"] == states["walk"]
     assert contents["accelerated"] == contents["walk"] == contents["in Python"]
-    assert len({saver.tree() for saver in made.values()}) == 1
+    if not any(row.flags & SEALED for row in made["walk"].state().values()):
+        assert len({saver.tree() for saver in made.values()}) == 1
     assert len({outcome.status for outcome in outcomes.values()}) == 1
     assert len({saver.version() for saver in made.values()}) == 1
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from posix import read, write
 
-from holdfast.core.errors import HoldfastError, NoWorkspace, Unreachable
+from holdfast.core.errors import HoldfastError, NoWorkspace, Refused, Unreachable
 from holdfast.core.model import Event
 from holdfast.frontends.surroundings import current_folder, now_ns, surroundings
 
@@ -182,7 +182,7 @@ def save(engine: Engine, cwd: bytes, config: str | None = None) -> int:
             from holdfast.frontends import background
 
             background.tidy(cwd, config, surroundings().variables)
-    except (NoWorkspace, Unreachable) as error:
+    except (NoWorkspace, Refused, Unreachable) as error:
         # A store out of reach is not the agent's trouble; it is told only if no notice can be kept.
         if not engine.note(cwd, "skipped", "auto", str(error)):
             _say(f"holdfast: {error}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from _thread import allocate_lock
 from errno import EACCES, EAGAIN, EDQUOT, ENOENT, ENOSPC, EPERM, EROFS
 from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 from posix import (
@@ -46,15 +47,20 @@ class LocalBlobs:
         self.temporary = store + "/tmp"
         self.durable = durable
         self._last: tuple[str, int] | None = None
+        # A server reads with several threads: none may close what another reads from.
+        self._guard = allocate_lock()
 
     def create(self) -> LocalUpload:
         return LocalUpload(self)
 
     def read(self, name: str, offset: int, length: int) -> bytes:
+        with self._guard:
+            return self._read(name, offset, length)
+
+    def _read(self, name: str, offset: int, length: int) -> bytes:
         if self._last is None or self._last[0] != name:
             fd = open_fd(self._path(name), O_RDONLY | O_CLOEXEC)
-            if self._last is not None:
-                close(self._last[1])
+            self._let_go()
             self._last = name, fd
         fd, parts = self._last[1], []
         # Whoever asks for more than there is must not be given the memory first.
@@ -73,17 +79,21 @@ class LocalBlobs:
         return stat(self._path(name)).st_size
 
     def close(self) -> None:
-        if self._last is not None:
-            close(self._last[1])
-            self._last = None
+        with self._guard:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        last, self._last = self._last, None
+        if last is not None:
+            close(last[1])
 
     def names(self) -> list[str]:
         return sorted(name[:-5] for name in listdir(self.folder) if name.endswith(".pack"))
 
     def delete(self, name: str) -> None:
-        if self._last is not None and self._last[0] == name:
-            close(self._last[1])
-            self._last = None
+        with self._guard:
+            if self._last is not None and self._last[0] == name:
+                self._let_go()
         try:
             unlink(self._path(name))
         except FileNotFoundError:
@@ -303,14 +313,15 @@ def make_folder(path: str) -> None:
         pass
 
 
-def explain(error: OSError, what: str, store: str) -> HoldfastError:
+def explain(error: OSError, what: str, store: str = "") -> HoldfastError:
     """Turn an error of the operating system into a sentence with a way out."""
+    named = f"the store {store}".rstrip()
     if error.errno in FULL:
-        return DiskFull(f"The disk is full: {what} was not done; nothing was changed in {store}.")
+        return DiskFull(f"The disk is full: {what} was not done; nothing was changed in {store or named}.")
     if error.errno == EROFS:
-        return Unreachable(f"The store {store} is on a read-only file system.", "Remount it, or set `store.url`.")
+        return Unreachable(f"T{named[1:]} is on a read-only file system.", "Remount it, or set `store.url`.")
     if error.errno in (EACCES, EPERM):
         return Unreachable(
-            f"No permission in the store {store}: {error.strerror} ({error.filename or what}).", "Check who owns it."
+            f"No permission in {named}: {error.strerror} ({error.filename or what}).", "Check who owns it."
         )
-    return Failed(f"{what} failed: {error.strerror or error} ({error.filename or store}).")
+    return Failed(f"{what} failed: {error.strerror or error} ({error.filename or store or named}).")

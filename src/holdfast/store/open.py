@@ -17,21 +17,23 @@ RESERVE = 1 << 20
 FOLDERS = ("packs", "log", "tmp", "workspaces")
 
 
-def open_store(path: str, *, durable: bool = True) -> Repository:
-    """Return the repository in this folder. Raises as `store_id` does."""
+def open_store(path: str, *, durable: bool = True, keys: str = "") -> Repository:
+    """Return the repository in this folder; `keys` is where its keys lie. Raises as `store_id` does."""
     identity = store_id(path)
     from holdfast.store.repository import Repository
     from holdfast.store.sqlite import SqliteLedger
 
-    return Repository(
+    repository = Repository(
         identity,
         LocalBlobs(path, durable),
         LocalRecords(path, durable),
         SqliteLedger(path + "/ledger.db", path + "/lock", durable=durable),
     )
+    repository.keys = path, keys or path.rpartition("/")[0] + "/keys", durable
+    return repository
 
 
-def create_store(path: str, *, durable: bool = True) -> Repository:
+def create_store(path: str, *, durable: bool = True, keys: str = "") -> Repository:
     """Make a store in this folder unless there is one, and open it."""
     try:
         store_id(path)
@@ -51,7 +53,7 @@ def create_store(path: str, *, durable: bool = True) -> Repository:
                     describe(path, urandom(16).hex())
         except OSError as error:
             raise explain(error, "Making the store", path) from None
-    return open_store(path, durable=durable)
+    return open_store(path, durable=durable, keys=keys)
 
 
 def _make_ledger(path: str, durable: bool) -> None:

@@ -10,7 +10,7 @@ from zlib import error as ZlibError
 
 from holdfast.core.errors import Damaged
 from holdfast.store.digest import digest
-from holdfast.store.rows import Location
+from holdfast.store.rows import SEALED, Location
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,6 +55,9 @@ class PackWriter:
         self._zstd: Callable[[bytes], bytes] | None = None
 
     def add(self, key: bytes, data: bytes, kind: int) -> None:
+        if kind == SEALED:
+            self._alone(key, data)
+            return
         if self._open_bytes + len(data) > self.frame_size and self._open:
             self._flush()
         self._open.append(data)
@@ -62,6 +65,15 @@ class PackWriter:
         self.digests.append(key)
         self.lengths.append(len(data))
         self.kinds.append(kind)
+
+    def _alone(self, key: bytes, data: bytes) -> None:
+        """A sealed blob has a frame of its own, as it is: compressed among others, its size would tell of theirs."""
+        self._flush()
+        self._drain(0)
+        self._store(len(data), 1, bytes([RAW]) + data)
+        self.digests.append(key)
+        self.lengths.append(len(data))
+        self.kinds.append(SEALED)
 
     def sync(self) -> None:
         """Write what is left and the index; every byte is durable when this returns, under no name yet."""

@@ -19,10 +19,11 @@ FORMAT = 1
 class Place:
     """Where a store is, and the little that can be known without opening it."""
 
-    __slots__ = ("durable", "path")
+    __slots__ = ("durable", "keys", "path")
 
-    def __init__(self, path: str, durable: bool = True) -> None:
+    def __init__(self, path: str, durable: bool = True, keys: str = "") -> None:
         self.path, self.durable = path, durable
+        self.keys = keys or path.rpartition("/")[0] + "/keys"
 
     def id(self) -> str:
         return store_id(self.path)
@@ -37,12 +38,12 @@ class Place:
     def open(self) -> Repository:
         from holdfast.store.open import open_store
 
-        return open_store(self.path, durable=self.durable)
+        return open_store(self.path, durable=self.durable, keys=self.keys)
 
     def create(self) -> Repository:
         from holdfast.store.open import create_store
 
-        return create_store(self.path, durable=self.durable)
+        return create_store(self.path, durable=self.durable, keys=self.keys)
 
     def registered(self) -> dict[bytes, str]:
         """Folders that are workspaces, as the last registration left the list; the ledger knows better."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from _thread import allocate_lock
+
 from blake3 import blake3
 
 from holdfast.core import document
@@ -12,7 +14,7 @@ from holdfast.core.steps import step
 from holdfast.store.digest import ZERO, add, digest, weight
 from holdfast.store.packs import MOST_SHARED, PackWriter, decompress, read_index
 from holdfast.store.records import TAIL, Chain, line
-from holdfast.store.rows import CHUNKS, CONTENT, DOCUMENT, CheckpointRow, Location, Query, WorkspaceRow
+from holdfast.store.rows import CHUNKS, CONTENT, DOCUMENT, LIST, SEALED, CheckpointRow, Location, Query, WorkspaceRow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,11 +22,14 @@ if TYPE_CHECKING:
     from typing import Any
 
     from holdfast.store.ports import Blobs, Ledger, Records, Transaction
+    from holdfast.store.sealed import Sealer
 
 FRAMES_KEPT = 8
 MOST_WAITING = 400
 LARGE = 4 << 20
 MOST_PACK = 256 << 20
+MOST_NESTED = 3
+"""A list of sealed parts may name lists, which may name lists."""
 CHUNK_MIN, CHUNK_AVERAGE, CHUNK_MAX = 16 << 10, 64 << 10, 256 << 10
 
 
@@ -38,7 +43,11 @@ class Repository:
     def __init__(self, store_id: str, blobs: Blobs, records: Records, ledger: Ledger) -> None:
         self.id = store_id
         self.blobs, self.records, self.ledger = blobs, records, ledger
+        self.keys: tuple[str, str, bool] | None = None
+        """The store's folder, where its keys lie, and whether they are synced; none in memory."""
+        self._sealer: Sealer | None = None
         self._frames: dict[tuple[str, int], bytes] = {}
+        self._guard = allocate_lock()
         self._at_hand: dict[bytes, tuple[dict[str, Any], list[Entry]]] = {}
         """Documents that were just written and need not be read back."""
         self.dropped = 0
@@ -80,8 +89,19 @@ class Repository:
     ) -> WorkspaceRow:
         """Run `work` inside one transaction and append the records it returns; the rows follow from the records.
 
-        This is the only way anything becomes true: record and rows together, durable when it returns.
+        This is the only way anything becomes true: record and rows together, durable when it returns. Raises a
+        `HoldfastError` whatever goes wrong with the disk, and then nothing has become true.
         """
+        try:
+            return self._commit(workspace, work)
+        except OSError as error:
+            from holdfast.store.local import explain
+
+            raise explain(error, "Writing to the store") from None
+
+    def _commit(
+        self, workspace: str, work: Callable[[Transaction, WorkspaceRow | None], list[dict[str, Any]]]
+    ) -> WorkspaceRow:
         before: int | None = None
         try:
             with self.ledger.transaction() as tx:
@@ -281,6 +301,9 @@ class Repository:
     def stream(self, key: bytes) -> Iterator[bytes]:
         """Yield the content in parts; the last part comes only if the whole matches its digest."""
         data, kind = self.blob(key)
+        if kind in (SEALED, LIST):
+            yield from self._sealed(data, kind, MOST_NESTED)
+            return
         if kind != CHUNKS:
             yield data
             return
@@ -293,6 +316,43 @@ class Repository:
         if total.digest() != key:
             raise Damaged(f"The chunks of {key.hex()} do not add up to their digest.")
         yield held
+
+    def _sealed(self, data: bytes, kind: int, deep: int) -> Iterator[bytes]:
+        """Open a sealed content, part by part. Raises `WrongKey`."""
+        if kind == SEALED:
+            yield self.sealing().open(data)
+            return
+        for at in range(0, len(data), 32):
+            part, kind = self.blob(data[at : at + 32])
+            if kind not in (SEALED, LIST) or not deep:
+                raise Damaged("A list of sealed parts names something else.")
+            yield from self._sealed(part, kind, deep - 1)
+
+    def ids(self, read: Callable[[int], bytes]) -> list[bytes]:
+        """Every id that these bytes have as a content of this store: in the clear, and sealed."""
+        total = blake3()
+
+        def pull(most: int) -> bytes:
+            data = read(most)
+            total.update(data)
+            return data
+
+        found = []
+        if self.keys is not None and self.sealing().is_ready():
+            found.append(self.sealing().id_of(pull))
+        while pull(1 << 20):
+            pass
+        return [total.digest(), *found]
+
+    def sealing(self) -> Sealer:
+        """Who seals and opens what must not lie here in the clear."""
+        if self._sealer is None:
+            if self.keys is None:
+                raise Failed("This store has no place for keys.")
+            from holdfast.store.sealed import Sealer
+
+            self._sealer = Sealer(*self.keys)
+        return self._sealer
 
     def blob(self, key: bytes) -> tuple[bytes, int]:
         """Return one stored blob (a chunk list as it is) and its kind, checked unless it is a list."""
@@ -320,16 +380,18 @@ class Repository:
     def fetch(self, place: Location) -> bytes:
         """Return the bytes at a location, unchecked."""
         slot = place.pack, place.frame
-        frame = self._frames.pop(slot, None)
+        with self._guard:
+            frame = self._frames.pop(slot, None)
         if frame is None:
             try:
                 stored = self.blobs.read(place.pack, place.frame, place.stored)
                 frame = decompress(stored, max(MOST_SHARED, place.offset + place.length))
             except EOFError:
                 raise Damaged(f"Pack {place.pack} is cut short.") from None
+        with self._guard:
             while len(self._frames) >= FRAMES_KEPT:
                 del self._frames[next(iter(self._frames))]
-        self._frames[slot] = frame
+            self._frames[slot] = frame
         data = frame[place.offset : place.offset + place.length]
         if len(data) != place.length:
             raise Damaged(f"A frame of pack {place.pack} is too short.")
@@ -363,6 +425,8 @@ class Saving:
         self.whole = row.version == 0 or not row.tree
         """The document holds the whole state: there is nothing yet, or what there was could not be rebuilt."""
         self._state: dict[bytes, Entry] | None = None
+        self.regrouped: list[Entry] = []
+        """Files that got or lost a second name: no reason for a version, but part of the one that is made."""
 
     def _new_writer(self) -> PackWriter:
         self.writers.append(PackWriter(self.repository.blobs))
@@ -403,6 +467,12 @@ class Saving:
         if len(keys) != 1:
             self.keep(total, b"".join(keys), CHUNKS)
         return total
+
+    def sealed(self, read: Callable[[int], bytes]) -> bytes:
+        """Keep a content that must not lie in the clear; its id says nothing of it."""
+        return self.repository.sealing().parts(
+            read, lambda key, data, is_list: self.keep(key, data, LIST if is_list else SEALED)
+        )
 
     def keep(self, key: bytes, data: bytes, kind: int) -> None:
         """Store a blob under its digest, unless it is there."""
@@ -453,7 +523,8 @@ class Saving:
         else:
             old = self.state()
             lost = [path for path in old if path not in seen and path not in rows]
-        changed = []
+        changed: list[Entry] = []
+        self.regrouped = []
         for path, row in rows.items():
             before = old.get(path)
             if row.kind == GONE:
@@ -461,6 +532,8 @@ class Saving:
                     changed.append(row)
             elif before is None or not same(before, row):
                 changed.append(row)
+            elif before.group != row.group:
+                self.regrouped.append(row)
         changed += [gone(path) for path in lost]
         changed.sort()
         return changed, old
@@ -469,6 +542,7 @@ class Saving:
         """Make the checkpoint durable and return its row. Raises `Swept` if it must be done again."""
         repository, row = self.repository, self.row
         self.settle()
+        changed = sorted([*changed, *self.regrouped])
         header = self._complete(header, changed, old)
         data = document.encode(header, changed)
         key = digest(data)

@@ -91,4 +91,4 @@ else:
         defaults=("", "", "", "", "", "", "", 0, 0, 0, False),
     )
 
-CONTENT, CHUNKS, DOCUMENT = 0, 1, 2
+CONTENT, CHUNKS, DOCUMENT, SEALED, LIST = 0, 1, 2, 3, 4

@@ -175,7 +175,7 @@ class Kept:
         except (HoldfastError, FileNotFoundError):
             return False
         if good and key not in self.keys:
-            self.add(key, data, CONTENT if is_whole and place.kind not in (CONTENT, DOCUMENT) else place.kind)
+            self.add(key, data, CONTENT if is_whole and place.kind == CHUNKS else place.kind)
         return good
 
     def add(self, key: bytes, data: bytes, kind: int) -> None:

@@ -15,7 +15,7 @@ from holdfast.store.mounts import Unmounted
 from holdfast.store.open import make_reserve
 from holdfast.store.packs import PackWriter
 from holdfast.store.records import STORE_LOG, Chain, line
-from holdfast.store.rows import CHUNKS, DOCUMENT, Location, Query
+from holdfast.store.rows import CHUNKS, DOCUMENT, LIST, Location, Query
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -174,12 +174,15 @@ def needed_documents(repository: Repository, workspace: WorkspaceRow) -> set[byt
 
 
 def contents_of(repository: Repository, keys: Iterable[bytes]) -> set[bytes]:
-    """These digests and, where one is a chunk list, its chunks."""
+    """These digests and, where one is a list, what that names; a list may name lists."""
     result = set(keys)
-    lists = [key for key, place in repository.ledger.locate(list(result)).items() if place.kind == CHUNKS]
-    for key in lists:
-        chunks = repository.blob(key)[0]
-        result.update([chunks[at : at + 32] for at in range(0, len(chunks), 32)])
+    new = list(result)
+    while new:
+        lists = [key for key, place in repository.ledger.locate(new).items() if place.kind in (CHUNKS, LIST)]
+        found = [repository.blob(key)[0] for key in lists]
+        named = {names[at : at + 32] for names in found for at in range(0, len(names), 32)}
+        new = list(named - result)
+        result |= named
     return result
 
 

@@ -30,7 +30,7 @@ class NotAllowed(HoldfastError):
 
     exit_code = 14
     kind = "not_allowed"
-    hint = "`task show` says what it waits for."
+    hint = "`holdfast task show` says what it waits for."
 
 
 class State(NamedTuple):

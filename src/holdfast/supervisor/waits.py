@@ -12,9 +12,6 @@ LOOP, LOOP_SPAN = 5, 15 * MINUTE
 """So many crashes within that time are a loop: the task fails."""
 NO_PROGRESS = 3
 """Runs in a row that changed nothing, before a person is asked."""
-MAX_REWORKS = 3
-WINDOWS = 8
-"""Limit windows that a task waits through by itself."""
 LEAST_JITTER, MOST_JITTER = 20 * SECOND, 90 * SECOND
 STAGGER = 15 * SECOND
 

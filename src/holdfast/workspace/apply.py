@@ -42,7 +42,7 @@ from holdfast.workspace.system import EXCHANGE, NOREPLACE, Folders, System, chmo
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any
 
     Group = tuple[int, bytes, int]
@@ -73,7 +73,7 @@ class Apply:
     """One plan on one root.
 
     `anchors` are files already in place to which others of their group are to be linked; `load(entry)` yields a file's
-    content; `digest(read)` gives the digest of a stream. `known(digest)` and `known_link(target)` say whether a
+    content; `ids(read)` gives the ids that a stream has as a content. `known(digest)` and `known_link(target)` say whether a
     checkpoint has what a restore that was cut off left behind: what none has is never removed. `closed` are folders
     that must be opened for writing meanwhile, with the modes that they have and shall keep. `touched` tells whether
     anything in the tree was changed.
@@ -84,7 +84,7 @@ class Apply:
         root: int,
         anchors: dict[Group, bytes],
         load: Callable[[Entry], Iterator[bytes]],
-        digest: Callable[[Callable[[int], bytes]], bytes],
+        ids: Callable[[Callable[[int], bytes]], Sequence[bytes]],
         known: Callable[[bytes], bool],
         *,
         known_link: Callable[[bytes], bool] = lambda target: False,
@@ -101,7 +101,7 @@ class Apply:
         self.done, self.touched = Applied(), False
         self.system = System()
         self.folders = Folders(root, self.system)
-        self.staging = Staging(root, digest)
+        self.staging = Staging(root, ids)
         owner = fstat(root)
         self.owner = owner.st_uid, owner.st_gid
 
@@ -226,7 +226,7 @@ class Apply:
             return False  # no links here, or too many: a copy has to do
         seen = stat(name, dir_fd=self.staging.fd, follow_symlinks=False)
         # Somebody may have changed the one in place since the plan was made.
-        if S_ISREG(seen.st_mode) and S_IMODE(seen.st_mode) == group[2] and self.staging.content(name) == group[1]:
+        if S_ISREG(seen.st_mode) and S_IMODE(seen.st_mode) == group[2] and group[1] in self.staging.content(name):
             return True
         unlink(name, dir_fd=self.staging.fd)
         return False

@@ -75,6 +75,15 @@ def refuse(root: bytes, home: bytes | None) -> None:
         )
 
 
+def is_refused(root: bytes, home: bytes | None) -> bool:
+    """The same as an answer."""
+    try:
+        refuse(root, home)
+    except Refused:
+        return True
+    return False
+
+
 def _of_home(root: bytes, home: bytes) -> str:
     """Say what the folder is to the user's home, nothing if it is an ordinary one.
 

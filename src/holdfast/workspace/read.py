@@ -13,6 +13,7 @@ from holdfast.core.entry import (
     FILE,
     FOLDER,
     LINK,
+    SEALED,
     SPARSE,
     SPECIAL,
     UNREADABLE,
@@ -24,6 +25,7 @@ from holdfast.core.light_json import dumps
 from holdfast.workspace.below import FOLDER as FOLDER_FLAGS
 from holdfast.workspace.below import LONG, lstat_below, open_below
 from holdfast.workspace.choose import SHORTAGE
+from holdfast.workspace.judge import is_secret
 from holdfast.workspace.walk import DENIED, UNREAD, VANISHED
 
 try:
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
 
         def small(self, data: bytes) -> bytes: ...
         def large(self, read: Callable[[int], bytes]) -> bytes: ...
+        def sealed(self, read: Callable[[int], bytes]) -> bytes:
+            """The same for what must not lie anywhere in the clear."""
 
 
 LARGE = 4 << 20
@@ -152,9 +156,10 @@ class _Reader:
             before = fstat(fd)
             if S_IFMT(before.st_mode) != S_IFREG:
                 return None
-            data, digest = b"", b""
+            data, digest, is_sealed = b"", b"", False
             if before.st_size > LARGE:
-                digest, length = self._stream(lambda most: read(fd, most), before.st_size + SLACK)
+                is_sealed = is_secret(path, None)
+                digest, length = self._stream(lambda most: read(fd, most), before.st_size + SLACK, is_sealed)
             else:
                 data = self._content(fd, before.st_size)
                 length = len(data)
@@ -162,7 +167,11 @@ class _Reader:
             steady = before.st_ctime_ns == after.st_ctime_ns and length == after.st_size
             if not steady and not last:
                 return None
-            return self._row(path, fd, after, seen, length, digest or self._keep(data), steady)
+            if not digest:
+                is_sealed = is_secret(path, data)
+                digest = self._keep(data, is_sealed)
+            row = self._row(path, fd, after, seen, length, digest, steady)
+            return row._replace(flags=row.flags | SEALED) if is_sealed else row
         finally:
             close(fd)
 
@@ -189,7 +198,7 @@ class _Reader:
             parts.append(data)
         return b"".join(parts)
 
-    def _stream(self, more: Callable[[int], bytes], limit: int) -> tuple[bytes, int]:
+    def _stream(self, more: Callable[[int], bytes], limit: int, is_sealed: bool) -> tuple[bytes, int]:
         """Hand a large file to the store in parts; return digest and length."""
         length = 0
 
@@ -202,16 +211,16 @@ class _Reader:
             return data
 
         self.storing = True
-        digest = self.sink.large(pull)
+        digest = self.sink.sealed(pull) if is_sealed else self.sink.large(pull)
         self.storing = False
         return digest, length
 
-    def _keep(self, data: bytes) -> bytes:
+    def _keep(self, data: bytes, is_sealed: bool) -> bytes:
         """Hand a file that was read at once to the store; return its digest."""
-        if len(data) > LARGE:  # it grew while it was read
+        if len(data) > LARGE or is_sealed:  # it grew while it was read, or goes another way
             from io import BytesIO
 
-            return self._stream(BytesIO(data).read, len(data))[0]
+            return self._stream(BytesIO(data).read, len(data), is_sealed)[0]
         self.storing = True
         digest = self.sink.small(data)
         self.storing = False

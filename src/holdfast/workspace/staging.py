@@ -35,7 +35,7 @@ except ImportError:  # no leases on this system: the comparison has to do
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 ENCODING, ERRORS = getfilesystemencoding(), getfilesystemencodeerrors()
 MARKER, PREFIX, ASIDE = b".holdfast", b"restore-", b"aside"
@@ -49,8 +49,8 @@ PATIENCE = 20
 class Staging:
     """`.holdfast/restore-<random>`: outside of capture, on the workspace's own file system, unknown to anybody else."""
 
-    def __init__(self, root: int, digest: Callable[[Callable[[int], bytes]], bytes]) -> None:
-        self.root, self.digest = root, digest
+    def __init__(self, root: int, ids: Callable[[Callable[[int], bytes]], Sequence[bytes]]) -> None:
+        self.root, self.ids = root, ids
         self.name = PREFIX + urandom(4).hex().encode()
         self.fd = self.marker = -1
         self.count = 0
@@ -91,7 +91,7 @@ class Staging:
         try:
             # Another name of the file stays behind: whoever writes to it loses nothing.
             lease = None if seen.st_nlink > 1 else _lease(fd)
-            if self.digest(lambda most: read(fd, most)) != entry.content:
+            if entry.content not in self.ids(lambda most: read(fd, most)):
                 return CHANGED
             if lease is False or _was_broken(fd, lease):
                 return BUSY
@@ -100,11 +100,11 @@ class Staging:
         finally:
             close(fd)
 
-    def content(self, name: bytes) -> bytes:
-        """The digest of a file here."""
+    def content(self, name: bytes) -> Sequence[bytes]:
+        """The ids that the content of a file here has."""
         fd = open_fd(name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, dir_fd=self.fd)
         try:
-            return self.digest(lambda most: read(fd, most))
+            return self.ids(lambda most: read(fd, most))
         finally:
             close(fd)
 
@@ -169,7 +169,8 @@ class Staging:
                 return False
             try:
                 lease = _lease(fd)
-                if not known(self.digest(lambda most: read(fd, most))) or lease is False or _was_broken(fd, lease):
+                ids = self.ids(lambda most: read(fd, most))
+                if not any(map(known, ids)) or lease is False or _was_broken(fd, lease):
                     return False
             finally:
                 close(fd)

@@ -119,8 +119,7 @@ def import_(session: Session, file: str, into: str | None, here: bool) -> None:
 
 
 def _create(engine: Engine) -> Repository:
-    repository = engine._repository = engine.place.create()
-    return repository
+    return engine.create()
 
 
 def _target(engine: Engine, bundle: Bundle, folder: bytes) -> str:
@@ -160,7 +159,7 @@ def _adopt(engine: Engine, folder: bytes, workspace: str) -> None:
 
     try:
         os.makedirs(folder, exist_ok=True)
-        engine._mark(folder, workspace)
+        engine.mark(folder, workspace)
         engine.place.list_paths([(known.id, known.path) for known in engine.repository().ledger.workspaces()])
     except OSError as error:
         raise Failed(

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.core.entry import FILE, LINK
 from holdfast.core.errors import Usage
 from holdfast.frontends.cli.reference import REFERENCE
 from holdfast.frontends.cli.session import Session, common, write_bytes, write_json
@@ -14,12 +13,9 @@ from holdfast.frontends.cli.session import Session, common, write_bytes, write_j
 if TYPE_CHECKING:
     from holdfast.looking import Change
     from holdfast.store.rows import CheckpointRow
-    from holdfast.workspace.diff import FileDiff, Stat
+    from holdfast.workspace.diff import Stat
 
-LARGEST = 16 << 20
-"""Larger contents are not compared line by line."""
-LINK_MODE = 0o120000
-COLOURS = {"header": "bold", "@@": "cyan", "+": "green", "-": "red"}
+COLOURS = {"header": "bold", "@@": "cyan", "+": "green", "-": "red", "remark": "dim"}
 PATHS = "holdfast.paths"
 
 
@@ -45,6 +41,7 @@ def diff(session: Session, references: tuple[str, ...], stat: bool, name_only: b
     Without B to the disk as it is now; without A from the newest checkpoint. The patch can be given to `git apply`.
     """
     from holdfast.frontends.cli.paths import candidates
+    from holdfast.frontends.patches import without_implied
     from holdfast.looking import compare
 
     if len(references) > 2:
@@ -60,27 +57,12 @@ def diff(session: Session, references: tuple[str, ...], stat: bool, name_only: b
     if session.json:
         _as_json(changes, old, new, with_lines=not name_only)
     elif name_only:
-        _names(session, _without_implied(changes))
+        _names(session, without_implied(changes))
     elif stat:
         _table(session, changes)
     else:
-        for change in _without_implied(changes):
+        for change in without_implied(changes):
             _patch(session, change)
-
-
-def _without_implied(changes: list[Change]) -> list[Change]:
-    """Leave out folders that come or go with something in them: the paths below say it."""
-    parents: set[tuple[str, bytes]] = set()
-    for change in changes:
-        folder = change.path.rpartition(b"/")[0]
-        while folder and (change.kind, folder) not in parents:
-            parents.add((change.kind, folder))
-            folder = folder.rpartition(b"/")[0]
-    return [
-        change
-        for change in changes
-        if change.kind not in ("added", "deleted") or (change.kind, change.path) not in parents
-    ]
 
 
 def _names(session: Session, changes: list[Change]) -> None:
@@ -105,42 +87,21 @@ def _table(session: Session, changes: list[Change]) -> None:
 
 
 def _count(change: Change) -> Stat | None:
+    from holdfast.frontends.patches import counted
     from holdfast.workspace.diff import Stat
 
-    if not _has_content(change):
+    found = counted(change)
+    if found is None:
         return None
-    found = _lines(change)
     sizes = (change.old.size if change.old else 0, change.new.size if change.new else 0)
     return Stat(change.path, found.added, found.removed, sizes if found.binary else None)
 
 
 def _patch(session: Session, change: Change) -> None:
-    from holdfast.workspace.diff import unified
+    from holdfast.frontends.patches import patch
 
-    if not _has_content(change):
-        _remark(session, change)
-        return
-    old, new = change.old, change.new
-    if old is not None and new is not None and old.kind != new.kind:
-        # A file that became a link, or the other way round, is two patches: git wants it so.
-        from holdfast.looking import Change
-
-        _patch(session, Change(old, None, change._load_old, change._load_new))
-        _patch(session, Change(None, new, change._load_old, change._load_new))
-        return
-    modes = [None if entry is None else entry.mode | (LINK_MODE if entry.kind == LINK else 0) for entry in (old, new)]
-    lines = unified(change.path if old else None, change.path if new else None, _lines(change), *modes)
-    for kind, line in lines:
+    for kind, line in patch(change):
         _write(session, COLOURS.get(kind, ""), line)
-
-
-def _remark(session: Session, change: Change) -> None:
-    """Folders, and what was left out: a patch has no words for them, and passes over such lines."""
-    from holdfast.frontends.facts import changed_line
-
-    letter, text = changed_line(change)
-    words = {"A": "new folder", "D": "deleted folder", "M": "changed folder", "T": "changed kind", "-": "not compared"}
-    _write(session, "dim", f"# {words[letter]}: {text}".encode())
 
 
 def _write(session: Session, style: str, line: bytes) -> None:
@@ -155,29 +116,15 @@ def _write(session: Session, style: str, line: bytes) -> None:
     write_bytes(line + b"\n")
 
 
-def _lines(change: Change) -> FileDiff:
-    from holdfast.workspace.diff import FileDiff, compare
-
-    if max(change.old.size if change.old else 0, change.new.size if change.new else 0) > LARGEST:
-        return FileDiff(change.kind != "mode", 0, 0, [])
-    if change.kind == "mode":
-        return FileDiff(False, 0, 0, [])
-    return compare(change.old_content(), change.new_content())
-
-
-def _has_content(change: Change) -> bool:
-    """Is there a file or a link on one side, and nothing else on the other?"""
-    return all(entry is None or entry.kind in (FILE, LINK) for entry in (change.old, change.new))
-
-
 def _as_json(changes: list[Change], old: CheckpointRow, new: CheckpointRow | None, with_lines: bool) -> None:
     from holdfast.frontends.facts import of_change
+    from holdfast.frontends.patches import counted
 
     listed: list[dict[str, Any]] = []
     for change in changes:
         facts = of_change(change)
-        if with_lines and _has_content(change):
-            found = _lines(change)
+        found = counted(change) if with_lines else None
+        if found is not None:
             facts.update({"binary": found.binary, "lines_added": found.added, "lines_removed": found.removed})
         listed.append(facts)
     write_json({"old": f"v{old.version}", "new": f"v{new.version}" if new is not None else None, "changes": listed})

@@ -173,12 +173,12 @@ def _list(session: Session) -> None:
 
 
 def _prove(command: list[str]) -> None:
-    """Start it once, with nothing to do: what does not start here would fail at every step."""
+    """Run the hook once, with an event that means nothing: what does not start here would fail at every step."""
     import subprocess
 
     done = subprocess.run(
-        [*command, "statusline"],
-        input=b"{}",
+        [*command, "hook", "claude-code"],
+        input=b'{"hook_event_name":"Setup","cwd":"/"}',
         capture_output=True,
         timeout=60,
     )

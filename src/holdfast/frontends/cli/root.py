@@ -35,8 +35,12 @@ TABLE = {
     "import": Entry(HERE + "carry", "import_", "Take over checkpoints from such a file."),
     "mount": Entry(HERE + "mount", "mount", "Browse checkpoints as folders, read-only."),
     "watch": Entry(HERE + "watch", "watch", "Save whenever the tree settles after changes."),
+    "serve": Entry(HERE + "serve", "serve", "Show every checkpoint in a browser, and steer from there."),
     "hook": Entry(HERE + "hook", "hook", "What an agent's client runs at its events."),
+    "brief": Entry(HERE + "brief", "brief", "What an agent must know to go on, from a transcript."),
     "status": Entry(HERE + "status", "status", "Say how this workspace is protected right now."),
+    "task": Entry(HERE + "task", "task", "Agents that work while nobody watches."),
+    "supervise": Entry(HERE + "supervise", "supervise", "Run tasks until told to stop."),
     "pin": Entry(HERE + "label", "pin", "Keep a checkpoint for good."),
     "unpin": Entry(HERE + "label", "unpin", "Let a checkpoint go with the others again."),
     "name": Entry(HERE + "label", "name", "Give a checkpoint a name."),
@@ -48,6 +52,10 @@ TABLE = {
     "uninstall": Entry(HERE + "install", "uninstall", "Take holdfast out of an agent's client again."),
     "statusline": Entry(HERE + "statusline", "statusline", "One line for the client's status line."),
     "doctor": Entry(HERE + "doctor", "doctor", "Check the installation, the store and this workspace."),
+    "clear-check": Entry(
+        HERE + "clear_check", "clear_check", "Say what is unsaved, before you clear the conversation."
+    ),
+    "mcp": Entry(HERE + "mcp", "mcp", "Serve checkpoints and recall to an agent (MCP)."),
     "config": Entry(HERE + "config", "config", "Show and change settings."),
     "completion": Entry(HERE + "completion", "completion", "Print the completion script for a shell."),
 }

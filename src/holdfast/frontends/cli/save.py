@@ -94,6 +94,7 @@ def _save(
         outcome = session.engine.handle(event)
     if outcome.status == "outside":
         raise NoWorkspace(f"{show(event.cwd)} is not in a workspace.")
+    _tidy(session, outcome)
     _announce(session, outcome)
     return 0
 
@@ -114,9 +115,19 @@ def _save_quietly(session: Session, event: Event) -> int:
     except Exception as error:
         engine.note(event.cwd, "failed", event.trigger, f"{type(error).__name__}: {error}")
         raise
+    _tidy(session, outcome)
     if session.json:
         _announce(session, outcome)
     return 0
+
+
+def _tidy(session: Session, outcome: Outcome) -> None:
+    """Let a process of its own merge packs when many have piled up, as the hook does."""
+    # It reads the settings file and nothing else: a store given otherwise is left to `holdfast forget`.
+    if outcome.untidy and session.settings.origins.get("store.url", "") in ("", session.config_path):
+        from holdfast.frontends import background
+
+        background.tidy(session.cwd, session.config_path, session.around.variables)
 
 
 def _announce(session: Session, outcome: Outcome) -> None:

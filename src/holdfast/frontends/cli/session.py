@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from holdfast.frontends.cli.progress import Progress
     from holdfast.frontends.paint import Paint
     from holdfast.settings import Settings
+    from holdfast.settings.following import Following
     from holdfast.store.repository import Repository
     from holdfast.store.rows import CheckpointRow, WorkspaceRow
 
@@ -75,6 +76,16 @@ class Session:
         except FileNotFoundError:
             raise NoWorkspace("The current folder is gone.", "Change to a folder that is there.") from None
 
+    @property
+    def given_config(self) -> str | None:
+        """The settings file of `--config`, absolute."""
+        return self._config
+
+    @property
+    def given_store(self) -> str | None:
+        """The folder of `--store`, absolute."""
+        return _absolute(self._store) if self._store is not None else None
+
     @once
     def config_path(self) -> str:
         return self._config or self.around.config
@@ -91,8 +102,16 @@ class Session:
         variables = self.around.holdfast_variables()
         settings = load(self.config_path, variables, cwd, required=self._config is not None)
         if self._store is not None:
-            settings.put("store.url", _absolute(self._store), "--store")
+            settings.put("store.url", self.given_store, "--store")
         return settings
+
+    def following(self) -> Following:
+        """The same for a process that stays and serves many folders: no project's file counts."""
+        from holdfast.settings.following import Following
+
+        flags = {"store.url": _absolute(self._store)} if self._store is not None else {}
+        required = self._config is not None
+        return Following(self.config_path, self.around.holdfast_variables(), required=required, flags=flags)
 
     def forget_settings(self) -> None:
         """Read them again when they are asked for next: their file was just written."""

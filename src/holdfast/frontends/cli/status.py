@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.core.errors import HoldfastError, NoWorkspace
+from holdfast.core.errors import HoldfastError, NoWorkspace, Refused
 from holdfast.frontends.cli.session import Session, common, write_json
 
 if TYPE_CHECKING:
@@ -117,9 +117,13 @@ def _restore(session: Session, root: bytes, row: WorkspaceRow) -> dict[str, Any]
 
 def _way_in(session: Session) -> str:
     """What to do in a folder that nobody protects."""
-    from holdfast.workspace.find import git_root, show
+    from holdfast.workspace.find import git_root, refuse, show
 
     root = git_root(session.cwd)
+    try:
+        refuse(root or session.cwd, session.engine.home)
+    except Refused as error:
+        return f"Hooks pass it over: {error} {error.hint}"
     if root is None:
         return "Run `holdfast init` here once; a folder without git is not protected by itself."
     if session.settings["adopt"] in ("git", "any"):

@@ -1,0 +1,295 @@
+"""Notes from a conversation, without a model: what is stated wins over what is inferred."""
+
+from __future__ import annotations
+
+import re
+
+from holdfast.conversation import phrases, signs
+from holdfast.conversation.transcript import Conversation
+from holdfast.conversation.turns import ASK, PLAN, RUN, TASK, TODO, Call
+from holdfast.core.notes import FileNote, Notes, Run
+from holdfast.core.tokens import calibrate
+
+__all__ = ["FileNote", "Notes", "Run", "take"]
+
+MOST_FILES = 60
+MOST_STEPS = 8
+MOST_DECISIONS = 8
+MOST_BLOCKERS = 5
+MOST_COMMANDS = 10
+TAIL = 1_200
+STATED = re.compile(r"(?:^|_)checkpoint_save$")
+TEST = re.compile(
+    r"\b(?:go (?:test|build|vet)|pytest|py\.test|unittest|tox|nox|npm (?:run )?\S*(?:test|build|lint|check)\S*"
+    r"|npx (?:vitest|jest|tsc|eslint|playwright|mocha)"
+    r"|vitest|jest|mocha|playwright|(?:bun|deno) (?:run )?test|(?:pnpm|yarn)\b[^&|;]*(?:test|build|lint|check|tsc)"
+    r"|tsc\b|eslint|cargo (?:test|check|build|clippy|nextest)"
+    r"|mvn\b|gradlew?\b|dotnet (?:test|build)|rspec|rake|phpunit|mix test|swift (?:test|build)|xcodebuild|ctest"
+    r"|make(?: \S*(?:test|check|lint|build)\S*)?(?=$|[\s&|;])"
+    r"|just \S*test\S*|mise run \S*(?:test|lint|check|build)\S*|golangci-lint|ruff|mypy|pyright|flutter test|gotestsum)"
+)
+FAILED = re.compile(
+    r"^(?:--- )?FAIL\b|\bFAILED\b|\b[1-9]\d* (?:failed|failing|errors?)\b|\berror(?:\[\w+\])?: |\berror TS\d+"
+    r"|AssertionError|Traceback|^panic:|✗|✖|×|\bBUILD FAILED\b|exit (?:code|status) [1-9]",
+    re.M,
+)
+TRIVIAL = re.compile(r"^(?:ls|cat|sed -n|head|tail|pwd|echo|cd|grep|rg|find|wc|which|sleep|true|nl|tree)\b[^&|;]*$")
+DOCUMENT = re.compile(r"\.(?:md|mdx|rst|adoc|txt)$", re.I)
+# Words that only lead up to an edit or a look; the step itself is what follows them.
+LOOKING = re.compile(
+    r"^(?:check|look|see|read|view|find|search|explore|examine|understand|take a look|verify what|start by)\b", re.I
+)
+
+
+def take(conversation: Conversation) -> Notes:
+    """The notes at the conversation's end."""
+    calls = list(conversation.called())
+    turns = [turn for turn in conversation.turns if not turn.side]
+    asked = [turn.text for turn in turns if turn.kind == "asked"]
+    said = [turn.text for turn in turns if turn.kind == "said"]
+    tasks = _tasks(calls)
+    notes = Notes(
+        asked=asked,
+        tasks=tasks,
+        plan=_plan(calls),
+        answers=_answers(calls),
+        said=said[-1] if said else "",
+        last_run=_last_run(calls),
+        unfinished=_unfinished(calls),
+        commands=_commands(calls),
+        cwd=conversation.cwd,
+        branch=conversation.branch,
+        model=conversation.model,
+        client=conversation.client,
+        session=conversation.session,
+        ended=conversation.ended,
+        characters=calibrate(conversation.measured),
+        signals=signs.read(conversation, tasks),
+    )
+    _files(notes, conversation)
+    stated = _stated(calls)
+    notes.current_task = _first(stated.get("summary")) or _task(tasks, asked)
+    notes.next_steps = _several(stated.get("next_steps"))[:MOST_STEPS] or _steps(tasks, said)
+    notes.decisions = _unique([*_several(stated.get("decisions")), *_decisions(conversation, notes)])[:MOST_DECISIONS]
+    notes.blockers = _unique(_blockers(said, asked, turns[-1].kind if turns else "", notes))[:MOST_BLOCKERS]
+    return notes
+
+
+def _stated(calls: list[Call]) -> dict[str, object]:
+    """What the agent itself recorded last through `checkpoint_save`; decisions add up."""
+    stated: dict[str, object] = {}
+    decisions: list[str] = []
+    for call in calls:
+        if STATED.search(call.name) and not call.failed:
+            stated = dict(call.input)
+            decisions = [*_several(call.input.get("decisions")), *decisions]
+    if decisions:
+        stated["decisions"] = decisions
+    return stated
+
+
+def _first(value: object) -> str:
+    return value.strip() if isinstance(value, str) else ""
+
+
+def _several(value: object) -> list[str]:
+    if isinstance(value, str):
+        value = value.split("\n")
+    return [str(one).strip() for one in value if str(one).strip()] if isinstance(value, list) else []
+
+
+def _unique(items: list[str]) -> list[str]:
+    kept: list[str] = []
+    known: set[str] = set()
+    for item in items:
+        key = re.sub(r"\W+", " ", item).strip().lower()
+        if key and key not in known:
+            known.add(key)
+            kept.append(item)
+    return kept
+
+
+def _tasks(calls: list[Call]) -> list[tuple[str, str]]:
+    """The list that the agent keeps, whichever of its tools wrote it."""
+    listed: list[tuple[str, str]] = []
+    numbered: dict[str, list[str]] = {}
+    for call in calls:
+        if call.act == TODO:
+            items = call.input.get("todos")
+            listed = [
+                (str(item.get("status") or "pending"), str(item.get("content") or item.get("text") or ""))
+                for item in (items if isinstance(items, list) else [])
+                if isinstance(item, dict)
+            ]
+        elif call.act == TASK and not call.failed:
+            _number(numbered, call)
+    return [*listed, *[(status, text) for status, text in numbered.values() if status != "deleted"]]
+
+
+def _number(numbered: dict[str, list[str]], call: Call) -> None:
+    if call.name.endswith("Create"):
+        task = call.facts.get("task")
+        identity = str(task.get("id")) if isinstance(task, dict) else str(len(numbered) + 1)
+        numbered[identity] = ["pending", str(call.input.get("subject") or call.input.get("description") or "")]
+        return
+    known = numbered.get(str(call.input.get("taskId")))
+    if known is not None:
+        known[0] = str(call.input.get("status") or known[0])
+        known[1] = str(call.input.get("subject") or known[1])
+
+
+def _plan(calls: list[Call]) -> str:
+    """The last plan that was not refused."""
+    for call in reversed(calls):
+        if call.act == PLAN and call.done and not call.failed:
+            return _first(call.input.get("plan"))
+    return ""
+
+
+def _answers(calls: list[Call]) -> list[tuple[str, str]]:
+    found = []
+    for call in calls:
+        if call.act != ASK or not call.done or call.failed:
+            continue
+        answers = call.facts.get("answers")
+        if isinstance(answers, dict):
+            found += [(str(question), str(answer)) for question, answer in answers.items()]
+        elif call.output:
+            found.append(("", call.output.strip()[:400]))
+    return found[-6:]
+
+
+def _last_run(calls: list[Call]) -> Run | None:
+    for call in reversed(calls):
+        if call.act == RUN and call.done and TEST.search(call.command):
+            broken = call.failed or bool(FAILED.search(call.output))
+            return Run(call.command.strip(), not broken, _tail(call.output) if broken else "", call.number)
+    return None
+
+
+def _tail(output: str) -> str:
+    """The end of a failing output, from the first line that names a failure if that is near."""
+    tail = output.rstrip()[-TAIL:]
+    if len(output) > TAIL:
+        tail = tail[tail.find("\n") + 1 :]
+    return tail
+
+
+def _unfinished(calls: list[Call]) -> str:
+    """A command that was started last and never came back: its effects may exist."""
+    if calls and not calls[-1].done and calls[-1].act == RUN:
+        return calls[-1].command.strip()
+    return ""
+
+
+def _commands(calls: list[Call]) -> list[str]:
+    commands: list[str] = []
+    for call in reversed(calls):
+        line = call.command.strip().split("\n")[0][:200]
+        if call.act == RUN and line and not TRIVIAL.match(line) and line not in commands:
+            commands.append(line)
+            if len(commands) == MOST_COMMANDS:
+                break
+    return commands
+
+
+def _files(notes: Notes, conversation: Conversation) -> None:
+    folders: dict[str, int] = {}
+    for file in conversation.files.newest_first():
+        path = relative(file.path, notes.cwd)
+        if len(notes.files) < MOST_FILES:
+            notes.files.append(
+                FileNote(
+                    file.path,
+                    file.edited,
+                    len(file.lines),
+                    [(hunk.start, hunk.end) for hunk in file.hunks[-20:]],
+                    [(span.start, span.end) for span in file.reads[-10:]],
+                )
+            )
+        if DOCUMENT.search(path) and len(notes.documents) < 8:
+            notes.documents.append(path)
+        folder = path.rsplit("/", 1)[0] if "/" in path else "."
+        if not folder.startswith("/"):
+            folders[folder] = folders.get(folder, 0) + (3 if file.edited else 1)
+    notes.packages = sorted(folders, key=lambda folder: (-folders[folder], folder))[:8]
+
+
+def relative(path: str, cwd: str) -> str:
+    """The path as seen from the working folder."""
+    return path[len(cwd) :].lstrip("/") if cwd and path.startswith(cwd.rstrip("/") + "/") else path
+
+
+def _task(tasks: list[tuple[str, str]], asked: list[str]) -> str:
+    """What is being done: the task in progress, else the last prompt that says something."""
+    for status, text in tasks:
+        if status == "in_progress" and text:
+            return text
+    for text in reversed(asked):
+        if not phrases.NOD.match(text.strip()) and len(text.split()) + len(text) // 12 >= 3:
+            return _opening(text)
+    return _opening(asked[-1]) if asked else ""
+
+
+def _opening(text: str) -> str:
+    """The first paragraph that is no pasted output, at most 300 characters."""
+    for paragraph in text.strip().split("\n\n"):
+        bare = " ".join(paragraph.split())
+        if bare and not bare.startswith(("```", "<", "{", "$ ")):
+            return bare if len(bare) <= 300 else bare[:299].rstrip() + "…"
+    return " ".join(text.split())[:300]
+
+
+def _steps(tasks: list[tuple[str, str]], said: list[str]) -> list[str]:
+    """Open tasks, else what the last words announce."""
+    steps = [text for status, text in tasks if status == "in_progress" and text]
+    steps += [text for status, text in tasks if status not in ("in_progress", "completed") and text]
+    if steps:
+        return steps[:MOST_STEPS]
+    for text in reversed(said[-2:]):
+        steps = phrases.listed_steps(text)
+        if steps:
+            return steps[:MOST_STEPS]
+        steps = [step for step in map(phrases.intention, phrases.sentences(text)) if step]
+        if steps:
+            return steps[-3:]
+    return []
+
+
+def _decisions(conversation: Conversation, notes: Notes) -> list[str]:
+    """Answers and approved plans first, then sentences that decide, newest first."""
+    found = [f"{question} → {answer}" if question else answer for question, answer in reversed(notes.answers)]
+    if notes.plan:
+        title = notes.plan.strip().split("\n")[0].lstrip("# ").strip()
+        found.append(f"Plan approved: {title}"[:200])
+    for turn in reversed(conversation.turns):
+        if turn.side or turn.kind not in ("said", "asked"):
+            continue
+        for sentence in phrases.sentences(turn.text[:6_000]):
+            if len(sentence) > 320 or sentence.endswith(("?", "？")):
+                continue
+            decides = phrases.DECISION.search(sentence)
+            if turn.kind == "asked":
+                decides = decides or (phrases.DIRECTIVE.search(sentence) if len(sentence) < 200 else None)
+            if decides and len(sentence) > 8:
+                found.append(sentence)
+        if len(found) >= MOST_DECISIONS * 2:
+            break
+    return found
+
+
+def _blockers(said: list[str], asked: list[str], last: str, notes: Notes) -> list[str]:
+    found = []
+    if notes.last_run is not None and not notes.last_run.passed:
+        found.append(f"The last test fails: {notes.last_run.command.splitlines()[0][:120]}")
+    if notes.unfinished:
+        found.append(f"No result was recorded for: {notes.unfinished.splitlines()[0][:120]} (its effects may exist)")
+    for text in reversed(said[-4:]):
+        for sentence in phrases.sentences(text):
+            if len(sentence) < 320 and phrases.BLOCKER.search(sentence) and not phrases.SOLVED.search(sentence):
+                found.append(sentence)
+    if said and last == "said":
+        closing = phrases.sentences(said[-1])
+        if closing and closing[-1].endswith(("?", "？")) and len(closing[-1]) < 300:
+            found.append(f"Waiting for an answer: {closing[-1]}")
+    return found

@@ -1,0 +1,167 @@
+"""Reading a transcript into turns, from where the last reading ended."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.conversation import claude, codex
+from holdfast.conversation.files import Files
+from holdfast.conversation.turns import Call, Turn
+
+# Nothing a client records in one line is longer; what is longer is skipped instead of filling the memory.
+LONGEST_LINE = 64 << 20
+GZIP = b"\x1f\x8b"
+
+
+@dataclass(slots=True)
+class Conversation:
+    """A session as far as it has been read: the live branch only. It is also the state from which reading goes on."""
+
+    client: str = ""
+    session: str = ""
+    cwd: str = ""
+    branch: str = ""
+    model: str = ""
+    turns: list[Turn] = field(default_factory=list)
+    files: Files = field(default_factory=Files)
+    calls: int = 0
+    compactions: int = 0
+    started: str = ""
+    ended: str = ""
+    # (characters, tokens) of tool output, from which a model's characters per token are known.
+    measured: list[tuple[int, int]] = field(default_factory=list)
+
+    offset: int = 0
+    line: int = 0
+    skipped: int = 0
+    # Live branch: the prompt each entry belongs to, each prompt's own predecessor, the newest entry's prompt.
+    prompt_of: dict[str, int] = field(default_factory=dict)
+    before: list[int] = field(default_factory=lambda: [-1])
+    current: int = 0
+    dead: frozenset[int] = frozenset()
+    open_calls: dict[str, Call] = field(default_factory=dict)
+    keep: bool = False  # keep what reads showed, for measuring
+    scratch: dict[str, Any] = field(default_factory=dict)  # what one client's reader remembers between lines
+
+    def asked(self) -> list[Turn]:
+        return [turn for turn in self.turns if turn.kind == "asked"]
+
+    def called(self) -> Iterator[Call]:
+        for turn in self.turns:
+            if turn.call is not None and not turn.side:
+                yield turn.call
+
+    def live(self) -> set[int]:
+        """The prompts on the way from the first entry to the newest."""
+        chain = set()
+        at = self.current
+        while at >= 0 and at not in chain:
+            chain.add(at)
+            at = self.before[at]
+        return chain
+
+
+def read(
+    source: str | os.PathLike[str] | bytes, state: Conversation | None = None, *, keep: bool = False
+) -> Conversation:
+    """Return the conversation that `source` records, going on from `state` if there is one.
+
+    Unknown entries and damaged lines are skipped; a torn last line waits for its rest. A rewind found in new lines
+    makes a path be read again from its start, without what was rewound.
+    """
+    conversation = state if state is not None and _continues(source, state) else Conversation(keep=keep)
+    _take(source, conversation)
+    dead = frozenset(range(len(conversation.before))) - conversation.live()
+    if dead == conversation.dead:
+        return conversation
+    if state is not None and isinstance(source, bytes):
+        # Only the new bytes are at hand: what was rewound goes, file contents stay as last seen.
+        conversation.turns = [turn for turn in conversation.turns if turn.prompt not in dead]
+        conversation.dead = dead
+        return conversation
+    again = Conversation(keep=conversation.keep, dead=dead)
+    _take(source, again)
+    return again
+
+
+def _continues(source: str | os.PathLike[str] | bytes, state: Conversation) -> bool:
+    """Bytes are what came after; a file must still be as long as what was read of it."""
+    if isinstance(source, bytes):
+        return True
+    try:
+        return os.stat(source).st_size >= state.offset
+    except OSError:
+        return False
+
+
+def _take(source: str | os.PathLike[str] | bytes, conversation: Conversation) -> None:
+    for raw, whole in _lines(source, conversation):
+        entry = None
+        if raw.startswith(b"{"):
+            try:
+                entry = json.loads(raw)
+            except (ValueError, RecursionError):
+                entry = None
+        if entry is None and not whole:
+            return
+        conversation.offset += len(raw) if isinstance(raw, bytes) else 0
+        conversation.line += 1
+        if not isinstance(entry, dict):
+            conversation.skipped += bool(raw.strip())
+            continue
+        _enter(conversation, entry)
+
+
+def _enter(conversation: Conversation, entry: dict[str, Any]) -> None:
+    """Hand one entry to its client's reader. A shape that nobody foresaw costs that one entry."""
+    if not conversation.client:
+        conversation.client = codex.NAME if codex.is_ours(entry) else claude.NAME if claude.is_ours(entry) else ""
+    take = {codex.NAME: codex.take, claude.NAME: claude.take}.get(conversation.client)
+    if take is None:
+        conversation.skipped += 1
+        return
+    try:
+        take(conversation, entry)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+        conversation.skipped += 1
+
+
+def _lines(source: str | os.PathLike[str] | bytes, conversation: Conversation) -> Iterator[tuple[bytes, bool]]:
+    """Each line with whether it is ended."""
+    if isinstance(source, bytes):
+        yield from _split(gzip.decompress(source) if source.startswith(GZIP) else source)
+        return
+    if os.fspath(source).endswith(".gz"):
+        with gzip.open(source, "rb") as packed:
+            yield from _split(packed.read()[conversation.offset :])
+        return
+    with open(source, "rb") as file:
+        file.seek(conversation.offset)
+        while True:
+            line = file.readline(LONGEST_LINE)
+            if not line:
+                return
+            if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
+                conversation.offset += len(line)
+                conversation.skipped += 1
+                while (rest := file.readline(LONGEST_LINE)) and not rest.endswith(b"\n"):
+                    conversation.offset += len(rest)
+                conversation.offset += len(rest)
+                continue
+            yield line, line.endswith(b"\n")
+
+
+def _split(data: bytes) -> Iterator[tuple[bytes, bool]]:
+    start = 0
+    while start < len(data):
+        end = data.find(b"\n", start) + 1
+        if not end:
+            yield data[start:], False
+            return
+        yield data[start:end], True
+        start = end

@@ -1,0 +1,69 @@
+"""Cutting a file into blocks that an edit is likely to need whole."""
+
+from __future__ import annotations
+
+MOST = 16
+FEWEST = 3
+# A line that long is data or minified code; a brief can neither show nor use it.
+LONGEST_LINE = 600
+TAB = 4
+CLOSING = ("}", ")", "]", "end")
+
+
+def cut(lines: list[str | None], first: int = 0, last: int | None = None) -> list[tuple[int, int]]:
+    """Blocks of known lines as (first, last) indices: definitions stay together where they fit, and no block starts
+    with a closing bracket."""
+    blocks = []
+    stop = len(lines) if last is None else min(len(lines), last + 1)
+    at = first
+    while at < stop:
+        if _unusable(lines[at]):
+            at += 1
+            continue
+        end = at
+        while end < stop and not _unusable(lines[end]):
+            end += 1
+        while at < end:
+            after = _end(lines, at, end)
+            blocks.append((at, after - 1))
+            at = after
+    return blocks
+
+
+def _unusable(line: str | None) -> bool:
+    return line is None or len(line) > LONGEST_LINE
+
+
+def _end(lines: list[str | None], start: int, end: int) -> int:
+    """Where the block that begins at `start` is best ended: after a blank line, before little indentation."""
+    limit = min(end, start + MOST)
+    best, best_worth = limit, -1000.0
+    for at in range(start + FEWEST, limit + 1):
+        if at >= end:
+            return end
+        before, after = lines[at - 1] or "", lines[at] or ""
+        blank, bare = not before.strip(), after.strip()
+        indent = indentation(after) if bare else 50
+        if blank and indent == 0 and bare:
+            return at
+        worth = (20 if blank else 0) - min(indent, 16) + (at - start) * 0.3
+        if not bare:
+            worth -= 10
+        elif bare.startswith(CLOSING):
+            worth -= 15
+        if worth >= best_worth:
+            best, best_worth = at, worth
+    return best
+
+
+def indentation(line: str) -> int:
+    """Columns before the first sign, a tab being four."""
+    columns = 0
+    for sign in line:
+        if sign == " ":
+            columns += 1
+        elif sign == "\t":
+            columns += TAB
+        else:
+            break
+    return columns

@@ -1,0 +1,158 @@
+"""Part 1 of a brief as text: task, next steps, decisions, what was asked and said, files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from holdfast.core.notes import FileNote, Notes
+
+SECOND = 1_000_000_000
+AGES = ((86_400 * 2, 86_400, "days"), (3_600 * 2, 3_600, "hours"), (120, 60, "minutes"))
+MARKS = {"completed": "x", "in_progress": ">"}
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of the checkpoint itself; without one, all is empty."""
+
+    summary: str = ""
+    checkpoint: str = ""  # its id
+    version: str = ""  # such as v5
+    saved_at: int | None = None  # nanoseconds
+    branch: str = ""
+    commit: str = ""
+    changed: str = ""  # such as "3 files, +127 -9"
+
+    def title(self, notes: Notes) -> str:
+        return (self.summary or notes.summary() or "session").replace("\n", " ")
+
+
+def opening(notes: Notes, facts: Facts, now: int) -> str:
+    """The first line: what is resumed, and from when."""
+    about = [facts.version, facts.checkpoint if not facts.version else ""]
+    if facts.saved_at is not None:
+        about.append(f"saved {age(now - facts.saved_at)} ago")
+    said = ", ".join([word for word in about if word])
+    return f'Resumed from checkpoint: "{facts.title(notes)}"{f" ({said})" if said else ""}'
+
+
+def age(nanoseconds: int) -> str:
+    seconds = max(0, nanoseconds // SECOND)
+    for least, unit, word in AGES:
+        if seconds >= least:
+            return f"{seconds // unit} {word}"
+    return "1 minute" if seconds >= 60 else f"{seconds} seconds"
+
+
+def render_notes(notes: Notes, scale: float = 1.0, facts: Facts | None = None) -> str:
+    """The body of part 1; `scale` below 1 shortens every section alike."""
+
+    def most(count: int) -> int:
+        return max(24, int(count * scale))
+
+    def some(count: int) -> int:
+        return max(1, round(count * scale))
+
+    rows: list[str] = []
+    if notes.current_task:
+        rows.append(f"## Current Task\n{clip(notes.current_task, most(300))}")
+    if notes.next_steps:
+        listed = [f"{number}. {clip(one, most(160))}" for number, one in enumerate(notes.next_steps[: some(6)], 1)]
+        rows.append("## Next Steps\n" + "\n".join(listed))
+    if notes.decisions:
+        rows.append("## Decisions Made\n" + _listed(notes.decisions[: some(5)], most(170)))
+    if notes.blockers:
+        rows.append("## Blockers\n" + _listed(notes.blockers[: some(3)], most(170)))
+    if notes.asked:
+        rows.append("## Asked (verbatim)\n" + _asked(notes, most, some))
+    done = [text for status, text in notes.tasks if status == "completed"]
+    if notes.tasks:
+        listed = [
+            f"[{MARKS.get(status, ' ')}] {clip(text, most(90))}" for status, text in _window(notes.tasks, some(8))
+        ]
+        rows.append(f"## Tasks ({len(done)} of {len(notes.tasks)} done)\n" + "\n".join(listed))
+    if notes.plan:
+        rows.append(f"## Plan\n{clip(notes.plan, most(700))}")
+    if notes.answers:
+        listed = [f"{question} → {answer}" if question else answer for question, answer in notes.answers[-some(3) :]]
+        rows.append("## Answers\n" + _listed(listed, most(180)))
+    if notes.said:
+        rows.append(f"## Last said\n{clip(notes.said, most(420))}")
+    if notes.last_run is not None:
+        run = notes.last_run
+        command = run.command.splitlines()[0] if run.command else ""
+        line = f"## Last test: {'passed' if run.passed else 'FAILED'}\n$ {clip(command, most(140))}"
+        rows.append(line if run.passed or not run.tail else f"{line}\n{tail(run.tail, most(600))}")
+    if notes.files:
+        rows.append("## Files, newest first (M edited, r read)\n" + _files(notes, some(16)))
+    if notes.cwd:
+        rows.append(f"Working Directory: {notes.cwd}")
+    branch = (facts.branch if facts else "") or notes.branch
+    if branch:
+        rows.append(f"Git Branch: {branch}")
+    return "\n".join(rows)
+
+
+def clip(text: str, longest: int) -> str:
+    """The text's beginning and end, with a mark where it was cut."""
+    text = text.strip()
+    if len(text) <= longest:
+        return text
+    if longest < 80:
+        return text[: longest - 1].rstrip() + "…"
+    return text[: longest * 7 // 10].rstrip() + " […] " + text[-(longest * 3 // 10 - 5) :].lstrip()
+
+
+def tail(text: str, longest: int) -> str:
+    if len(text) <= longest:
+        return text.strip("\n")
+    cut = text[-longest:]
+    return "[…]\n" + cut[cut.find("\n") + 1 :].strip("\n")
+
+
+def _listed(items: list[str], longest: int) -> str:
+    return "\n".join([f"- {' '.join(clip(item, longest).split())}" for item in items])
+
+
+def _asked(notes: Notes, most: Callable[[int], int], some: Callable[[int], int]) -> str:
+    """The first prompt, the last one, and as many between as there is room for."""
+    first, last = notes.asked[0], notes.asked[-1]
+    rows = [f"first: {clip(first, most(450))}"]
+    if len(notes.asked) > 1:
+        between = notes.asked[1:-1][-some(3) :]
+        skipped = len(notes.asked) - 2 - len(between)
+        if skipped:
+            rows.append(f"[{skipped} more]")
+        rows += [f"then: {clip(text, most(150))}" for text in between]
+        rows.append(f"last: {clip(last, most(600))}")
+    return "\n".join(rows)
+
+
+def _window(tasks: list[tuple[str, str]], count: int) -> list[tuple[str, str]]:
+    """The open tasks, and the last done ones before them."""
+    if len(tasks) <= count:
+        return tasks
+    openly = [at for at, (status, _) in enumerate(tasks) if status != "completed"]
+    start = max(0, (openly[0] if openly else len(tasks)) - 2)
+    start = min(start, len(tasks) - count)
+    return tasks[start : start + count]
+
+
+def _files(notes: Notes, count: int) -> str:
+    from holdfast.core.brief_rank import GENERATED
+
+    listed = [file for file in notes.files if not GENERATED.search(file.path)]
+    rows = [_file(file, notes.cwd) for file in listed[:count]]
+    if len(listed) > count:
+        rows.append(f"and {len(listed) - count} more")
+    return "\n".join(rows)
+
+
+def _file(file: FileNote, cwd: str) -> str:
+    path = file.path
+    if cwd and path.startswith(cwd.rstrip("/") + "/"):
+        path = path[len(cwd) :].lstrip("/")
+    spans = sorted(set(file.changed[-3:] if file.edited else file.read[-2:]))
+    where = ",".join([f"{a}-{b}" if b > a else str(a) for a, b in spans if (a, b) != (1, 1)])
+    return f"{'M' if file.edited else 'r'} {path}{f' L{where}' if where else ''}"

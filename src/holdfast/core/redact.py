@@ -1,0 +1,249 @@
+"""Secrets in texts: found by how they begin, by the word beside them, or by how random they look; and blotted out."""
+
+from __future__ import annotations
+
+import re
+from binascii import a2b_base64
+from math import log2
+
+from holdfast.core.patterns import (
+    ASSIGNED,
+    CODE,
+    CODED,
+    ESCAPE,
+    HEADER,
+    KEYS,
+    LOGIN,
+    OPTION,
+    PARAMETER,
+    PLACEHOLDER,
+    PROSE,
+    RANDOM,
+    SCHEME,
+    WRAP,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Span = tuple[int, int, str]
+
+MOST_TEXT = 4 << 20
+"""Beyond this a text is cut: nothing that is shown or kept as a summary is longer."""
+
+_COMPILED = {kind: (needles, re.compile(pattern)) for kind, (needles, pattern) in KEYS.items()}
+CONTROLS = [bytes([code]) for code in range(32) if code not in (9, 10, 13)]
+
+
+def redact(text: str) -> str:
+    """Return the text with every secret replaced by `[redacted:<kind>]`."""
+    if len(text) > MOST_TEXT:
+        text = text[:MOST_TEXT] + " […]"
+    parts, at = [], 0
+    for start, end, kind in find(text):
+        parts += [text[at:start], f"[redacted:{kind}]"]
+        at = end
+    return "".join([*parts, text[at:]]) if parts else text
+
+
+def find(text: str) -> list[Span]:
+    """Return (start, end, kind) of every secret, sorted, none of them overlapping."""
+    spans = [*_keys(text), *_assigned(text), *_parameters(text), *_coded(text), *_random(text)]
+    for other, places in _views(text):
+        spans += [(places[start], places[end - 1] + 1, kind) for start, end, kind in (*_keys(other), *_coded(other))]
+    return _merged(spans)
+
+
+def holds_secret(text: str, *, words: bool) -> bool:
+    """Is there one? `words`: also those that nothing but the word beside them gives away. Stops at the first."""
+    for spans in (_keys, _coded):
+        if next(spans(text), None) is not None:
+            return True
+    if words and (next(_assigned(text, strict=True), None) is not None or next(_parameters(text), None) is not None):
+        return True
+    return any(next(_keys(other), None) or next(_coded(other), None) for other, _ in _views(text))
+
+
+def _keys(text: str) -> Iterator[Span]:
+    for kind, (needles, pattern) in _COMPILED.items():
+        if not any(needle in text for needle in needles):
+            continue
+        for match in pattern.finditer(text):
+            group = 1 if pattern.groups else 0
+            if kind == "url-password" and PLACEHOLDER.match(match[1]):
+                continue
+            if len(set(match[group])) > 4:  # `AKIAXXXXXXXXXXXXXXXX` shows how a key looks, and is none
+                yield match.start(group), match.end(group), kind
+
+
+def _assigned(text: str, strict: bool = False) -> Iterator[Span]:
+    """Values beside a word such as `password`. `strict`: only those that look like a value and not like a word."""
+    lower = text.lower()
+    if not any(
+        word in lower
+        for word in (
+            "pass",
+            "pwd",
+            "secret",
+            "token",
+            "key",
+            "credential",
+            "auth",
+            "bearer",
+            "dsn",
+            "sas",
+            "connection",
+            "webhook",
+        )
+    ):
+        return
+    for match in ASSIGNED.finditer(text):
+        group = "quoted" if match["quoted"] is not None else "bare"
+        value = match[group]
+        if _is_value(value, match["sign"].isspace(), group == "quoted", strict, match["name"]):
+            yield match.start(group), match.end(group), "secret"
+
+
+def _is_value(value: str, apart: bool, quoted: bool, strict: bool, name: str) -> bool:
+    value = value.strip().rstrip("\\")
+    if len(value) < 4 or PLACEHOLDER.match(value):
+        return False
+    if not quoted and CODE.match(value):
+        return False
+    if apart:  # `the token expired`: only what nobody would write in a sentence
+        return not value.startswith("-") and _entropy(value) >= 3 and len(value) >= 8 and _mixed(value) >= 2
+    if " " in value.strip() and len(value.split()) > 3:
+        return False  # a sentence about secrets
+    if not strict:
+        return not (PROSE.match(value) and not quoted and len(value) < 8)
+    if "/" in value and not any(letter.isdigit() for letter in value):
+        return False  # a path
+    if value.lower().replace("_", "").replace("-", "") in name.lower().replace("_", "").replace("-", ""):
+        return False
+    return (
+        len(value) >= 8
+        and _mixed(value) >= 2
+        and _entropy(value) >= 2.5
+        and not CODE.match(value)
+        and not _is_words(value)
+    )
+
+
+def _is_words(value: str) -> bool:
+    """Is it a name made of words, such as `session-token-secret`, `user.password` or `getToken`?"""
+    return (
+        re.fullmatch(r"[A-Za-z]+(?:[-_./: ][A-Za-z]+)*|[a-z]+(?:[A-Z][a-z]+)+|[A-Z]+(?:_[A-Z0-9]+)+|[A-Za-z]+\d", value)
+        is not None
+    )
+
+
+def _parameters(text: str) -> Iterator[Span]:
+    """Values in headers, in addresses, and in the options of well-known commands."""
+    lower = text.lower()
+    for words, pattern, kind in (
+        (("authorization", "x-api-key", "x-auth-token", "cookie"), HEADER, "authorization"),
+        (("bearer ", "basic "), SCHEME, "authorization"),
+        (("?", "&", ";"), PARAMETER, "url-parameter"),
+        ((" password ",), LOGIN, "password"),
+        (("-u", "-p", "-a ", "--user", "--proxy-user"), OPTION, "password"),
+    ):
+        if not any(word in lower for word in words):
+            continue
+        for match in pattern.finditer(text):
+            group = match.lastindex or 0
+            value = match[group]
+            if not PLACEHOLDER.match(value) and not PROSE.match(value) and not CODE.match(value):
+                yield match.start(group), match.end(group), kind
+
+
+def _coded(text: str) -> Iterator[Span]:
+    """Base64 of something that is a secret itself."""
+    for match in CODED.finditer(text):
+        if any(
+            next(_keys(inside), None) or next(_assigned(inside, strict=True), None) for inside in _decoded(match[0])
+        ):
+            yield match.start(), match.end(), "base64"
+
+
+def _decoded(run: str) -> Iterator[str]:
+    """What the run may hold: it may begin anywhere in a text that looks like base64 as well."""
+    plain = run.rstrip("=").replace("-", "+").replace("_", "/")
+    for shift in range(4):
+        part = plain[shift:]
+        part = part[: len(part) - (len(part) % 4 == 1)]
+        try:
+            inside = a2b_base64(part + "=" * (-len(part) % 4))
+        except ValueError:
+            continue
+        # What is text in one place of its alphabet is noise in the three others, nearly always.
+        if sum(map(inside.count, CONTROLS)) * 10 <= len(inside) and (inside.isascii() or len(run) < 64):
+            yield inside.decode("utf-8", "replace")
+
+
+def _random(text: str) -> Iterator[Span]:
+    """Long runs that look random, and are neither a digest in hexadecimal nor a path."""
+    for match in RANDOM.finditer(text):
+        run = match[0]
+        if _mixed(run) >= 3 and _entropy(run) >= 4.3 and run.count("/") <= len(run) // 20 and not _is_words(run):
+            yield match.start(), match.end(), "random"
+
+
+def _views(text: str) -> Iterator[tuple[str, list[int]]]:
+    """The text without line breaks inside of values, and without escapes; each with the place of every character."""
+    for pattern, put in ((WRAP, _nothing), (ESCAPE, _character)):
+        if pattern.search(text) is not None:
+            yield _view(text, pattern, put)
+
+
+def _view(text: str, pattern: re.Pattern[str], put: Callable[[re.Match[str]], str]) -> tuple[str, list[int]]:
+    parts: list[str] = []
+    places: list[int] = []
+    at = 0
+    for match in pattern.finditer(text):
+        instead = put(match)
+        parts += [text[at : match.start()], instead]
+        places += range(at, match.start())
+        places += [match.end() - 1] * len(instead)
+        at = match.end()
+    parts.append(text[at:])
+    places += range(at, len(text))
+    return "".join(parts), places
+
+
+def _nothing(match: re.Match[str]) -> str:
+    return ""
+
+
+def _character(match: re.Match[str]) -> str:
+    return chr(int(match[1] or match[2], 16))
+
+
+def _merged(spans: list[Span]) -> list[Span]:
+    result: list[Span] = []
+    # Where two overlap, the one that begins first names the kind; of two that begin together, the longer one.
+    for start, end, kind in sorted(spans, key=lambda span: (span[0], -span[1])):
+        if result and start < result[-1][1]:
+            first = result[-1]
+            result[-1] = first[0], max(first[1], end), first[2]
+        else:
+            result.append((start, end, kind))
+    return result
+
+
+def _mixed(text: str) -> int:
+    """How many kinds of characters: small letters, capitals, digits, others."""
+    return sum(
+        (
+            any(letter.islower() for letter in text),
+            any(letter.isupper() for letter in text),
+            any(letter.isdigit() for letter in text),
+            any(not letter.isalnum() for letter in text),
+        )
+    )
+
+
+def _entropy(text: str) -> float:
+    """Bits per character, by how often each occurs."""
+    size = len(text)
+    return -sum(count / size * log2(count / size) for count in map(text.count, set(text)))

@@ -1,0 +1,112 @@
+"""Which files are secret by their name, and which marks in a content call for a closer look (docs/guides/secrets.md)."""
+
+from __future__ import annotations
+
+TEXT_LIMIT = 256 << 10
+"""Larger files are judged by their name alone."""
+
+_NAMES = """
+    .env .envrc .netrc _netrc .pgpass .npmrc .pypirc .htpasswd .git-credentials .dockercfg .my.cnf .mylogin.cnf .boto .s3cfg
+    .vault-token .terraformrc .secrets .credentials .passwd credentials credentials.json credentials.yml credentials.yaml
+    credentials.xml credentials.toml credentials.ini credentials.csv credentials.db secrets secrets.json secrets.yml
+    secrets.yaml secrets.toml secrets.ini secrets.xml secrets.properties secret.json secret.yml secret.yaml secret.toml
+    client_secret.json client_secrets.json service-account.json service_account.json serviceaccount.json
+    serviceaccountkey.json application_default_credentials.json id_rsa id_dsa id_ecdsa id_ecdsa_sk id_ed25519
+    id_ed25519_sk master.key production.key kubeconfig key.properties keystore.properties local.settings.json
+    .bash_history .zsh_history .psql_history .mysql_history .python_history
+"""
+NAMES = frozenset(_NAMES.split())
+ENDINGS = (
+    ".env", ".kdbx", ".kdb", ".ppk", ".p12", ".pfx", ".pkcs12", ".p8", ".jks", ".jceks", ".bks", ".keystore", ".tfvars",
+    ".tfvars.json", ".tfstate", ".tfstate.backup", ".ovpn", ".agekey", ".pgpass", ".netrc", ".htpasswd",
+)  # fmt: skip
+OPENLY = ("example", "sample", "template", "dist", "defaults", "schema", "tmpl")
+"""`.env.example` and the like are there to be read; their contents are judged all the same."""
+FOLDERS = frozenset((b".ssh", b".gnupg", b".aws", b".azure", b".gcloud", b".kube", b".docker"))
+
+_CONFIG_NAMES = """
+    dockerfile makefile jenkinsfile procfile vagrantfile config configuration settings .profile .bashrc .zshrc .bash_profile
+    .zprofile .zshenv .gitconfig .curlrc .wgetrc .condarc .yarnrc .bowerrc .babelrc .s3cmd .travis.yml .gitlab-ci.yml
+"""
+CONFIG_NAMES = frozenset(_CONFIG_NAMES.split())
+_CONFIG_ENDINGS = """
+    json jsonc json5 ndjson jsonl yaml yml toml ini cfg conf config cnf properties xml plist tf hcl sh bash zsh fish ps1 bat
+    cmd env local dev prod production staging secret secrets txt log http rest curl sql csv netrc rc editorconfig
+    service socket timer compose dockerfile gradle kts sbt nix ipynb har postman_collection example sample template dist md
+"""
+CONFIG_ENDINGS = frozenset(_CONFIG_ENDINGS.split())
+
+WORDS = (
+    b"passw", b"passphrase", b"secret", b"token", b"apikey", b"api_key", b"api-key", b"accesskey", b"access_key",
+    b"access-key", b"accountkey", b"credential", b"authorization", b"auth_key", b"private_key", b"privatekey",
+    b"signature=", b"_auth", b"pwd=", b"pwd:", b"bearer ",
+)  # fmt: skip
+"""Words beside which a value is likely to be one, in any case of their letters."""
+SIGNS = (
+    b"PRIVATE KEY", b"AKIA", b"ASIA", b"ghp_", b"gho_", b"ghu_", b"ghs_", b"ghr_", b"github_pat_", b"glpat-", b"xoxb-",
+    b"xoxp-", b"xoxa-", b"xoxr-", b"xoxs-", b"xapp-", b"hooks.slack.com/services/", b"/api/webhooks/", b"sk_live_",
+    b"sk_test_", b"rk_live_", b"rk_test_", b"whsec_", b"sk-ant-", b"sk-proj-", b"sk-svcacct-", b"sk-admin-", b"sk-or-v1-",
+    b"T3BlbkFJ", b'"sk-', b"'sk-", b"=sk-", b"AIza", b"ya29.", b"GOCSPX-", b"npm_", b"pypi-AgEIcHlwaS5vcmc",
+    b"AccountKey=", b"eyJhbGci", b"eyJ0eXAi", b"eyJraWQi", b":AAE", b":AAF", b":AAG", b":AAH", b"dop_v1_",
+    b"doo_v1_", b"dor_v1_", b"hvs.", b"hvb.", b"dapi", b"shpat_", b"shpca_", b"shppa_", b"shpss_", b"AGE-SECRET-KEY-1",
+    b"lin_api_", b"sbp_", b"dp.pt.", b"dp.st.", b"glsa_", b"glc_", b"sntrys_", b"NRAK-", b"PMAK-", b"ATATT3", b"gsk_",
+    b"xai-", b"sq0atp-", b"sq0csp-", b"EAAA", b"tfp_", b"atlasv1.", b"rubygems_", b"dckr_pat_", b"ntn_",
+    b'"SG.', b"'SG.", b"=SG.", b" SG.", b'"hf_', b"'hf_", b"=hf_", b" hf_", b'"r8_', b"'r8_", b"=r8_", b" r8_",
+)  # fmt: skip
+"""How keys of well-known services begin: a closer look decides. None is shorter than four bytes."""
+ADDRESSES = tuple(bytes([letter]) + b"://" for letter in b"abcdefghijklmnopqrstuvwxyz")
+"""Addresses count where a password stands in front of the host."""
+
+
+def by_name(path: bytes) -> bool:
+    """Is the file secret whatever it holds?"""
+    folder, _, last = path.rpartition(b"/")
+    name = last.decode("utf-8", "replace").lower()
+    if name in NAMES or name.endswith(ENDINGS):
+        return True
+    if name.startswith((".env.", ".env-")):
+        return not name.endswith(OPENLY)
+    if folder and not FOLDERS.isdisjoint(folder.split(b"/")[-2:]):
+        return not name.endswith((".pub", ".md", ".lock")) and name not in ("known_hosts", "authorized_keys")
+    return False
+
+
+def is_key(path: bytes) -> bool:
+    """Is it a file that may hold a key? Then it is secret unless it shows that it holds none."""
+    return path.lower().endswith((b".pem", b".key", b".p8", b".der"))
+
+
+def is_configuration(path: bytes) -> bool:
+    """Is it the kind of file in which people put passwords? Then words are looked for, not only well-known keys."""
+    name = path.rpartition(b"/")[2].decode("utf-8", "replace").lower()
+    stem, _, ending = name.rpartition(".")
+    return ending in CONFIG_ENDINGS or name in CONFIG_NAMES or not stem
+
+
+def packed() -> bytes:
+    """The marks for the compiled search: per mark its length, its kind (1 sign, 2 word, 4 address), and its bytes."""
+    marks = [(sign, 1) for sign in signs()] + [(word, 2) for word in WORDS] + [(address, 4) for address in ADDRESSES]
+    return b"".join([bytes([len(mark), kind]) + mark for mark, kind in marks])
+
+
+def signs() -> list[bytes]:
+    """Signs as they are, and as they look inside of base64, wherever they begin there."""
+    return [
+        *SIGNS,
+        *[form for sign in (*SIGNS, b"password", b"PASSWORD", b"api_key", b"API_KEY") for form in in_base64(sign)],
+    ]
+
+
+def in_base64(sign: bytes) -> list[bytes]:
+    """What of a text shows in base64 at each of the three places where it can begin, if that is enough to go by."""
+    from binascii import b2a_base64
+
+    found = []
+    for shift in range(3):
+        coded = b2a_base64(bytes(shift) + sign, newline=False).rstrip(b"=")
+        # The first characters hold bits of what comes before, the last one may hold bits of what comes after.
+        first = (0, 2, 3)[shift]
+        last = len(coded) - (1 if (shift + len(sign)) % 3 else 0)
+        if last - first >= 5:
+            found.append(coded[first:last])
+    return found

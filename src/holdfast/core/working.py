@@ -1,0 +1,40 @@
+"""A file as the session knows it: its lines, and which of them were read or changed when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Span:
+    """Lines `start` to `start + count - 1`, counted from 1, met at the session's tool call number `at`."""
+
+    at: int
+    start: int
+    count: int
+
+    @property
+    def end(self) -> int:
+        """The last line; a deletion (count 0) ends where it starts."""
+        return self.start + max(self.count, 1) - 1
+
+
+@dataclass(slots=True)
+class WorkingFile:
+    """One file: `lines` holds None where the session never saw the text."""
+
+    path: str
+    lines: list[str | None] = field(default_factory=list)
+    touched: int = 0
+    hunks: list[Span] = field(default_factory=list)
+    reads: list[Span] = field(default_factory=list)
+    changed: bool = False  # the disk differs from what the session knew
+    gone: bool = False  # the file is no longer there
+
+    @property
+    def edited(self) -> bool:
+        return bool(self.hunks)
+
+    def known(self) -> int:
+        """How many lines' text is known."""
+        return sum(line is not None for line in self.lines)

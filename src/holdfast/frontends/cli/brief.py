@@ -1,0 +1,51 @@
+"""`holdfast brief`: what an agent must know to go on, from a transcript alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+
+import click
+
+from holdfast.frontends.cli.session import Session, common, write_json
+
+
+@click.command()
+@click.option("--transcript", required=True, metavar="FILE", help="The session's transcript, as its client wrote it.")
+@click.option("--tokens", type=click.IntRange(200, 100_000), default=5_000, metavar="N", help="At most so many (5000).")
+@click.option("--root", metavar="DIR", help="Take file contents from this folder, and say where they differ.")
+@common
+def brief(session: Session, transcript: str, tokens: int, root: str | None) -> None:
+    """Build the brief of the session that a transcript records.
+
+    File contents are rebuilt from the transcript unless --root is given. Nothing to tell prints nothing.
+    """
+    from holdfast.conversation import disk, notes
+    from holdfast.conversation import transcript as transcripts
+    from holdfast.core import brief as briefs
+    from holdfast.core.errors import Failed
+
+    try:
+        conversation = transcripts.read(transcript)
+    except OSError as error:
+        raise Failed(f"The transcript {transcript} cannot be read: {error.strerror or error}.") from None
+    known = conversation.files.newest_first()
+    if root is not None:
+        known = disk.look(known, root, conversation.cwd)
+    taken = notes.take(conversation)
+    built = briefs.build(taken, known, now=session.now(), tokens=tokens, redact=redactor())
+    if session.json:
+        write_json({"text": built.text, "parts": built.parts, "tokens": built.tokens, "left_out": built.left_out})
+    elif built.text:
+        session.print(built.text)
+    else:
+        session.remark("The transcript holds nothing to go on with.")
+
+
+def redactor() -> Callable[[str], str] | None:
+    """The core's own rules for what is a secret, where they are installed."""
+    try:
+        found: Callable[[str], str] = import_module("holdfast.core.redact").redact
+    except ImportError:
+        return None
+    return found

@@ -1,0 +1,56 @@
+"""`holdfast serve`: the page in a browser, and the HTTP API."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.core.errors import Failed
+from holdfast.frontends.cli.session import Session, common
+
+ROLES = ("viewer", "approver", "operator")
+
+
+@click.command()
+@click.option(
+    "--host", default="127.0.0.1", metavar="ADDRESS", help="Where to listen; loopback unless you know better."
+)
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0 takes any that is free."
+)
+@click.option("--no-open", is_flag=True, help="Do not open a browser.")
+@click.option(
+    "--tls-cert", type=click.Path(exists=True, dir_okay=False), help="Certificate, for other addresses than loopback."
+)
+@click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), help="Its key.")
+@click.option("--link", is_flag=True, help="Print a link that lets another browser in, once, and end.")
+@click.option(
+    "--role", type=click.Choice(ROLES), default="operator", show_default=True, help="What that browser may do."
+)
+@common
+def serve(
+    session: Session,
+    host: str,
+    port: int,
+    no_open: bool,
+    tls_cert: str | None,
+    tls_key: str | None,
+    link: bool,
+    role: str,
+) -> int:
+    """Show every checkpoint in a browser, and steer from there."""
+    if session.start is None:
+        raise Failed("The page cannot be started from here.", "Run `holdfast serve` in a terminal.")
+    options = {
+        "host": host,
+        "port": port,
+        "open": not no_open and bool(session.around.text("DISPLAY") or session.around.text("WAYLAND_DISPLAY")),
+        "tls_cert": tls_cert,
+        "tls_key": tls_key,
+        "link": link,
+        "role": role,
+        "settings": session.following().now,
+    }
+    try:
+        return session.start("serve", options, session.around, session.now)
+    except ModuleNotFoundError as error:
+        raise Failed(f"The page needs {error.name}.", "Install it with `pip install 'holdfast[serve]'`.") from None

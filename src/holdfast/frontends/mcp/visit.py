@@ -1,0 +1,91 @@
+"""What each call is given: the settings in force now, an engine of its own, and the workspace."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from holdfast.core.errors import Usage
+from holdfast.settings.following import Following
+from holdfast.wiring import build
+from holdfast.workspace.find import show
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from holdfast.engine import Engine
+    from holdfast.frontends.surroundings import Surroundings
+    from holdfast.settings import Settings
+    from holdfast.store.repository import Repository
+    from holdfast.store.rows import CheckpointRow, WorkspaceRow
+
+
+class Visit:
+    """One call's view of the workspace. Nothing is kept between calls: the store may be tidied or moved meanwhile."""
+
+    def __init__(self, engine: Engine, cwd: bytes) -> None:
+        self.engine, self.cwd = engine, cwd
+        self.root, self.row = engine.root(cwd)
+
+    @property
+    def repository(self) -> Repository:
+        return self.engine.repository()
+
+    @property
+    def settings(self) -> Settings:
+        return self.engine.settings
+
+    def now(self) -> int:
+        return self.engine.clock()
+
+    def resolve(self, reference: str) -> CheckpointRow:
+        from holdfast.store.resolve import resolve
+
+        return resolve(self.repository, self.row.id, reference, self.now())
+
+    def below(self, text: str) -> bytes:
+        """A path as the store has it. Raises `Usage` if it leads outside of the workspace."""
+        path = os.path.normpath(os.path.join(self.root, os.fsencode(text)))
+        if path == self.root:
+            return b""
+        if not path.startswith(self.root.rstrip(b"/") + b"/"):
+            raise Usage(f"{show(os.fsencode(text))} lies outside of the workspace.", "Give paths relative to its root.")
+        return path[len(self.root.rstrip(b"/")) + 1 :]
+
+    def refreshed(self) -> WorkspaceRow:
+        """The workspace's row as it is after a save."""
+        self.row = self.repository.workspace(self.row.id) or self.row
+        return self.row
+
+
+class Visits:
+    """Makes visits, in any number of threads at once."""
+
+    def __init__(self, options: Mapping[str, Any], around: Surroundings, clock: Callable[[], int]) -> None:
+        self.cwd: bytes = options["cwd"]
+        self.clock, self.around = clock, around
+        config = options.get("config")
+        flags = {"store.url": options["store"]} if options.get("store") else {}
+        self.following = Following(
+            config or around.config, around.holdfast_variables(), self.cwd, required=config is not None, flags=flags
+        )
+        self.token_file: str = options.get("token_file") or around.data + "/mcp.token"
+        self._session, self._client = around.text("CLAUDE_CODE_SESSION_ID"), os.getppid()
+
+    def session(self, visit: Visit) -> str:
+        """The agent's session, as far as its client tells: a server outlives `/clear`, its environment does not change."""
+        from holdfast.store.sessions import following
+
+        if not self._session:
+            return ""
+        return following(visit.engine.place.folder(visit.row.id), self._client) or self._session
+
+    @contextmanager
+    def open(self) -> Iterator[Visit]:
+        """Raises `NoWorkspace` and what else opening the store may raise."""
+        engine = build(self.following.now(), self.around.data, self.around.home, self.clock)
+        try:
+            yield Visit(engine, self.cwd)
+        finally:
+            engine.close()

@@ -1,0 +1,281 @@
+"""The application: routes from the tables of pages and operations, errors as answers, sessions, the stream."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from importlib.resources import files
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from holdfast import __version__
+from holdfast.core.errors import Busy, Conflict, Damaged, HoldfastError, NotFound, NoWorkspace, Refused, Usage
+from holdfast.frontends.web import api, pages
+from holdfast.frontends.web.book import Book, Visitor
+from holdfast.frontends.web.desk import opened
+from holdfast.frontends.web.gate import Gate, Refusal, cookie_name
+from holdfast.frontends.web.stream import Stream, as_json
+from holdfast.frontends.web.words import Words, chosen
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Scope
+
+    from holdfast.engine import Engine
+
+STATUS = (
+    (NotFound, HTTPStatus.NOT_FOUND), (NoWorkspace, HTTPStatus.NOT_FOUND), (Usage, HTTPStatus.BAD_REQUEST),
+    (Refused, HTTPStatus.BAD_REQUEST), (Conflict, HTTPStatus.CONFLICT), (Busy, HTTPStatus.SERVICE_UNAVAILABLE),
+    (Damaged, HTTPStatus.INTERNAL_SERVER_ERROR),
+)  # fmt: skip
+STATIC = {"holdfast.css": "text/css", "holdfast.js": "text/javascript", "icon.svg": "image/svg+xml"}
+LANGUAGE = "holdfast_language"
+MOST_STREAMS = 150
+
+
+class Site:
+    """Everything behind the gate. `build` gives a request its own engine."""
+
+    def __init__(self, book: Book, build: Callable[[], Engine], now: Callable[[], int]) -> None:
+        self.book, self.build, self.now = book, build, now
+        self.stream = Stream(book, build)
+        self.templates = pages.environment()
+        self.gate: Gate | None = None
+
+    def application(self, origins: dict[str, str], secure: bool = False, gate: type[Gate] = Gate) -> Gate:
+        routes = [Route(route.path, self._page(route), methods=[route.method]) for route in pages.ROUTES]
+        routes += [Route(one.path, self._operation(one), methods=[one.method]) for one in api.OPERATIONS]
+        routes += [
+            Route("/api/openapi.json", self._document, methods=["GET"]),
+            Route("/api/events", self._events, methods=["GET"]),
+            Route("/api/stream", self._listen, methods=["GET"]),
+            Route("/session", self._enter, methods=["POST"]),
+            Route("/leave", self._leave, methods=["POST"]),
+            Route("/language", self._language, methods=["POST"]),
+            Route("/static/{name}", self._static, methods=["GET"]),
+        ]
+        app = Starlette(routes=routes, lifespan=self._lifespan, exception_handlers=self._handlers())
+        self.gate = gate(app, self.book, origins, self._refuse, monotonic, secure)
+        return self.gate
+
+    @asynccontextmanager
+    async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        self.stream.start()
+        yield
+        self.stream.stop()
+
+    def _handlers(self) -> dict[Any, Any]:
+        return {404: self._lost, 405: self._lost, Exception: self._broken}
+
+    # Pages and operations
+
+    def _page(self, route: pages.Route) -> Callable[[Request], Any]:
+        async def answer(request: Request) -> Response:
+            visitor = request.scope["holdfast.visitor"]
+            if visitor is None:
+                return self._html(request, "hello.html", {}, HTTPStatus.UNAUTHORIZED)
+            target = request.url.path
+            try:
+                _check_role(visitor, route.role)
+                page = await run_in_threadpool(self._run_page, request, route, visitor)
+            except HoldfastError as error:
+                self._audit(route.method, visitor, target, str(error))
+                return self._wrong(request, error)
+            self._audit(route.method, visitor, target, "done")
+            if page.goto:
+                return RedirectResponse(page.goto, HTTPStatus.SEE_OTHER)
+            return self._html(request, page.template, page.values)
+
+        return answer
+
+    def _run_page(self, request: Request, route: pages.Route, visitor: Visitor) -> pages.Page:
+        fields = (
+            request.scope["holdfast.form"] if route.method == "POST" else pages.fields_of(request.scope["query_string"])
+        )
+        with opened(self.build, self.now) as desk:
+            return route.run(pages.Ask(desk, self.book, request.path_params, fields, visitor, self._words(request)))
+
+    def _operation(self, operation: api.Operation) -> Callable[[Request], Any]:
+        async def answer(request: Request) -> Response:
+            visitor = request.scope["holdfast.visitor"]
+            if visitor is None:
+                return _failure(HTTPStatus.UNAUTHORIZED, "You are not signed in here, or no longer.", "unauthorized")
+            method = operation.method if operation.changes else "GET"
+            try:
+                _check_role(visitor, operation.role)
+                result = await run_in_threadpool(self._run_operation, request, operation)
+            except HoldfastError as error:
+                self._audit(method, visitor, request.url.path, str(error))
+                return _failure(_status(error), str(error), error.kind, error.hint)
+            self._audit(method, visitor, request.url.path, "done")
+            return JSONResponse({"success": True, "data": result})
+
+        return answer
+
+    def _run_operation(self, request: Request, operation: api.Operation) -> Any:
+        body = request.scope.get("holdfast.body", b"")
+        values = api.read_values(operation, request.path_params, request.scope["query_string"], body)
+        with opened(self.build, self.now) as desk:
+            return operation.run(desk, values)
+
+    def _audit(self, method: str, visitor: Visitor, target: str, outcome: str) -> None:
+        if method != "GET":
+            self.book.audit(visitor, method, target, outcome)
+
+    # The stream
+
+    async def _events(self, request: Request) -> Response:
+        if request.scope["holdfast.visitor"] is None:
+            return _failure(HTTPStatus.UNAUTHORIZED, "You are not signed in here, or no longer.", "unauthorized")
+        since = _since(request)
+        found = await run_in_threadpool(self.book.since, since)
+        return JSONResponse({"success": True, "data": [as_json(one) for one in found], "last": self.book.last()})
+
+    async def _listen(self, request: Request) -> Response:
+        if request.scope["holdfast.visitor"] is None:
+            return _failure(HTTPStatus.UNAUTHORIZED, "You are not signed in here, or no longer.", "unauthorized")
+        if len(self.stream.listeners) >= MOST_STREAMS:
+            return _failure(HTTPStatus.SERVICE_UNAVAILABLE, "Too many pages listen at once.", "busy")
+        return StreamingResponse(self.stream.listen(_since(request)), media_type="text/event-stream")
+
+    # Coming and going
+
+    async def _enter(self, request: Request) -> Response:
+        assert self.gate is not None
+        form, plain = request.scope["holdfast.form"], bool(request.scope["holdfast.form"])
+        try:
+            ticket = form.get("ticket") or json.loads(request.scope["holdfast.body"] or b"{}").get("ticket")
+        except (ValueError, AttributeError):
+            ticket = None
+        agent = request.headers.get("user-agent", "a program")
+        session = self.book.exchange(ticket.strip(), agent) if isinstance(ticket, str) else None
+        if session is None:
+            self.gate.guessed_wrong()
+            self.book.audit(None, "POST", "/session", "refused")
+            text = "This ticket is not valid, or was used already."
+            if plain:
+                return self._html(request, "hello.html", {"wrong": text}, HTTPStatus.UNAUTHORIZED)
+            return _failure(HTTPStatus.UNAUTHORIZED, text, "unauthorized", "`holdfast serve --link` prints a new one.")
+        visitor = self.book.visitor(session)
+        assert visitor is not None
+        self.book.audit(visitor, "POST", "/session", "entered")
+        response: Response = RedirectResponse("/", HTTPStatus.SEE_OTHER)
+        if not plain:
+            response = JSONResponse({"success": True, "data": {"role": visitor.role, "session": session}})
+        secure = self.gate.secure
+        response.set_cookie(
+            cookie_name(secure), session, max_age=30 * 86_400, httponly=True, samesite="lax", secure=secure, path="/"
+        )
+        return response
+
+    async def _leave(self, request: Request) -> Response:
+        assert self.gate is not None
+        self.book.leave(request.scope["holdfast.visitor"])
+        response = RedirectResponse("/", HTTPStatus.SEE_OTHER)
+        response.delete_cookie(cookie_name(self.gate.secure), path="/")
+        return response
+
+    async def _language(self, request: Request) -> Response:
+        back = request.scope["holdfast.form"].get("back", "/")
+        # Only a path of ours: `//elsewhere` and `/\elsewhere` would lead a browser away.
+        safe = back if back.startswith("/") and back[1:2] not in ("/", "\\") else "/"
+        response = RedirectResponse(safe, HTTPStatus.SEE_OTHER)
+        wanted = chosen(request.scope["holdfast.form"].get("language", ""), "")
+        response.set_cookie(LANGUAGE, wanted, max_age=365 * 86_400, httponly=True, samesite="lax", path="/")
+        return response
+
+    # Answers
+
+    def _html(self, request: Request, name: str, values: Any, status: int = HTTPStatus.OK) -> Response:
+        visitor = request.scope.get("holdfast.visitor")
+        words = self._words(request)
+        text = self.templates.get_template(name).render(
+            _=words,
+            language=words.language,
+            visitor=visitor,
+            token=self.book.token(visitor) if visitor is not None else "",
+            now=self.now(),
+            here_path=request.url.path + (f"?{request.url.query}" if request.url.query else ""),
+            last=self.book.last() if visitor is not None else 0,
+            version=__version__,
+            **{"wrong": "", **values},
+        )
+        return Response(text.encode("utf-8", "replace"), status, media_type="text/html; charset=utf-8")
+
+    def _wrong(self, request: Request, error: HoldfastError) -> Response:
+        status = _status(error)
+        return self._html(request, "wrong.html", {"text": str(error), "hint": error.hint, "status": status}, status)
+
+    def _words(self, request: Request) -> Words:
+        return Words(chosen(request.cookies.get(LANGUAGE, ""), request.headers.get("accept-language", "")))
+
+    def _refuse(self, scope: Scope, refusal: Refusal) -> ASGIApp:
+        request = Request(scope)
+        scope["holdfast.visitor"] = None
+        if scope["path"].startswith(("/api/", "/session")) or refusal.status == HTTPStatus.MISDIRECTED_REQUEST:
+            answer = _failure(refusal.status, refusal.text, "refused")
+        elif refusal.status == HTTPStatus.UNAUTHORIZED:
+            answer = self._html(request, "hello.html", {}, refusal.status)
+        else:
+            answer = self._html(
+                request, "wrong.html", {"text": refusal.text, "hint": "", "status": refusal.status}, refusal.status
+            )
+        answer.headers.update(refusal.headers)
+        return answer
+
+    async def _lost(self, request: Request, error: Any) -> Response:
+        status = error.status_code
+        text = "There is nothing at this address." if status == HTTPStatus.NOT_FOUND else "That is not done here."
+        if request.url.path.startswith("/api/"):
+            return _failure(status, text, "not_found" if status == HTTPStatus.NOT_FOUND else "usage")
+        return self._html(request, "wrong.html", {"text": text, "hint": "", "status": status}, status)
+
+    async def _broken(self, request: Request, error: Exception) -> Response:
+        text = f"This should not happen: {type(error).__name__}. Nothing is lost; please report it."
+        if request.url.path.startswith("/api/"):
+            return _failure(HTTPStatus.INTERNAL_SERVER_ERROR, text, "failed")
+        values = {"text": text, "hint": "", "status": 500}
+        return self._html(request, "wrong.html", values, HTTPStatus.INTERNAL_SERVER_ERROR)
+
+    async def _static(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in STATIC:
+            return Response("", HTTPStatus.NOT_FOUND)
+        content = (files("holdfast.frontends.web") / "static" / name).read_bytes()
+        return Response(content, media_type=STATIC[name])
+
+    async def _document(self, request: Request) -> Response:
+        if request.scope["holdfast.visitor"] is None:
+            return _failure(HTTPStatus.UNAUTHORIZED, "You are not signed in here, or no longer.", "unauthorized")
+        return JSONResponse(api.document())
+
+
+class _Forbidden(HoldfastError):
+    kind = "forbidden"
+
+
+def _check_role(visitor: Visitor, role: str) -> None:
+    if not visitor.may(role):
+        raise _Forbidden(f"A {visitor.role} may not do this; it takes an {role}.", "Sign in with another link.")
+
+
+def _status(error: HoldfastError) -> int:
+    if isinstance(error, _Forbidden):
+        return HTTPStatus.FORBIDDEN
+    return next((status for kind, status in STATUS if isinstance(error, kind)), HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
+def _failure(status: int, text: str, kind: str, hint: str = "") -> Response:
+    return JSONResponse({"success": False, "error": text, "kind": kind, "hint": hint}, status)
+
+
+def _since(request: Request) -> int:
+    text = request.headers.get("last-event-id") or request.query_params.get("since", "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 18 else 0

@@ -1,0 +1,438 @@
+"""What pages and API ask for: checkpoints, differences, histories, restores. Plain values in and out, nothing about HTTP."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from holdfast.core.entry import FILE, FOLDER, LINK
+from holdfast.core.errors import Busy, Conflict, HoldfastError, NotFound, Usage
+from holdfast.core.model import Event
+from holdfast.frontends.facts import KINDS, of_change, of_checkpoint, of_coverage, of_notice, of_path, of_worker
+from holdfast.frontends.paint import rfc3339
+from holdfast.looking import compare, coverage, pending
+from holdfast.store.rows import CheckpointRow, Query, WorkspaceRow
+from holdfast.workspace.find import show
+
+if TYPE_CHECKING:
+    from holdfast.engine import Engine
+    from holdfast.previewing import Preview
+    from holdfast.restoring import Restored
+    from holdfast.workspace.diff import FileDiff
+
+NOW = "now"
+MOST_SHOWN = 2 << 20
+"""Contents over this are not shown, only measured."""
+MOST_CHANGES = 2_000
+KEPT_BY = ("retention.keep_last", "retention.hourly_hours", "retention.max_size", "checkpoint.cleanup_after_days")
+DAY = 86_400_000_000_000
+
+
+class Desk:
+    """One visitor's request. `engine` is this request's own."""
+
+    def __init__(self, engine: Engine, now: Callable[[], int]) -> None:
+        self.engine, self.now = engine, now
+        self.repository = engine.repository()
+        self.ledger = self.repository.ledger
+
+    # Workspaces
+
+    def workspaces(self) -> list[dict[str, Any]]:
+        """All workspaces, the one with the newest checkpoint first."""
+        rows = [self._summary(row) for row in self.ledger.workspaces()]
+        return sorted(rows, key=lambda row: row["last"]["created_at"] if row["last"] else "", reverse=True)
+
+    def workspace(self, workspace: str) -> dict[str, Any]:
+        return self._summary(self.row(workspace))
+
+    def row(self, workspace: str) -> WorkspaceRow:
+        row = self.ledger.workspace(workspace)
+        if row is None:
+            raise NotFound(f"There is no workspace {workspace[:40]}.", "The first page lists them all.")
+        return row
+
+    def _summary(self, row: WorkspaceRow) -> dict[str, Any]:
+        newest = self.ledger.find(Query(workspace=row.id, limit=1))
+        return {
+            "id": row.id,
+            "root": show(row.path),
+            "name": show(row.path.rpartition(b"/")[2] or b"/"),
+            "created_at": rfc3339(row.created_at),
+            "parent": row.parent or None,
+            "there": os.path.isdir(row.path),
+            "versions": row.version,
+            "last": of_checkpoint(newest[0]) if newest else None,
+            "coverage": of_coverage(coverage(row)),
+        }
+
+    def status(self, workspace: str) -> dict[str, Any]:
+        """What changed since the newest checkpoint, and what went wrong."""
+        from holdfast.store.workers import living
+
+        row = self.row(workspace)
+        changes: list[Any] = []
+        remarks: list[str] = []
+        try:
+            changes, remarks = pending(self.engine, row.path, row)
+        except HoldfastError as error:
+            remarks = [f"What changed is not known: {error}"]
+        worker = living(self.engine.place.folder(row.id))
+        return {
+            "changes": [of_change(change) for change in changes[:MOST_CHANGES]],
+            "changed": len(changes),
+            "remarks": remarks,
+            "notices": self.notices(workspace),
+            "workers": [of_worker(worker)] if worker is not None else [],
+            "restore": self._cut_off(row),
+        }
+
+    def notices(self, workspace: str) -> list[dict[str, Any]]:
+        """What went wrong in the last week while nobody looked, newest first."""
+        from holdfast.store.notices import read
+
+        row, since = self.row(workspace), self.now() - 7 * DAY
+        found = [notice for notice in read(self.engine.notice_folders(row.path, row.id)) if notice["at"] > since]
+        return [of_notice(notice) for notice in reversed(found)]
+
+    def _cut_off(self, row: WorkspaceRow) -> dict[str, Any] | None:
+        from holdfast.restoring import Restoring
+
+        restoring = Restoring(self.engine, row.path, row)
+        try:
+            said = restoring.cut_off()
+        except HoldfastError as error:
+            return {"state": "damaged", "target": None, "before": None, "text": str(error)}
+        if said is None:
+            return {"state": "running", "target": None, "before": None} if restoring.is_running() else None
+        return {"state": "cut off", "target": f"v{said['target']}", "before": f"v{said['before']}"}
+
+    # Checkpoints
+
+    def checkpoints(
+        self, workspace: str, *, limit: int = 50, before: int = 0, trigger: str = "", session: str = "", tag: str = ""
+    ) -> list[dict[str, Any]]:
+        """Newest first; `before` is a version to go on from."""
+        self.row(workspace)
+        query = Query(workspace=workspace, limit=limit, before=before, trigger=trigger, session=session, tag=tag)
+        return [{**of_checkpoint(row), "added": row.added} for row in self.ledger.find(query)]
+
+    def marks(self, workspace: str) -> list[CheckpointRow]:
+        """Every checkpoint, oldest first."""
+        return self.ledger.find(Query(workspace=self.row(workspace).id))[::-1]
+
+    def checkpoint(self, workspace: str, reference: str) -> dict[str, Any]:
+        row = self.resolve(workspace, reference)
+        header = self.repository.document(row)[0]
+        changes = self._changes(workspace, self._before(row), row)
+        return {
+            **of_checkpoint(row),
+            "added": row.added,
+            "before": f"v{self._before_version(row)}" if self._before_version(row) else None,
+            "after": self._after(row),
+            "summary": header.get("summary") or None,
+            "agent": header.get("agent") or None,
+            "tokens_used": header.get("tokens_used") or None,
+            "token_budget": header.get("token_budget") or None,
+            "git": header.get("git"),
+            "notes": header.get("notes"),
+            "notices": header.get("notices", []),
+            "changes": [of_change(change) for change in changes[:MOST_CHANGES]],
+            "changed": len(changes),
+        }
+
+    def resolve(self, workspace: str, reference: str) -> CheckpointRow:
+        from holdfast.store.resolve import resolve
+
+        return resolve(self.repository, self.row(workspace).id, reference, self.now())
+
+    def _before(self, row: CheckpointRow) -> CheckpointRow | None:
+        found = self.ledger.find(Query(workspace=row.workspace, before=row.version, limit=1))
+        return found[0] if found else None
+
+    def _before_version(self, row: CheckpointRow) -> int:
+        before = self._before(row)
+        return before.version if before is not None else 0
+
+    def _after(self, row: CheckpointRow) -> str | None:
+        for version in range(row.version + 1, min(row.version + 50, self.row(row.workspace).version) + 1):
+            found = self.ledger.checkpoint(row.workspace, version)
+            if found is not None and not found.forgotten:
+                return f"v{version}"
+        return None
+
+    def save(self, workspace: str, message: str, name: str, tags: Sequence[str], pinned: bool) -> dict[str, Any]:
+        from holdfast.store.resolve import checked_name
+
+        row = self.row(workspace)
+        event = Event(row.path, self.now(), message=message, name=checked_name(name) if name else "",
+                      tags=tuple(tags), pinned=pinned)  # fmt: skip
+        outcome = self.engine.handle(event)
+        if outcome.checkpoint is None:
+            raise Conflict(f"{show(row.path)} is no longer this workspace.", "Is the folder there?")
+        return of_checkpoint(outcome.checkpoint)
+
+    def label(self, workspace: str, reference: str, pinned: bool | None, name: str | None) -> dict[str, Any]:
+        from holdfast.store import labels
+        from holdfast.store.resolve import checked_name
+
+        row = self.resolve(workspace, reference)
+        if name is not None:
+            labels.name(self.repository, row, checked_name(name) if name else "")
+        if pinned is not None:
+            labels.pin(self.repository, row, pinned)
+        return of_checkpoint(self.resolve(workspace, f"v{row.version}"))
+
+    def forget(self, workspace: str, references: Sequence[str]) -> dict[str, Any]:
+        """Forget these for good. Raises `Conflict` if one of them is pinned."""
+        from holdfast.store.upkeep import compact, forget
+
+        rows = {row.version: row for row in [self.resolve(workspace, text) for text in references]}
+        for row in rows.values():
+            if row.pinned:
+                raise Conflict(f"v{row.version} is pinned.", "Unpin it first.")
+        folder = self.engine.place.path
+        freed = forget(self.repository, workspace, sorted(rows), "asked", folder)
+        try:
+            done = compact(self.repository, folder)
+            given_back = max(0, done.bytes_before - done.bytes_after)
+        except Busy:
+            given_back = 0
+        return {"forgotten": [f"v{version}" for version in sorted(rows)], "rows": freed, "given_back": given_back}
+
+    # Differences and contents
+
+    def diff(self, workspace: str, old: str, new: str, path: bytes | None = None) -> dict[str, Any]:
+        """What leads from one state to another; `now` is the disk. The lines of one path if it is given."""
+        before = self.resolve(workspace, old) if old else None
+        after = None if new == NOW else self.resolve(workspace, new)
+        changes = self._changes(workspace, before, after, (path,) if path else ())
+        answer: dict[str, Any] = {
+            "old": f"v{before.version}" if before is not None else None,
+            "new": f"v{after.version}" if after is not None else NOW,
+            "changes": [of_change(change) for change in changes[:MOST_CHANGES]],
+            "changed": len(changes),
+        }
+        if path:
+            change = next((change for change in changes if change.path == path), None)
+            answer["file"] = self._lines(change) if change is not None else None
+        return answer
+
+    def _changes(
+        self, workspace: str, old: CheckpointRow | None, new: CheckpointRow | None, paths: Sequence[bytes] = ()
+    ) -> list[Any]:
+        row = self.row(workspace)
+        return compare(self.engine, row.path, row, old, new, paths)
+
+    def _lines(self, change: Any) -> dict[str, Any]:
+        from holdfast.workspace import diff
+
+        sizes = [entry.size if entry is not None else 0 for entry in (change.old, change.new)]
+        shown: dict[str, Any] = {
+            **of_path(change.path),
+            "sizes": sizes,
+            "binary": False,
+            "too_large": False,
+            "hunks": [],
+        }
+        if max(sizes) > MOST_SHOWN:
+            return {**shown, "too_large": True}
+        found: FileDiff = diff.compare(change.old_content(), change.new_content())
+        hunks = [
+            {
+                "old_start": hunk.old_start,
+                "new_start": hunk.new_start,
+                "lines": [{"kind": kind, "text": line.decode("utf-8", "replace")} for kind, line in hunk.lines],
+            }
+            for hunk in found.hunks
+        ]
+        return {**shown, "binary": found.binary, "added": found.added, "removed": found.removed, "hunks": hunks}
+
+    def file(self, workspace: str, reference: str, path: bytes) -> tuple[dict[str, Any], bytes]:
+        """Facts and content of one file as it was. Raises `NotFound`, and `Damaged` if it no longer matches its digest."""
+        row = self.resolve(workspace, reference)
+        entry = self.ledger.at(row.workspace, row.version, path)
+        if entry is None or entry.kind not in FILE + LINK:
+            raise NotFound(f"{show(path)} was no file in v{row.version}.")
+        facts = {**of_path(path), "version": f"v{row.version}", "kind": KINDS[entry.kind], "mode": f"{entry.mode:04o}",
+                 "size": entry.size}  # fmt: skip
+        return facts, entry.content if entry.kind == LINK else self.repository.load(entry.content)
+
+    def folder(self, workspace: str, reference: str, path: bytes) -> list[dict[str, Any]]:
+        """What lay in a folder then, folders first."""
+        row = self.resolve(workspace, reference)
+        start, names = path + b"/" if path else b"", dict[bytes, dict[str, Any]]()
+        for entry in self.ledger.state(row.workspace, row.version, path):
+            rest = entry.path[len(start) :] if entry.path.startswith(start) else b""
+            if rest and b"/" not in rest:
+                names[rest] = {**of_path(entry.path), "name": show(rest), "kind": KINDS[entry.kind], "size": entry.size}
+        return sorted(names.values(), key=lambda found: (found["kind"] != KINDS[FOLDER], found["name"]))
+
+    def history(self, workspace: str, path: bytes) -> list[dict[str, Any]]:
+        """Every state of one path, newest first: from which version to which."""
+        self.row(workspace)
+        states = []
+        for first, end, entry in self.ledger.history(workspace, path):
+            shown = next(iter(self._living(workspace, first, end)), None)
+            if shown is not None:
+                states.append(
+                    {**of_checkpoint(shown), "kind": KINDS[entry.kind], "size": entry.size, "mode": f"{entry.mode:04o}"}
+                )
+        return states[::-1]
+
+    def _living(self, workspace: str, first: int, end: int | None) -> Iterator[CheckpointRow]:
+        """Versions in which a row holds that are still there."""
+        last = end - 1 if end is not None else self.row(workspace).version
+        for version in range(first, min(last, first + 1_000) + 1):
+            row = self.ledger.checkpoint(workspace, version)
+            if row is not None and not row.forgotten:
+                yield row
+
+    def search(self, text: str, workspace: str = "", limit: int = 50) -> list[dict[str, Any]]:
+        from holdfast.store.search import search
+
+        rows = [self.row(workspace)] if workspace else self.ledger.workspaces()
+        hits: list[dict[str, Any]] = []
+        for row in rows:
+            for hit in search(self.repository, self.engine.place.path, row.id, text, limit - len(hits)):
+                found = {"workspace": row.id, "root": show(row.path), "where": hit.where, "text": hit.text}
+                hits.append({**found, **of_checkpoint(hit.checkpoint), **(of_path(hit.path) if hit.path else {})})
+            if len(hits) >= limit:
+                break
+        return hits
+
+    # Bringing back
+
+    def preview(self, workspace: str, reference: str, paths: Sequence[bytes]) -> dict[str, Any]:
+        """What a restore would do. `digest` names exactly this; a restore that says it does nothing else."""
+        row, target = self.row(workspace), self.resolve(workspace, reference)
+        return {"target": f"v{target.version}", **_preview(self._restoring(row).preview(target, list(paths)))}
+
+    def restore(
+        self, workspace: str, reference: str, paths: Sequence[bytes], conflicts: str, agreed: str
+    ) -> dict[str, Any]:
+        row, target = self.row(workspace), self.resolve(workspace, reference)
+        done = self._restoring(row).restore(target, list(paths), conflicts=conflicts, ask=_agree(agreed, conflicts))
+        return _restored(done)
+
+    def undo(self, workspace: str, agreed: str, conflicts: str, again: bool = False) -> dict[str, Any]:
+        restoring = self._restoring(self.row(workspace))
+        step = restoring.redo if again else restoring.undo
+        return _restored(step(conflicts=conflicts, ask=_agree(agreed, conflicts)))
+
+    def preview_undo(self, workspace: str, again: bool = False) -> dict[str, Any]:
+        restoring, seen = self._restoring(self.row(workspace)), list[dict[str, Any]]()
+
+        def look(preview: Preview) -> bool:
+            seen.append(_preview(preview))
+            return False
+
+        (restoring.redo if again else restoring.undo)(conflicts="ask", ask=look)
+        return seen[0] if seen else {"steps": [], "untouched": [], "conflicts": [], "count": 0, "digest": _digest([])}
+
+    def finish(self, workspace: str, abort: bool) -> dict[str, Any]:
+        """Go on with a restore that was cut off, or take it back."""
+        restoring = self._restoring(self.row(workspace))
+        return _restored(restoring.abort() if abort else restoring.resume())
+
+    def fork(self, workspace: str, reference: str, folder: str) -> dict[str, Any]:
+        from holdfast.forking import Forking
+
+        if not folder.startswith("/"):
+            raise Usage(f"{folder!r} is not an absolute path.", "Give a folder such as /home/you/other.")
+        row, checkpoint = self.row(workspace), self.resolve(workspace, reference)
+        made = Forking(self.engine, row.path, row, checkpoint).fork(os.fsencode(folder))
+        return {"workspace": made.workspace, "folder": folder, "version": f"v{made.checkpoint.version}"}
+
+    def _restoring(self, row: WorkspaceRow) -> Any:
+        from holdfast.restoring import Restoring
+
+        if not os.path.isdir(row.path):
+            raise NotFound(f"{show(row.path)} is not there.", "Fork the checkpoint into another folder instead.")
+        return Restoring(self.engine, row.path, row)
+
+    # The store
+
+    def storage(self) -> dict[str, Any]:
+        from holdfast.store.upkeep import store_size
+
+        packs, settings = self.ledger.packs(), self.engine.settings
+        free = os.statvfs(self.engine.place.path)
+        return {
+            "path": self.engine.place.path,
+            "bytes": store_size(self.repository),
+            "free": free.f_bavail * free.f_frsize,
+            "cap": settings["retention.max_size"],
+            "packs": len(packs),
+            "retention": {key: settings[key] for key in KEPT_BY},
+            "workspaces": [
+                {"id": row.id, "root": show(row.path), "versions": row.version, "coverage": of_coverage(coverage(row))}
+                for row in self.ledger.workspaces()
+            ],
+        }
+
+
+@contextmanager
+def opened(build: Callable[[], Engine], now: Callable[[], int]) -> Iterator[Desk]:
+    """A desk with an engine of its own, closed in the end."""
+    engine = build()
+    try:
+        yield Desk(engine, now)
+    finally:
+        engine.close()
+
+
+def _agree(agreed: str, conflicts: str) -> Callable[[Preview], bool]:
+    """Go ahead only with what was shown: another plan, or work that would be overwritten unasked, stops it."""
+
+    def ask(preview: Preview) -> bool:
+        if preview.conflicts and conflicts == "ask":
+            from holdfast.restoring import conflict
+
+            raise conflict(preview.conflicts)
+        if agreed and _preview(preview, conflicts)["digest"] != agreed:
+            raise Conflict("The folder changed after the preview; nothing was done.", "Look at the new preview.")
+        return True
+
+    return ask
+
+
+def _preview(preview: Preview, conflicts: str = "") -> dict[str, Any]:
+    steps = [
+        {**of_path(step.path), "action": "create" if step.old is None and step.action == "write" else step.action}
+        for step in preview.plan.steps
+    ]
+    kept = [step for step in steps if conflicts != "mine" or step["path"] not in map(show, preview.conflicts)]
+    return {
+        "steps": steps[:MOST_CHANGES],
+        "count": len(steps),
+        "untouched": [{**of_path(path), "why": why} for path, why in preview.plan.untouched[:MOST_CHANGES]],
+        "conflicts": [of_path(path) for path in preview.conflicts],
+        "digest": _digest(kept),
+    }
+
+
+def _digest(steps: Sequence[dict[str, Any]]) -> str:
+    total = hashlib.sha256()
+    for step in steps:
+        total.update(repr((step["path"], step.get("path_base64"), step["action"])).encode("utf-8", "surrogatepass"))
+    return total.hexdigest()
+
+
+def _restored(done: Restored | None) -> dict[str, Any]:
+    if done is None:
+        return {"restored": False, "reason": "nothing to do"}
+    applied = done.applied
+    return {
+        "restored": True,
+        "target": f"v{done.target}",
+        "before": f"v{done.before}",
+        "written": applied.written,
+        "deleted": applied.deleted,
+        "modes": applied.modes,
+        "kept": [{**of_path(path), "why": why} for path, why in applied.kept],
+        "moved": [{**of_path(path), "to": show(where)} for path, where in applied.aside],
+    }

@@ -1,0 +1,129 @@
+"""Contents as a browser may show them: coloured lines, visible control characters, and plots as SVG."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from html import escape
+from typing import TYPE_CHECKING, Any
+from unicodedata import category
+
+from markupsafe import Markup
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import get_lexer_for_filename
+from pygments.lexers.special import TextLexer
+from pygments.util import ClassNotFound
+
+if TYPE_CHECKING:
+    from pygments.lexer import Lexer
+
+    from holdfast.store.rows import CheckpointRow
+
+LONGEST = 2_000
+"""A line is shown up to here: minified files have lines of megabytes."""
+BARS = 240
+GROUPS = {
+    "manual": "manual", "before_restore": "restore", "patch": "restore", "fork": "restore", "before_command": "guard",
+    "before_compact": "guard", "before_clear": "guard", "rate_limit": "alarm", "error": "alarm", "crash": "alarm",
+}  # fmt: skip
+"""Triggers by the colour of their bar; all others are the agent's everyday ones."""
+_FORMAT = HtmlFormatter(nowrap=True)
+
+
+def visible(text: str) -> str:
+    """The same text with nothing in it that moves a cursor or turns the direction of reading."""
+    if text.isprintable():
+        return text
+    return "".join([_sign(char) for char in text])
+
+
+def _sign(char: str) -> str:
+    if char == "\t" or char.isprintable():
+        return char
+    code = ord(char)
+    if code < 32:
+        return chr(0x2400 + code)
+    if category(char) in ("Cc", "Cf", "Co", "Cs", "Zl", "Zp") or code == 127:
+        return f"⟨U+{code:04X}⟩"
+    return char
+
+
+def coloured(name: str, lines: Sequence[str]) -> list[Markup]:
+    """Each line as markup with the colours of its language, guessed from the file's name."""
+    shown = [visible(line if len(line) <= LONGEST else line[:LONGEST] + " …") for line in lines]
+    try:
+        html = highlight("\n".join(shown), _lexer(name), _FORMAT)
+    except Exception:
+        # A lexer that stumbles over somebody's file must not cost the page.
+        html = "\n".join([escape(line) for line in shown])
+    parts = html.split("\n")
+    parts += [""] * (len(lines) - len(parts))
+    return [Markup(part) for part in parts[: len(lines)]]
+
+
+@lru_cache(256)
+def _lexer(name: str) -> Lexer:
+    try:
+        return get_lexer_for_filename(name, stripnl=False, ensurenl=False)
+    except ClassNotFound:
+        return TextLexer(stripnl=False, ensurenl=False)
+
+
+def sides(name: str, hunk: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows of a hunk: number and markup of the old and the new line, what was replaced side by side."""
+    lines = [line for line in hunk["lines"] if line["kind"] in " +-"]
+    old = iter(coloured(name, [line["text"] for line in lines if line["kind"] in " -"]))
+    new = iter(coloured(name, [line["text"] for line in lines if line["kind"] in " +"]))
+    rows: list[dict[str, Any]] = []
+    left, right = list[Any](), list[Any]()
+    at_old, at_new = hunk["old_start"], hunk["new_start"]
+
+    def flush() -> None:
+        for index in range(max(len(left), len(right))):
+            one = left[index] if index < len(left) else None
+            other = right[index] if index < len(right) else None
+            rows.append({"old": one, "new": other, "same": False})
+        left.clear()
+        right.clear()
+
+    for line in lines:
+        if line["kind"] == " ":
+            flush()
+            rows.append({"old": (at_old, next(old)), "new": (at_new, next(new)), "same": True})
+            at_old, at_new = at_old + 1, at_new + 1
+        elif line["kind"] == "-":
+            left.append((at_old, next(old)))
+            at_old += 1
+        else:
+            right.append((at_new, next(new)))
+            at_new += 1
+    flush()
+    return rows
+
+
+def timeline(rows: Sequence[CheckpointRow], chosen: int, title: str) -> Markup:
+    """All checkpoints as bars, oldest left: the higher, the more changed; the colour tells why it was made."""
+    size = max(1, math.ceil(len(rows) / BARS))
+    bins = [rows[start : start + size] for start in range(0, len(rows), size)]
+    step = 1000 / max(len(bins), 1)
+    most = max((math.log2(row.changed + 2) for row in rows), default=1.0)
+    bars = []
+    for number, group in enumerate(bins):
+        top = max(group, key=lambda row: row.changed)
+        odd = next((row for row in group if GROUPS.get(row.trigger)), top)
+        height = max(6.0, 84 * math.log2(top.changed + 2) / most)
+        names = [GROUPS.get(odd.trigger, "turn")]
+        if any(row.pinned or row.name for row in group):
+            names.append("kept")
+        if any(row.version == chosen for row in group):
+            names.append("chosen")
+        bars.append(
+            f'<rect class="{" ".join(names)}" x="{number * step + 0.5:.1f}" y="{96 - height:.1f}"'
+            f' width="{max(step - 1, 1):.1f}" height="{height:.1f}" rx="1"/>'
+        )
+    return Markup(
+        f'<svg class="timeline" viewBox="0 0 1000 100" preserveAspectRatio="none" role="img" aria-label="{escape(title)}">'
+        f'{"".join(bars)}<line x1="0" y1="97" x2="1000" y2="97"/></svg>'
+    )

@@ -1,0 +1,169 @@
+"""Starting the server: where it listens, who is let in first, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from holdfast.core.errors import Failed, Usage
+from holdfast.frontends.web.app import Site
+from holdfast.frontends.web.book import OPERATOR, Book
+
+if TYPE_CHECKING:
+    from holdfast.engine import Engine
+    from holdfast.frontends.surroundings import Surroundings
+
+HEAD_SECONDS = 10
+MOST_HEAD = 32 << 10
+GRACE_SECONDS = 2
+
+
+class Protocol(H11Protocol):
+    """HTTP/1.1 that does not wait for ever for a request to begin."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._deadline = self.loop.call_later(HEAD_SECONDS, self._close_if_silent)
+
+    def _close_if_silent(self) -> None:
+        if self.cycle is None and self.transport is not None and not self.transport.is_closing():
+            self.transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._deadline.cancel()
+        super().connection_lost(exc)
+
+
+def run(options: Mapping[str, Any], around: Surroundings, clock: Callable[[], int]) -> int:
+    from holdfast.wiring import build
+
+    host, settings = options["host"], options["settings"]
+    secure = bool(options.get("tls_cert"))
+    _refuse_open_door(host, secure, options)
+    book = Book(around.data + "/web", clock)
+    try:
+        if options.get("link"):
+            return _link(book, options)
+        listening = _listen(host, options["port"])
+        port = listening.getsockname()[1]
+        origins = _origins(book, host, port, secure)
+        book.put("origin", next(iter(origins.values())))
+
+        def engine() -> Engine:
+            return build(settings(), around.data, around.home, clock)
+
+        engine().close()
+        site = Site(book, engine, clock)
+        address = next(iter(origins.values()))
+        _announce(book, address, options)
+        config = uvicorn.Config(
+            site.application(origins, secure),
+            http=Protocol,
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            proxy_headers=False,
+            h11_max_incomplete_event_size=MOST_HEAD,
+            timeout_keep_alive=30,
+            timeout_graceful_shutdown=GRACE_SECONDS,
+            ssl_certfile=options.get("tls_cert"),
+            ssl_keyfile=options.get("tls_key"),
+        )
+        _Server(config, site).run([listening])
+        return 0
+    finally:
+        book.close()
+
+
+class _Server(uvicorn.Server):
+    """Ends the streams before it waits for connections to end."""
+
+    def __init__(self, config: uvicorn.Config, site: Site) -> None:
+        super().__init__(config)
+        self.site = site
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self.site.stream.stop()
+        await asyncio.sleep(0)
+        await super().shutdown(sockets)
+
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        self.should_exit = True
+        if sig == signal.SIGINT and self.should_exit:
+            self.force_exit = False
+
+
+def _refuse_open_door(host: str, secure: bool, options: Mapping[str, Any]) -> None:
+    if is_loopback(host):
+        return
+    if not (secure and options.get("password_file")):
+        raise Usage(
+            f"{host} can be reached from other machines.",
+            "Give --tls-cert, --tls-key and set `web.password_file`; or stay on loopback and use a tunnel (docs/guides/page.md).",
+        )
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    found = socket.socket(family, socket.SOCK_STREAM)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind((host, port))
+    except OSError as error:
+        found.close()
+        raise Failed(f"{host}:{port} cannot be used: {error.strerror}.", "Give another --port, or 0 for any.") from None
+    return found
+
+
+def _origins(book: Book, host: str, port: int, secure: bool) -> dict[str, str]:
+    """`Host` → origin. The first is where the page lives; loopback addresses serve programs that send their session."""
+    scheme = "https" if secure else "http"
+    if not is_loopback(host):
+        return {f"{host}:{port}": f"{scheme}://{host}:{port}"}
+    name = book.keep("name", lambda: f"hf-{secrets.token_hex(5)}.localhost")
+    return {f"{name}:{port}": f"{scheme}://{name}:{port}"}
+
+
+def _announce(book: Book, address: str, options: Mapping[str, Any]) -> None:
+    """Write the first ticket where only its owner can read it, and say where the page is."""
+    ticket = book.ticket(OPERATOR)
+    path = book.folder + "/ticket"
+    temporary = f"{path}.{secrets.token_hex(4)}"
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "w") as file:
+        file.write(f"{address}/#{ticket}\n")
+    os.replace(temporary, path)
+    sys.stdout.write(f"The page is at {address}/#{ticket}\n")
+    sys.stdout.write("This link lets one browser in, once. `holdfast serve --link` makes another. Ctrl-C ends it.\n")
+    sys.stdout.flush()
+    if options.get("open"):
+        import webbrowser
+
+        webbrowser.open(f"{address}/#{ticket}")
+
+
+def _link(book: Book, options: Mapping[str, Any]) -> int:
+    address = book.keep("origin", lambda: "")
+    if not address:
+        raise Failed("The page was never started here.", "Run `holdfast serve` first.")
+    sys.stdout.write(f"{address}/#{book.ticket(options['role'])}\n")
+    return 0

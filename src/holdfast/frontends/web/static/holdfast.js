@@ -1,0 +1,129 @@
+// Follows the stream of events, fetches the parts of a page that changed, and swaps them in. Everything works without it but that.
+const body = document.body;
+let last = Number(body.dataset.last);
+
+function localTimes(root) {
+  for (const time of root.querySelectorAll("time[datetime]")) {
+    const moment = new Date(time.dateTime);
+    if (Number.isNaN(moment.valueOf())) continue;
+    time.title = moment.toLocaleString(document.documentElement.lang);
+    const seconds = (Date.now() - moment) / 1000;
+    const relative = new Intl.RelativeTimeFormat(document.documentElement.lang, { numeric: "auto" });
+    const units = [["second", 60], ["minute", 60], ["hour", 24], ["day", 30]];
+    let amount = seconds;
+    let text = moment.toLocaleDateString(document.documentElement.lang);
+    for (const [unit, size] of units) {
+      if (amount < size) { text = relative.format(-Math.round(amount), unit); break; }
+      amount /= size;
+    }
+    time.textContent = text;
+  }
+}
+
+async function fragment(address) {
+  const answer = await fetch(address, { headers: { "X-Holdfast-Part": "1" } });
+  if (!answer.ok) throw new Error(answer.statusText);
+  return new DOMParser().parseFromString(await answer.text(), "text/html");
+}
+
+let waiting = 0;
+function refresh(workspace) {
+  const parts = [...document.querySelectorAll("[data-follow]")].filter((part) => part.dataset.follow === "*" || part.dataset.follow === workspace);
+  if (!parts.length || waiting) return;
+  waiting = setTimeout(async () => {
+    waiting = 0;
+    try {
+      const page = await fragment(location.href);
+      for (const part of parts) {
+        const fresh = page.getElementById(part.id);
+        if (!fresh || part.contains(document.activeElement) && document.activeElement.matches("input, textarea")) continue;
+        part.replaceChildren(...fresh.childNodes);
+        localTimes(part);
+        part.classList.remove("fresh");
+        void part.offsetWidth;
+        part.classList.add("fresh");
+      }
+      const scrub = document.getElementById("scrub"), newer = page.getElementById("scrub");
+      if (scrub && newer && scrub.dataset.versions !== newer.dataset.versions) {
+        const atEnd = scrub.value === scrub.max;
+        scrub.dataset.versions = newer.dataset.versions;
+        scrub.max = newer.max;
+        if (atEnd) scrub.value = newer.max;
+      }
+    } catch { /* the stream reconnects and asks again */ }
+  }, 150);
+}
+
+function happened(event) {
+  if (event.sequence <= last) return;
+  const gap = event.sequence > last + 1 && last > 0;
+  const since = last;
+  last = event.sequence;
+  document.dispatchEvent(new CustomEvent("holdfast", { detail: event }));
+  refresh(event.workspace);
+  if (gap) catchUp(since);
+}
+
+async function catchUp(since) {
+  const answer = await fetch(`/api/events?since=${since}`);
+  if (answer.ok) for (const event of (await answer.json()).data) refresh(event.workspace);
+}
+
+function follow() {
+  const lost = document.getElementById("lost");
+  const stream = new EventSource(`/api/stream?since=${last}`);
+  stream.onmessage = (message) => happened(JSON.parse(message.data));
+  stream.onopen = () => { lost.hidden = true; body.dataset.connected = "yes"; };
+  stream.onerror = () => {
+    lost.textContent = body.dataset.lost;
+    lost.hidden = false;
+    body.dataset.connected = "no";
+    if (stream.readyState === EventSource.CLOSED) { stream.close(); setTimeout(follow, 2000); }
+  };
+}
+
+function scrubbing(scrub) {
+  const peek = document.getElementById("peek");
+  let turn = 0;
+  let pause = 0;
+  scrub.addEventListener("input", () => {
+    const version = scrub.dataset.versions.split(" ")[scrub.value];
+    scrub.setAttribute("aria-valuetext", `v${version}`);
+    clearTimeout(pause);
+    pause = setTimeout(async () => {
+      const mine = ++turn;
+      try {
+        const page = await fragment(`/w/${scrub.dataset.workspace}/v/v${version}/peek`);
+        if (mine === turn) { peek.replaceChildren(...page.body.childNodes); localTimes(peek); }
+      } catch { /* the next movement asks again */ }
+    }, 80);
+  });
+}
+
+function themes() {
+  const root = document.documentElement;
+  const kept = localStorage.getItem("theme");
+  if (kept) root.dataset.theme = kept;
+  document.getElementById("theme").addEventListener("click", () => {
+    const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    root.dataset.theme = dark ? "light" : "dark";
+    localStorage.setItem("theme", root.dataset.theme);
+  });
+}
+
+// A ticket comes behind the # of the address, where no server and no log sees it; it is exchanged once and wiped.
+async function enter() {
+  const ticket = location.hash.slice(1);
+  if (!ticket) return false;
+  history.replaceState(null, "", location.pathname + location.search);
+  if (body.dataset.signed === "yes") return false;
+  const answer = await fetch("/session", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ ticket }) });
+  if (answer.ok) location.reload();
+  return answer.ok;
+}
+
+themes();
+localTimes(document);
+const scrub = document.getElementById("scrub");
+if (scrub) scrubbing(scrub);
+if (!(await enter()) && body.dataset.signed === "yes") follow();

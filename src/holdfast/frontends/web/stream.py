@@ -1,0 +1,158 @@
+"""Numbered events to any number of browsers: what they missed first, then what happens."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import suppress
+from os import scandir
+from typing import TYPE_CHECKING, Any
+
+from holdfast.core.errors import HoldfastError
+from holdfast.frontends.facts import of_checkpoint
+from holdfast.frontends.paint import rfc3339
+from holdfast.frontends.web.book import Book, Happening
+from holdfast.store.rows import Query
+
+if TYPE_CHECKING:
+    from holdfast.engine import Engine
+
+EVERY, BEAT = 1.0, 15.0
+MOST_AT_ONCE = 200
+WAITING = 1_000
+"""A browser that is this many events behind is cut off; it comes back and asks for what it missed."""
+
+
+class Stream:
+    """Watches the store for what others do, records it, and tells whoever listens."""
+
+    def __init__(self, book: Book, build: Callable[[], Engine]) -> None:
+        self.book, self.build = book, build
+        self.listeners: set[asyncio.Queue[Happening | None]] = set()
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self._known: dict[str, tuple[int, int]] = {}
+        self._end = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    # Watching
+
+    def start(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._thread = threading.Thread(target=self._watch, name="watch", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._end.set()
+        for queue in list(self.listeners):
+            queue.put_nowait(None)
+
+    def _watch(self) -> None:
+        while not self._end.wait(EVERY):
+            # A store that cannot be looked at now is looked at again in a second; the health page names the trouble.
+            with suppress(HoldfastError, OSError):
+                self.look()
+
+    def look(self) -> None:
+        """Record what came into the store since the last look."""
+        engine = self.build()
+        try:
+            grown = [name for name, stamp in _logs(engine.place.path) if self._known.get(name) != stamp]
+            stamps = dict(_logs(engine.place.path))
+            for name in grown:
+                self._told(engine, name)
+                self._known[name] = stamps[name]
+        finally:
+            engine.close()
+
+    def _told(self, engine: Engine, workspace: str) -> None:
+        ledger = engine.repository().ledger
+        row = ledger.workspace(workspace)
+        if row is None:
+            return
+        key = f"version {workspace}"
+        known = int(self.book.keep(key, lambda: str(row.version)))
+        if row.version <= known:
+            if workspace in self._known:
+                self.tell("checkpoint_changed", workspace, {"version": f"v{row.version}"})
+            return
+        fresh = ledger.find(Query(workspace=workspace, limit=min(row.version - known, MOST_AT_ONCE)))
+        for checkpoint in sorted(fresh, key=lambda found: found.version):
+            if checkpoint.version > known:
+                self.tell("checkpoint_created", workspace, of_checkpoint(checkpoint))
+        self.book.put(key, str(row.version))
+
+    def tell(self, type: str, workspace: str, data: dict[str, Any], task: str = "") -> None:
+        """Record an event and pass it on; may be called from any thread."""
+        happening = self.book.record(type, workspace, task, data)
+        if self.loop is not None:
+            self.loop.call_soon_threadsafe(self._pass_on, happening)
+
+    def _pass_on(self, happening: Happening) -> None:
+        for queue in list(self.listeners):
+            try:
+                queue.put_nowait(happening)
+            except asyncio.QueueFull:
+                self.listeners.discard(queue)
+                _empty(queue)
+                queue.put_nowait(None)
+
+    # Listening
+
+    async def listen(self, since: int) -> AsyncIterator[str]:
+        """The lines of an event stream: everything after `since`, then what comes, and a beat while nothing does."""
+        queue: asyncio.Queue[Happening | None] = asyncio.Queue(WAITING)
+        self.listeners.add(queue)
+        try:
+            yield "retry: 1000\n\n"
+            while missed := self.book.since(since):
+                for happening in missed:
+                    yield as_lines(happening)
+                since = missed[-1].sequence
+            while True:
+                try:
+                    waiting = await asyncio.wait_for(queue.get(), BEAT)
+                except TimeoutError:
+                    yield ": beat\n\n"
+                    continue
+                if waiting is None:
+                    return
+                if waiting.sequence > since:
+                    since = waiting.sequence
+                    yield as_lines(waiting)
+        finally:
+            self.listeners.discard(queue)
+
+
+def as_lines(happening: Happening) -> str:
+    return f"id: {happening.sequence}\ndata: {json.dumps(as_json(happening), ensure_ascii=False)}\n\n"
+
+
+def as_json(happening: Happening) -> dict[str, Any]:
+    return {
+        "id": f"ev-{happening.sequence}",
+        "sequence": happening.sequence,
+        "timestamp": rfc3339(happening.at),
+        "type": happening.type,
+        "workspace": happening.workspace or None,
+        "taskId": happening.task or None,
+        "data": happening.data,
+    }
+
+
+def _logs(store: str) -> Iterable[tuple[str, tuple[int, int]]]:
+    """Each workspace and what tells whether its log has grown."""
+    try:
+        with scandir(store + "/log") as entries:
+            for entry in entries:
+                if entry.name.endswith(".log") and entry.name != "store.log":
+                    seen = entry.stat()
+                    yield entry.name[:-4], (seen.st_size, seen.st_mtime_ns)
+    except FileNotFoundError:
+        return
+
+
+def _empty(queue: asyncio.Queue[Happening | None]) -> None:
+    while not queue.empty():
+        queue.get_nowait()

@@ -1,0 +1,81 @@
+"""What everything in the supervisor stands on: tables, clocks, options, engine, secrets, environment."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime, tzinfo
+from typing import TYPE_CHECKING, Protocol
+
+from holdfast.supervisor.options import Options
+from holdfast.supervisor.sealing import FileKey
+from holdfast.supervisor.shim import boot_id
+from holdfast.supervisor.tables import Tables
+
+if TYPE_CHECKING:
+    from holdfast.engine import Engine
+
+SECOND = 1_000_000_000
+
+
+class Seals(Protocol):
+    """Whoever can seal a named value and open it again."""
+
+    def seal_value(self, name: str, value: bytes) -> str: ...
+
+    def open_value(self, name: str, text: str) -> bytes: ...
+
+
+class Ground:
+    """All of it in one place; made by the front end, which knows the environment and the clock."""
+
+    def __init__(
+        self,
+        folder: str,
+        options: Options,
+        clock: Callable[[], int],
+        variables: Mapping[str, str],
+        build: Callable[[], Engine],
+        seals: Seals | None = None,
+    ) -> None:
+        self.folder, self.options, self.now, self.variables = folder, options, clock, variables
+        self.build = build
+        self.tables = Tables(folder + "/tasks.db")
+        self.key = FileKey(folder + "/key")
+        self.seals: Seals = seals or self.key
+        self.boot = boot_id()
+        self.host = os.uname().nodename
+        self.noise: Callable[[], float] = random.random
+
+    def close(self) -> None:
+        self.tables.close()
+
+    @contextmanager
+    def engine(self) -> Iterator[Engine]:
+        """An engine of one's own: its ledger belongs to the thread that opened it."""
+        engine = self.build()
+        try:
+            yield engine
+        finally:
+            engine.close()
+
+    @property
+    def zone(self) -> tzinfo:
+        """The time zone of this machine, as TZ or the system say."""
+        from holdfast.supervisor.limits import zone_of
+
+        named = zone_of(self.variables["TZ"]) if self.variables.get("TZ") else None
+        found = named or datetime.fromtimestamp(self.now() / SECOND).astimezone().tzinfo
+        assert found is not None
+        return found
+
+    def since_boot(self) -> int:
+        """A clock that nobody can set: back-off goes by it. It goes on while the machine sleeps."""
+        number = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+        return time.clock_gettime_ns(number)
+
+    def runs_folder(self, run: str) -> str:
+        return f"{self.folder}/runs/{run.replace(':', '-')}"

@@ -1,0 +1,342 @@
+"""What an agent's output says, line by line: blocks, tools, usage, limits, errors. One reader per kind of output."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from datetime import tzinfo
+from typing import Any, NamedTuple
+
+from holdfast.supervisor.limits import (
+    EVENT,
+    SHORT,
+    STATED,
+    LimitHit,
+    LimitNear,
+    read_error,
+    read_event,
+    read_rates,
+    read_text,
+)
+from holdfast.supervisor.protocol import Block, Malformed, Reader, check
+
+MESSAGES, SHOWN = 200, 4_000
+"""Messages of a run that are kept for its documents, and characters of each."""
+SAID = 2_000
+CLIENT_ERRORS = ("No conversation found", "already in use")
+
+
+class Tool(NamedTuple):
+    """A tool that was started."""
+
+    name: str
+    what: str
+
+
+class Output:
+    """Everything that was read of a run so far; the common part of all readers."""
+
+    def __init__(self, now: float, zone: tzinfo) -> None:
+        self.now, self.zone = now, zone
+        self.blocks: list[Block | Malformed] = []
+        self.messages: deque[dict[str, Any]] = deque(maxlen=MESSAGES)
+        self.count = 0
+        self.tools: dict[str, Tool] = {}
+        self.limit: LimitHit | None = None
+        self.near: LimitNear | None = None
+        self.retrying = ""
+        self.session = ""
+        self.began = False
+        self.tokens, self.money = 0, 0.0
+        self.error = self.error_text = ""
+        self.failed = False
+        self.denials: list[str] = []
+        self.step, self.fraction = "", 0.0
+        self.lines = 0
+        self._odd = 0
+
+    def feed(self, line: bytes) -> None:
+        """Take a line of standard output. Never raises, whatever it holds."""
+        self.lines += 1
+        try:
+            self._feed(line)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            self._odd += 1
+
+    def _feed(self, line: bytes) -> None:
+        raise NotImplementedError
+
+    def feed_error(self, line: bytes) -> None:
+        """Take a line of standard error: what a client says of itself."""
+
+    def close(self, exit_code: int | None) -> None:
+        """No more lines come, and the process ended so."""
+        for block in self.blocks:
+            # A wrapper that says in its own block that it was limited is believed.
+            if self.limit is None and isinstance(block, Block) and block.name == "ERROR":
+                said = read_text(block.fields["message"], self.now, self.zone, STATED)
+                if said is not None and block.fields["type"] == "recoverable":
+                    self.limit = said
+                    self.blocks = [one for one in self.blocks if one is not block]
+                    return
+
+    def feed_call(self, line: bytes) -> None:
+        """Take a line of the tools' journal: what the agent said by calling one of our tools."""
+        try:
+            call = json.loads(line)
+            block = check(call["name"], dict(call["fields"]), dict(call.get("lists", {})))
+        except (ValueError, TypeError, KeyError):
+            return
+        self._heard(block)
+
+    def feed_failure(self, line: bytes) -> None:
+        """Take what the client's hook of a failed stop was given."""
+        try:
+            facts = json.loads(line)
+            kind, details = str(facts.get("error", "")), str(facts.get("error_details", ""))
+            message = str(facts.get("last_assistant_message", ""))
+        except (ValueError, TypeError, AttributeError):
+            return
+        if self.limit is None and self.failed:
+            self.limit = read_error(kind, details, message, self.now, self.zone)
+        if not self.error:
+            self.error, self.error_text = kind, self.error_text or message or details
+
+    def _heard(self, block: Block | Malformed) -> None:
+        if isinstance(block, Block) and block.name == "PROGRESS":
+            self.step = block.fields.get("step", self.step)
+            percent = block.fields.get("percent", "").rstrip("%")
+            if percent.replace(".", "", 1).isdigit():
+                self.fraction = min(float(percent) / 100, 1.0)
+            return
+        if block not in self.blocks:
+            self.blocks.append(block)
+
+    def _say(self, role: str, content: str, kind: str = "log") -> None:
+        self.count += 1
+        self.messages.append({"role": role, "content": content[:SHOWN], "type": kind})
+
+    def last_said(self) -> str:
+        for message in reversed(self.messages):
+            if message["role"] == "assistant" and message["type"] == "log":
+                return str(message["content"])[-SAID:]
+        return ""
+
+
+class ClaudeOutput(Output):
+    """The stream-json lines of Claude Code. Only what the client says of itself is asked about limits."""
+
+    def __init__(self, now: float, zone: tzinfo) -> None:
+        super().__init__(now, zone)
+        self._rejected: LimitHit | None = None
+        self._counted: set[str] = set()
+        self._summed = 0
+
+    def _feed(self, line: bytes) -> None:
+        event = json.loads(line)
+        kind = event.get("type")
+        if kind == "system":
+            self._system(event)
+        elif kind == "assistant":
+            self._assistant(event)
+        elif kind == "user":
+            self._user(event)
+        elif kind == "rate_limit_event":
+            found = read_event(event["rate_limit_info"], self.now)
+            if isinstance(found, LimitHit):
+                self._rejected = found
+            elif isinstance(found, LimitNear):
+                self.near = found
+        elif kind == "result":
+            self._result(event)
+
+    def feed_error(self, line: bytes) -> None:
+        text = line.decode("utf-8", "replace").strip()
+        if text and not self.error_text:
+            self.error_text = text[:500]
+
+    def close(self, exit_code: int | None) -> None:
+        if exit_code != 0 and self.limit is None and self._rejected is not None and self.lines and not self.error:
+            self.limit = self._rejected  # rejected, and then it ended without a word
+        super().close(exit_code)
+
+    def _system(self, event: dict[str, Any]) -> None:
+        if event.get("subtype") == "init":
+            self.began = True
+            self.session = str(event.get("session_id") or self.session)
+        elif event.get("subtype") == "api_retry":
+            self.retrying = f"{event.get('error')} ({event.get('attempt')} of {event.get('max_retries')})"
+
+    def _assistant(self, event: dict[str, Any]) -> None:
+        message = event["message"]
+        texts = [part["text"] for part in message["content"] if part.get("type") == "text"]
+        if event.get("error") or event.get("is_api_error_message") or message.get("model") == "<synthetic>":
+            self.error = str(event.get("error") or "")
+            self.error_text = "\n".join(texts)[:500]
+            self._say("system", self.error_text, "error")
+            return
+        self.retrying = ""
+        self._count(message)
+        for part in message["content"]:
+            if part.get("type") == "tool_use":
+                self.tools[str(part["id"])] = Tool(str(part["name"]), _what(part.get("input")))
+                self._say("assistant", f"{part['name']} {_what(part.get('input'))}", "protocol")
+        if event.get("parent_tool_use_id"):
+            return  # what a subagent says is for its agent, not for us
+        for text in texts:
+            self._say("assistant", text)
+            reader = Reader()
+            for block in reader.feed(text) + reader.close():
+                self._heard(block)
+
+    def _user(self, event: dict[str, Any]) -> None:
+        content = event["message"]["content"]
+        if isinstance(content, str):
+            self._say("user", content)
+            return
+        for part in content:
+            if part.get("type") == "tool_result":
+                self.tools.pop(str(part.get("tool_use_id")), None)
+
+    def _count(self, message: dict[str, Any]) -> None:
+        usage, id = message.get("usage") or {}, str(message.get("id"))
+        if id in self._counted:
+            return
+        self._counted.add(id)
+        self._summed += _tokens(usage)
+        self.tokens = max(self.tokens, self._summed)
+
+    def _result(self, event: dict[str, Any]) -> None:
+        # One process may say several results; the last one counts.
+        self.failed = bool(event.get("is_error"))
+        self.money = float(event.get("total_cost_usd") or self.money)
+        if isinstance(event.get("usage"), dict):
+            self.tokens = max(self.tokens, _tokens(event["usage"]))
+        self.denials = [str(one.get("tool_name")) for one in event.get("permission_denials") or []]
+        if not self.failed:
+            self.error = self.error_text = ""
+            self.limit = self._rejected = None
+            return
+        text = str(event.get("result") or self.error_text)
+        self.error_text = text[:500]
+        reason = str(event.get("terminal_reason") or "")
+        if reason == "prompt_too_long" or "No conversation found" in text:
+            self.error = reason or "no_conversation"
+        if self._rejected is not None:
+            self.limit = self._rejected
+        elif event.get("api_error_status") in (429, 529) or self.error in ("rate_limit", "billing_error"):
+            found = read_text(text, self.now, self.zone)
+            self.limit = found or LimitHit(SHORT, None, EVENT, text[:500])
+        elif self.error in ("overloaded", "server_error"):
+            self.limit = read_text(text, self.now, self.zone)
+
+
+class PlainOutput(Output):
+    """Any other agent: its text is read for blocks; `--json` lines of Codex are understood as well."""
+
+    def __init__(self, now: float, zone: tzinfo) -> None:
+        super().__init__(now, zone)
+        self._reader = Reader()
+        self._errors: deque[str] = deque(maxlen=5)
+
+    def _feed(self, line: bytes) -> None:
+        self.began = True
+        if line.startswith(b'{"type":') and line.rstrip().endswith(b"}"):
+            try:
+                event = json.loads(line)
+            except (ValueError, RecursionError):
+                event = None
+            if isinstance(event, dict) and self._event(event):
+                return
+        text = line.decode("utf-8", "replace").rstrip("\n")
+        self._say("assistant", text)
+        for block in self._reader.feed(text + "\n"):
+            self._heard(block)
+
+    def feed_error(self, line: bytes) -> None:
+        text = line.decode("utf-8", "replace").strip()
+        if text:
+            self._errors.append(text[:2000])
+
+    def close(self, exit_code: int | None) -> None:
+        for block in self._reader.close():
+            self._heard(block)
+        if exit_code not in (0, None):
+            # Only the last words of a program that failed are its own excuse.
+            for text in reversed(self._errors):
+                if self.limit is None:
+                    self.limit = read_text(text, self.now, self.zone)
+            if self._errors and not self.error_text:
+                self.error_text = self._errors[-1][:500]
+        super().close(exit_code)
+
+    def _event(self, event: dict[str, Any]) -> bool:
+        """Take a line of `codex exec --json`; False if it is none."""
+        kind = event.get("type")
+        if kind in ("thread.started", "turn.started", "item.started", "item.updated"):
+            self.session = str(event.get("thread_id") or self.session)
+            return True
+        if kind == "item.completed":
+            item = event.get("item") or {}
+            if item.get("type") == "agent_message":
+                self._say("assistant", str(item.get("text", "")))
+                reader = Reader()
+                for block in reader.feed(str(item.get("text", ""))) + reader.close():
+                    self._heard(block)
+            return True
+        if kind == "turn.completed":
+            usage = event.get("usage") or {}
+            self.tokens += int(usage.get("input_tokens") or 0) - int(usage.get("cached_input_tokens") or 0)
+            self.tokens += int(usage.get("output_tokens") or 0)
+            self.failed, self.limit = False, None
+            return True
+        if kind in ("error", "turn.failed"):
+            self.failed = True
+            error = event.get("error")
+            text = str(event.get("message") or (error.get("message") if isinstance(error, dict) else error) or "")
+            self.error_text = text[:500]
+            self.limit = read_text(text, self.now, self.zone, EVENT) or self.limit
+            return True
+        if kind == "token_count":
+            rates = event.get("rate_limits")
+            self.near = read_rates(rates, self.now) if isinstance(rates, dict) else self.near
+            return True
+        return False
+
+
+def _tokens(usage: dict[str, Any]) -> int:
+    """What counts against a budget: everything but what came from the cache."""
+    names = ("input_tokens", "cache_creation_input_tokens", "output_tokens")
+    return sum(int(usage.get(name) or 0) for name in names)
+
+
+def _what(given: object) -> str:
+    if not isinstance(given, dict):
+        return ""
+    for key in ("command", "file_path", "path", "pattern", "url", "description", "prompt"):
+        if isinstance(given.get(key), str):
+            return str(given[key])[:300]
+    return json.dumps(given, ensure_ascii=False)[:300]
+
+
+class Tail:
+    """Whole lines of a growing file, from an offset on."""
+
+    def __init__(self, path: str, offset: int = 0) -> None:
+        self.path, self.offset = path, offset
+
+    def lines(self, most: int = 4 << 20) -> list[bytes]:
+        """What came since the last time; half a line stays for later."""
+        try:
+            with open(self.path, "rb") as file:
+                file.seek(self.offset)
+                part = file.read(most)
+        except OSError:
+            return []
+        end = part.rfind(b"\n") + 1
+        if not end:
+            if len(part) == most:  # a line that is too long to be one of ours
+                self.offset += most
+            return []
+        self.offset += end
+        return part[:end].split(b"\n")[:-1]

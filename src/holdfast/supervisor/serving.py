@@ -1,0 +1,91 @@
+"""Starting the supervisor: its ground, its lock, its workflows, its loop. What `serve` and `run` call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from threading import Event as Flag
+from threading import Thread
+from typing import TYPE_CHECKING
+
+from holdfast.core.errors import HoldfastError, Usage
+from holdfast.supervisor.ground import Ground
+from holdfast.supervisor.options import Options
+from holdfast.supervisor.supervise import Lock, Supervisor, Threads, Workflows
+from holdfast.supervisor.wake import wake
+from holdfast.wiring import build
+
+if TYPE_CHECKING:
+    from holdfast.settings import Settings
+
+FOLDER = "/supervisor"
+
+
+def make_ground(
+    settings: Settings,
+    data: str,
+    home: bytes,
+    clock: Callable[[], int],
+    variables: Mapping[str, str],
+    options: Options | None = None,
+) -> Ground:
+    """What every command about tasks stands on. Opens the tables, makes them if need be."""
+    return Ground(
+        data + FOLDER,
+        options or Options.read(settings),
+        clock,
+        variables,
+        lambda: build(settings, data, home, clock),
+    )
+
+
+def run(ground: Ground, stop: Flag, *, until_idle: bool = False, durable: bool = True) -> None:
+    """Supervise until `stop` is set, or nothing goes on by itself. Raises `Busy` if another supervisor runs.
+
+    Agents live on when it returns, and are found again by the next one.
+    """
+    lock = Lock(ground.folder)
+    try:
+        workflows = _workflows(ground, durable)
+        try:
+            supervisor = Supervisor(ground, workflows)
+            supervisor.stop = stop
+            supervisor.run(until_idle)
+        finally:
+            workflows.close()
+    finally:
+        lock.close()
+
+
+class Background:
+    """A supervisor in a thread of its own, for a process that has something else to do, as the page has."""
+
+    def __init__(self, ground: Ground) -> None:
+        self.ground, self.stop = ground, Flag()
+        self.error: HoldfastError | None = None
+        self.thread = Thread(target=self._run, name="supervisor", daemon=True)
+
+    def start(self) -> None:
+        self.thread.start()
+
+    def close(self) -> None:
+        self.stop.set()
+        wake(self.ground.folder)
+        self.thread.join(30)
+
+    def _run(self) -> None:
+        try:
+            run(self.ground, self.stop)
+        except HoldfastError as error:
+            self.error = error
+
+
+def _workflows(ground: Ground, durable: bool) -> Workflows:
+    if not durable:
+        return Threads(ground)
+    try:
+        from holdfast.supervisor.workflows import Durable
+    except ImportError:
+        raise Usage(
+            "The supervisor needs an extra that is not installed.", "Install it: pip install 'holdfast[serve]'."
+        ) from None
+    return Durable(ground)

@@ -1,0 +1,449 @@
+"""The last step of a run attempt: judge how it ended, keep what there is, and write what follows, all at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from holdfast.core.steps import step
+from holdfast.supervisor import checkpoints, documents, process, runs, telling, verdict
+from holdfast.supervisor.checkpoints import Taken
+from holdfast.supervisor.drivers import driver
+from holdfast.supervisor.limits import LimitHit
+from holdfast.supervisor.protocol import Block
+from holdfast.supervisor.questions import PENDING, key
+from holdfast.supervisor.reading import Output
+from holdfast.supervisor.shim import MARK, forms
+from holdfast.supervisor.tables import Overtaken, Run, Tables, Task
+from holdfast.supervisor.task import (
+    APPROVAL,
+    BACKOFF,
+    BUDGET,
+    CRASHED,
+    ENDED,
+    QUESTION,
+    RATE_LIMIT,
+    SECRET,
+    USER_PAUSE,
+)
+from holdfast.supervisor.verdict import Seen, Verdict, judge
+from holdfast.supervisor.waits import NO_PROGRESS, backoff, is_loop, jitter, stagger
+
+if TYPE_CHECKING:
+    from holdfast.supervisor.ground import Ground
+
+SECOND = 1_000_000_000
+OUTPUT = 20_000
+RESTARTING = "Task could not be restored from checkpoint. Restarting from beginning."
+LOST_SESSION = ("No conversation found", "already in use", "no_conversation")
+TRIGGERS = {
+    verdict.CANCELLED: "cancel", verdict.FAILED: "error", verdict.LIMITED: "rate_limit", verdict.PAUSED: "user_pause",
+    verdict.RETRY: "error", verdict.PHASE: "phase_complete", verdict.COMPLETE: "final", verdict.ASKED: "question",
+    verdict.NEEDS: "secret", verdict.IDLE: "turn", verdict.CRASHED: "crash", verdict.BUDGET: "budget",
+    verdict.DENIED: "question",
+}  # fmt: skip
+CUT_OFF = (verdict.CRASHED, verdict.LIMITED, verdict.PAUSED, verdict.RETRY, verdict.BUDGET)
+
+
+def settle(ground: Ground, id: str) -> None:
+    """Decide what follows from a run that has ended, and write it. Done twice, it does nothing the second time."""
+    tables = ground.tables
+    run = tables.run(id)
+    if run.state == ENDED:
+        return
+    look = process.look(run.folder, id)
+    if look.kind == process.ALIVE:
+        return
+    if look.kind == process.LOST:
+        process.end_strays(run.token)
+    try:
+        task = tables.check_epoch(run)
+    except Overtaken:
+        with tables.write():
+            tables.change_run(id, state=ENDED, outcome="overtaken", ended_at=ground.now())
+        return
+    output = runs.read(ground, run)
+    output.close(look.exit_code)
+    rebooted = look.kind in (process.LOST, process.ABSENT) and run.boot != ground.boot
+    judged = _judge(task, run, look, output)
+    step("settle:judged")
+    taken = checkpoints.take(ground, task, run, TRIGGERS[judged.kind], f"{id}:{judged.kind}", output)
+    step("settle:saved")
+    passed, shown = _verify(ground, task, judged)
+    step("settle:verified")
+    Settlement(ground, task, run, look, output, judged, taken, passed, shown, rebooted).write()
+    step("settle:written")
+    documents.project(ground, task.id)
+
+
+def _judge(task: Task, run: Run, look: process.Look, output: Output) -> Verdict:
+    code = look.exit_code if look.kind == process.OVER else None
+    if look.signal is not None:
+        code = -look.signal
+    seen = Seen(
+        exit_code=code,
+        wanted=run.wanted or ("cancel" if task.wanted == "cancel" else ""),
+        blocks=tuple(output.blocks),
+        limit=output.limit,
+        error=output.error,
+        error_text=output.error_text,
+        failed=output.failed,
+        denials=tuple(output.denials),
+        phase=task.phase,
+        phases=max(len(task.phases), 1),
+        completes_on_exit=task.agent.get("completes_on") == "exit",
+        never_started=look.reason if not look.started else "",
+    )
+    judged = judge(seen)
+    if judged.kind == verdict.COMPLETE and task.phases:
+        return judged._replace(kind=verdict.PHASE)
+    if judged.kind == verdict.PHASE and not task.phases:
+        return judged._replace(kind=verdict.COMPLETE)
+    return judged
+
+
+def _verify(ground: Ground, task: Task, judged: Verdict) -> tuple[bool | None, str]:
+    """Run the phase's verification command; None if it has none."""
+    command = task.phases[task.phase - 1]["verify"] if judged.kind == verdict.PHASE else ""
+    if not command:
+        return None, ""
+    secrets = runs.opened(ground, task)
+    environment = {
+        name: value
+        for name, value in ground.variables.items()
+        if name in ("PATH", "HOME", "LANG", "TERM", "TZ", "TMPDIR")
+    }
+    child = subprocess.Popen(
+        ["/bin/sh", "-c", command],
+        cwd=task.workspace,
+        env={**environment, **secrets},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        out, _ = child.communicate(timeout=ground.options.verify_timeout)
+        passed = child.returncode == 0
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        out, _ = child.communicate()
+        out += f"\nThe verification took longer than {ground.options.verify_timeout:.0f} s and was ended.".encode()
+        passed = False
+    for form in forms(list(secrets.values())):
+        out = out.replace(form, MARK)
+    return passed, out.decode("utf-8", "replace")[-OUTPUT:]
+
+
+class Settlement:
+    """What follows from one judged run, written in one transaction."""
+
+    def __init__(
+        self,
+        ground: Ground,
+        task: Task,
+        run: Run,
+        look: process.Look,
+        output: Output,
+        judged: Verdict,
+        taken: Taken | None,
+        passed: bool | None,
+        shown: str,
+        rebooted: bool,
+    ) -> None:
+        self.ground, self.task, self.run, self.look, self.output, self.judged = ground, task, run, look, output, judged
+        self.taken, self.passed, self.shown, self.rebooted = taken, passed, shown, rebooted
+        self.now = ground.now()
+
+    def write(self) -> None:
+        with self.ground.tables.write() as tables:
+            try:
+                self.task = tables.check_epoch(self.run)
+            except Overtaken:
+                tables.change_run(self.run.id, state=ENDED, outcome="overtaken", ended_at=self.now)
+                return
+            if tables.run(self.run.id).state == ENDED:
+                return
+            self._end_run(tables)
+            for block in self.judged.blocks:
+                self._ask(tables, block)
+            _FOLLOWS[self.judged.kind](self, tables)
+
+    # The run itself
+
+    def _end_run(self, tables: Tables) -> None:
+        run, output = self.run, self.output
+        left = [f"{tool.name} {tool.what}".strip() for tool in output.tools.values()]
+        outcome = "host_restart" if self.rebooted and self.judged.kind == verdict.CRASHED else self.judged.kind
+        seconds = max((self.look.ended_at or self.now) - run.started_at, 0) / SECOND
+        tables.change_run(
+            run.id, state=ENDED, outcome=outcome, reason=self.judged.reason[:2000], ended_at=self.now,
+            exit_code=self.look.exit_code, tokens=output.tokens, money=output.money, left=left, said=output.last_said(),
+        )  # fmt: skip
+        session = output.session or run.session
+        tables.change(
+            self.task.id, self.now, tokens=self.task.tokens + output.tokens, money=self.task.money + output.money,
+            seconds=self.task.seconds + seconds, session=session, wanted="", step=output.step or self.task.step,
+            fraction=output.fraction,
+        )  # fmt: skip
+        remembers = output.began and driver(self.task.agent, self.ground.options).can_resume
+        if self.judged.kind in CUT_OFF and not remembers:
+            # The agent never read its prompt, or cannot remember it: what was in it is delivered again.
+            tables.do("UPDATE prompt SET delivered = '' WHERE delivered = ?", run.id)
+        elif self.task.next_prompt:
+            tables.change(self.task.id, self.now, next_prompt="")
+        facts = {
+            "outcome": outcome,
+            "exit": self.look.exit_code,
+            "reason": self.judged.reason[:500],
+            "tokens": output.tokens,
+        }
+        tables.log(self.task.id, self.now, "agent_ended", facts, run.id)
+        self.task = tables.task(self.task.id)
+
+    def _ask(self, tables: Tables, block: Block) -> None:
+        """Make a row of a question or a need, unless the same is there already."""
+        if block.name == "DEPENDENCY_REQUEST":
+            name = block.fields["name"]
+            if tables.one("SELECT 1 FROM secret WHERE task = ? AND name = ?", self.task.id, name):
+                return
+            kind, mark, text = "secret", name, block.fields.get("description", "") or name
+        elif block.name == "USER_QUESTION":
+            kind, mark, text = "question", key(block.fields["question"]), block.fields["question"]
+        else:
+            return
+        open_ones = "task = ? AND kind = ? AND key = ? AND status IN ('pending', 'presented')"
+        if tables.prompts(open_ones, self.task.id, kind, mark):
+            tables.log(self.task.id, self.now, "duplicate_refused", {"kind": kind, "text": text}, self.run.id)
+            return
+        id = ("q_" if kind == "question" else "d_") + sha256(f"{self.run.id}:{kind}:{mark}".encode()).hexdigest()[:12]
+        timeout = int(self.ground.options.question_timeout * SECOND)
+        tables.do(
+            "INSERT OR IGNORE INTO prompt (id, task, run, kind, key, text, category, options, standard, required, status, "
+            "created_at, expires_at, phase) VALUES (?, ?, ?, ?, ?, ?, ?, json(?), ?, ?, ?, ?, ?, ?)",
+            id, self.task.id, self.run.id, kind, mark, text, block.fields.get("category", block.fields.get("type", "")),
+            _json(block.lists.get("options", [])), block.fields.get("default", ""), int(block.flag("required")), PENDING,
+            self.now, self.now + timeout, self.task.phase,
+        )  # fmt: skip
+        tables.log(
+            self.task.id,
+            self.now,
+            "user_question" if kind == "question" else "dependency_request",
+            {"id": id, "text": text},
+            self.run.id,
+        )
+        tables.notify(self.task.id, self.now, kind, f"{self.task.title}: {text}", id)
+
+    # What follows
+
+    def _move(self, tables: Tables, action: str, **columns: Any) -> None:
+        tables.move(self.task.id, action, self.now, trigger=self.judged.kind, run=self.run.id, **columns)
+
+    def _cancelled(self, tables: Tables) -> None:
+        self._move(tables, "cancel", why=self.judged.reason)
+
+    def _failed(self, tables: Tables) -> None:
+        self._move(tables, "fail", why=self.judged.reason)
+        tables.notify(self.task.id, self.now, "failed", f"{self.task.title} failed: {self.judged.reason}")
+
+    def _paused(self, tables: Tables) -> None:
+        self._move(tables, "hold", hold=USER_PAUSE, why=self.judged.reason, human=1)
+
+    def _over_budget(self, tables: Tables) -> None:
+        self._move(tables, "hold", hold=BUDGET, why="The budget is used up.", human=1)
+        tables.notify(self.task.id, self.now, "budget", f"{self.task.title}: the budget is used up.")
+
+    def _limited(self, tables: Tables) -> None:
+        limit = self.output.limit
+        assert limit is not None
+        account = self.run.account + (f":{limit.model}" if limit.model else "")
+        if limit.needs_human:
+            self._limit_account(tables, account, 0, limit)
+            self._move(tables, "hold", hold=RATE_LIMIT, why=limit.raw, human=1, account=account)
+            tables.notify(self.task.id, self.now, "limit", f"{self.task.title} needs you: {limit.raw}")
+            return
+        if not verdict.waits_by_clock(limit):
+            count = _in_a_row(tables, self.task.id, verdict.LIMITED)
+            self._back_off(tables, count, f"limited: {limit.raw}", account)
+            return
+        windows = self.task.windows + int(verdict.counts_as_window(limit))
+        if windows > int(self.task.agent.get("limit_windows", self.ground.options.max_windows)):
+            self._move(
+                tables,
+                "hold",
+                hold=RATE_LIMIT,
+                why=f"{windows - 1} limits were waited for already",
+                human=1,
+                account=account,
+            )
+            tables.notify(
+                self.task.id, self.now, "limit", f"{self.task.title} was limited {windows} times; it waits for you."
+            )
+            return
+        assert limit.resets_at is not None
+        options = self.ground.options
+        resets = int(limit.resets_at * SECOND)
+        self._limit_account(tables, account, resets, limit)
+        wait = jitter(
+            self.ground.noise(), int(options.limit_jitter_least * SECOND), int(options.limit_jitter_most * SECOND)
+        )
+        others = [
+            hold.due_at
+            for hold in tables.holds()
+            if hold.account == account and hold.due_at and hold.task != self.task.id
+        ]
+        due = stagger(others, resets + wait, int(options.stagger * SECOND))
+        self._move(tables, "hold", hold=RATE_LIMIT, why=limit.raw, due_at=due, account=account, windows=windows)
+        tables.notify(
+            self.task.id, self.now, "limit", f"{self.task.title} waits for its limit until {documents.moment(due)}."
+        )
+
+    def _limit_account(self, tables: Tables, account: str, until: int, limit: LimitHit) -> None:
+        tables.do(
+            "INSERT INTO account VALUES (?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET due_at = excluded.due_at, "
+            "human = excluded.human, reason = excluded.reason, since = excluded.since",
+            account, until, int(limit.needs_human), limit.raw, self.now,
+        )  # fmt: skip
+
+    def _back_off(self, tables: Tables, count: int, why: str, account: str = "") -> None:
+        options = self.ground.options
+        wait = backoff(count, int(options.backoff_first * SECOND), int(options.backoff_longest * SECOND))
+        self._move(
+            tables, "hold", hold=BACKOFF, why=why, due_at=self.now + wait, due_boot=self.ground.since_boot() + wait,
+            boot=self.ground.boot, account=account,
+        )  # fmt: skip
+
+    def _crashed(self, tables: Tables) -> None:
+        task = self.task
+        if self.rebooted:
+            return  # the machine went down, not the agent: it goes on as soon as there is room
+        if self.run.resume and any(word in self.judged.reason for word in LOST_SESSION):
+            self._begin_anew(tables)
+            return
+        crashes = [*task.crashes[-20:], self.now]
+        tables.change(task.id, self.now, crashes=crashes)
+        options = self.ground.options
+        if is_loop(crashes, self.now, options.crash_loop, int(options.crash_loop_span * SECOND)):
+            why = f"crashed {len(crashes)} times in a row: {self.judged.reason}"
+            self._move(tables, "fail", why=why)
+            tables.notify(task.id, self.now, "failed", f"{task.title} {why}")
+            return
+        recent = [at for at in crashes if self.now - at <= int(options.crash_loop_span * SECOND)]
+        self._back_off(tables, max(len(recent), 1), self.judged.reason)
+        errors = [block for block in self.judged.blocks if block.name == "ERROR"]
+        if errors and errors[0].fields["recovery"] == "notify_user":
+            tables.notify(task.id, self.now, "error", f"{task.title}: {errors[0].fields['message']}")
+
+    def _begin_anew(self, tables: Tables) -> None:
+        """The session cannot be gone on with: a fresh one, once; the second time a person decides."""
+        restores = self.task.restores + 1
+        tables.change(self.task.id, self.now, session="", restores=restores)
+        facts = {"checkpointId": None, "success": False, "messages_restored": 0, "environment_variables": 0}
+        tables.log(self.task.id, self.now, "checkpoint_restored", facts, self.run.id)
+        tables.notify(self.task.id, self.now, "warning", RESTARTING)
+        if restores > 1:
+            self._move(
+                tables, "hold", hold=CRASHED, why="The session could not be restored for the second time.", human=1
+            )
+
+    def _asked(self, tables: Tables) -> None:
+        hold_open(tables, self.task.id, self.now, self.judged.kind, self.run.id)
+
+    def _denied(self, tables: Tables) -> None:
+        why = f"The agent {self.judged.reason}."
+        self._move(tables, "hold", hold=APPROVAL, why=why, human=1)
+        tables.notify(self.task.id, self.now, "denied", f"{self.task.title}: {why}")
+
+    def _idle(self, tables: Tables) -> None:
+        tree = self.taken.tree if self.taken is not None else self.task.tree
+        idle = self.task.idle + 1 if tree == self.task.tree else 1
+        said = [one.answer() for one in self.judged.malformed]
+        if not said:
+            said = [
+                "You ended your turn without completing the phase. Go on, or say what stops you.\n"
+                + telling.completion(self.task)
+            ]
+        tables.change(self.task.id, self.now, idle=idle, tree=tree, next_prompt="\n\n".join(said))
+        if idle >= NO_PROGRESS:
+            why = f"No progress in {idle} runs: {self.judged.reason}."
+            self._move(tables, "hold", hold=CRASHED, why=why, human=1, idle=0)
+            tables.notify(self.task.id, self.now, "stuck", f"{self.task.title}: {why}")
+        else:
+            hold_open(tables, self.task.id, self.now, self.judged.kind, self.run.id)
+
+    def _complete(self, tables: Tables) -> None:
+        self._move(tables, "finish", why=self.judged.reason)
+        tables.notify(self.task.id, self.now, "done", f"{self.task.title} is done.")
+
+    def _phase(self, tables: Tables) -> None:
+        task = self.task
+        phase, last = task.phases[task.phase - 1], task.phase >= len(task.phases)
+        most = self.ground.options.max_attempts
+        decided = verdict.gate(self.passed, task.reworks, phase["review"], last, most)
+        facts = {"phase": task.phase, "passed": self.passed, "gate": decided.action, "flagged": decided.flagged}
+        tables.log(task.id, self.now, "phase_complete", facts, self.run.id)
+        tables.change(task.id, self.now, crashes=[], idle=0)
+        if decided.action == "rework":
+            text = telling.rework(self.shown, task.reworks + 1, most)
+            tables.change(task.id, self.now, reworks=task.reworks + 1, next_prompt=text)
+        elif decided.action == "next":
+            text = telling.next_phase(task, task.phase + 1)
+            self._move(tables, "next_phase", phase=task.phase + 1, reworks=0, fraction=0.0, next_prompt=text)
+        elif decided.action == "finish":
+            self._move(tables, "finish")
+            tables.notify(task.id, self.now, "done", f"{task.title} is done.")
+        else:
+            self._review(tables, phase["name"], decided.flagged)
+
+    def _review(self, tables: Tables, name: str, flagged: bool) -> None:
+        task = self.task
+        id = "a_" + sha256(f"{self.run.id}:approval".encode()).hexdigest()[:12]
+        text = f"Phase {task.phase} ({name}) is complete" + (" but its verification still fails." if flagged else ".")
+        tree = self.taken.tree if self.taken is not None else ""
+        tables.do(
+            "INSERT OR IGNORE INTO prompt (id, task, run, kind, key, text, status, created_at, phase, tree, flagged, output, "
+            "required) VALUES (?, ?, ?, 'approval', ?, ?, ?, ?, ?, ?, ?, ?, 1)",
+            id, task.id, self.run.id, f"phase {task.phase}", text, PENDING, self.now, task.phase, tree, int(flagged), self.shown,
+        )  # fmt: skip
+        self._move(tables, "phase_complete", why=text, prompt=id, human=1)
+        tables.notify(task.id, self.now, "approval", f"{task.title}: {text}", id)
+
+
+def hold_open(tables: Tables, task: str, now: int, trigger: str, run: str = "") -> bool:
+    """Hold a task for its open required questions and needs; False if there are none."""
+    waiting = tables.prompts("task = ? AND kind IN ('question', 'secret') AND status IN ('pending', 'presented')", task)
+    if not waiting:
+        return False
+    first = next((prompt for prompt in waiting if prompt.kind == "secret"), waiting[0])
+    hold = SECRET if first.kind == "secret" else QUESTION
+    tables.move(task, "hold", now, trigger=trigger, run=run, hold=hold, why=first.text, prompt=first.id, human=1)
+    return True
+
+
+def _in_a_row(tables: Tables, task: str, outcome: str) -> int:
+    count = 0
+    for row in tables.all(
+        "SELECT outcome FROM run WHERE task = ? AND state = 'ended' ORDER BY number DESC LIMIT 40", task
+    ):
+        if row["outcome"] != outcome:
+            break
+        count += 1
+    return max(count, 1)
+
+
+def _json(value: object) -> str:
+    import json
+
+    return json.dumps(value, ensure_ascii=False)
+
+
+_FOLLOWS = {
+    verdict.CANCELLED: Settlement._cancelled, verdict.FAILED: Settlement._failed, verdict.LIMITED: Settlement._limited,
+    verdict.PAUSED: Settlement._paused, verdict.RETRY: Settlement._crashed, verdict.PHASE: Settlement._phase,
+    verdict.COMPLETE: Settlement._complete, verdict.ASKED: Settlement._asked, verdict.NEEDS: Settlement._asked,
+    verdict.IDLE: Settlement._idle, verdict.CRASHED: Settlement._crashed, verdict.BUDGET: Settlement._over_budget,
+    verdict.DENIED: Settlement._denied,
+}  # fmt: skip

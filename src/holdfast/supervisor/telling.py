@@ -1,0 +1,122 @@
+"""What an agent is told when it starts: the task, its phase, answers, comments, and what happened since. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from holdfast.supervisor.tables import Prompt, Run, Task
+from holdfast.supervisor.waits import Budget, Spent, describe
+
+LIMIT = 20_000
+PROTOCOL = """\
+## How to talk to the supervisor
+Nobody watches this conversation. Say these things in your answer, each on lines of its own,
+or by the tools of the server `holdfast` if you have them.
+- A question that only a person can answer; then end your turn, the answer comes with the next prompt:
+[USER_QUESTION]
+category: business | clarification | choice | confirmation
+question: your question
+options:
+  - first
+  - second
+required: true | false
+[/USER_QUESTION]
+- A value you need in your environment (it is there when you are started again); never ask for it in a question:
+[DEPENDENCY_REQUEST]
+type: api_key | env_variable | service | file | permission | package
+name: NAME_OF_THE_VARIABLE
+description: what for
+required: true
+[/DEPENDENCY_REQUEST]
+- Something that stops you:
+[ERROR]
+type: recoverable | fatal
+message: what happened
+recovery: pause_and_retry | checkpoint_and_fail | notify_user
+[/ERROR]
+"""
+RESUMED = """\
+# Resuming from Checkpoint
+## Previous State
+{state}
+## Reason
+{reason}
+## Instructions
+Resume from where you left off. Do not repeat completed work."""
+
+
+def completion(task: Task) -> str:
+    if task.phases:
+        return f"- When phase {task.phase} is complete, end your turn with the line:\n=== PHASE {task.phase} COMPLETE ===\n"
+    return "- When the task is complete, end your turn with the lines:\n=== CUSTOM TASK COMPLETE ===\nSummary: what you did\n"
+
+
+def compose(
+    task: Task, last: Run | None, resumes: bool, answers: Sequence[Prompt], interrupted: Sequence[str] = ()
+) -> str:
+    """The next prompt. A session that goes on is told what is new; any other one gets the whole task."""
+    parts: list[str] = []
+    if not resumes:
+        parts.append(_whole(task))
+    if task.next_prompt:
+        parts.append(task.next_prompt)
+    if last is not None and not task.next_prompt and not answers:
+        state = (
+            f"Phase {task.phase} of {max(len(task.phases), 1)}, attempt {last.number + 1}, {task.tokens:,} tokens used."
+        )
+        parts.append(RESUMED.format(state=state, reason=last.reason or last.outcome))
+    elif last is not None and last.outcome in ("crashed", "host_restart", "lost"):
+        parts.append(f"You were restarted: {last.reason or last.outcome}. Check the state on disk before you go on.")
+    for what in interrupted:
+        parts.append(f"This was started and has no recorded result; its effects may exist: {what}")
+    for prompt in answers:
+        parts.append(answered(prompt))
+    budget = describe(
+        Budget(task.budget.get("tokens", 0), task.budget.get("money", 0.0), task.budget.get("seconds", 0)),
+        Spent(task.tokens, task.money, int(task.seconds)),
+    )
+    if budget:
+        parts.append(budget)
+    return "\n\n".join(parts)[: LIMIT * 5]
+
+
+def answered(prompt: Prompt) -> str:
+    """An answer as the agent gets it: in words, and in the form of the source's protocol."""
+    if prompt.kind == "secret":
+        return (
+            f"{prompt.key} is in your environment now."
+            if prompt.answer != "refused"
+            else f"{prompt.key} is not provided; do without it."
+        )
+    form = {"type": "question_answer", "questionId": prompt.id, "answer": prompt.answer}
+    return f"Your question: {prompt.text}\nThe answer: {prompt.answer}\n{json.dumps(form, ensure_ascii=False)}"
+
+
+def rework(output: str, number: int, most: int) -> str:
+    head = f"The verification of your phase failed ({number} of {most} reworks). Its output:"
+    return f"{head}\n\n{output[-LIMIT:]}\n\nMend it and complete the phase again."
+
+
+def rejected(comments: str) -> str:
+    return f"The review asks for changes:\n\n{comments[:LIMIT]}\n\nMake them and complete the phase again."
+
+
+def next_phase(task: Task, number: int) -> str:
+    phase = task.phases[number - 1]
+    text = f"Phase {number - 1} was approved. Now phase {number}: {phase['name']}.\n\n{phase['prompt']}".rstrip()
+    return f"{text}\n\nWhen it is complete, end your turn with the line:\n=== PHASE {number} COMPLETE ==="
+
+
+def _whole(task: Task) -> str:
+    parts = [f"# Task: {task.title}", task.brief]
+    if task.phases:
+        phase = task.phases[task.phase - 1]
+        names = ", ".join([f"{number} {one['name']}" for number, one in enumerate(task.phases, 1)])
+        parts.append(
+            f"The phases are: {names}. You work on phase {task.phase} only: {phase['name']}.\n\n{phase['prompt']}".rstrip()
+        )
+        if task.phase > 1:
+            parts.append(f"Phases before {task.phase} are complete; their results are in the folder.")
+    parts.append(PROTOCOL + completion(task))
+    return "\n\n".join([part for part in parts if part])

@@ -1,0 +1,116 @@
+"""Is a file to be sealed? By its name, and by what it holds where a quick look finds a mark (docs/guides/secrets.md)."""
+
+from __future__ import annotations
+
+from holdfast.core.secrecy import TEXT_LIMIT, WORDS, by_name, is_configuration, is_key, packed, signs
+
+try:
+    from holdfast.workspace import _needles
+except ImportError:
+    _needles = None  # type: ignore[assignment]
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from re import Pattern
+
+SIGN, WORD = 1, 2
+OPEN_KEYS = (b"-----BEGIN CERTIFICATE", b"-----BEGIN PUBLIC KEY", b"-----BEGIN RSA PUBLIC KEY", b"ssh-")
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+WHOLE = 32 << 10
+"""Up to here a file of settings is looked at as a whole; elsewhere only what surrounds a mark is."""
+BEFORE, BEHIND = 128, 2048
+
+_loaded = False
+_patterns: list[Pattern[bytes]] = []
+"""Of signs, and of words: what the compiled search looks for, for those who do not have it."""
+
+
+def is_secret(path: bytes, content: bytes | None) -> bool:
+    """Must this file not lie in the store in the clear? `content` None: it is too large to be looked at."""
+    if by_name(path):
+        return True
+    if content is None:
+        return is_key(path)
+    if is_key(path):
+        return _is_private(content)
+    if len(content) > TEXT_LIMIT:
+        return False
+    if content[:2] in UTF_16:
+        content = content.decode("utf-16", "replace").encode("utf-8", "replace")
+    marks = scan(content)
+    if not marks:
+        return False
+    words = bool(marks & WORD) and is_configuration(path)
+    if not words and not marks & SIGN:
+        return False
+    from holdfast.core.redact import holds_secret
+
+    if words and len(content) <= WHOLE:
+        return holds_secret(content.decode("utf-8", "replace"), words=True)
+    wanted = SIGN | WORD if words else SIGN
+    return any(holds_secret(part.decode("utf-8", "replace"), words=words) for part in _around(content, wanted))
+
+
+def _around(content: bytes, wanted: int) -> Iterator[bytes]:
+    """The parts of a content that surround marks; what overlaps is one part."""
+    start = end = -1
+    for place in places(content, wanted):
+        if place - BEFORE > end:
+            if start >= 0:
+                yield content[start:end]
+            start = max(place - BEFORE, 0)
+        end = max(end, place + BEHIND)
+    if start >= 0:
+        yield content[start:end]
+
+
+def scan(content: bytes) -> int:
+    """Return which marks are in it: of well-known keys, of words that stand beside secrets, both, or none."""
+    global _loaded
+    if _needles is None:
+        return _scan_in_python(content)
+    if not _loaded:
+        _needles.load(packed())
+        _loaded = True
+    return _needles.scan(content)
+
+
+def places(content: bytes, wanted: int) -> list[int]:
+    """Where marks of the wanted kinds begin, in order."""
+    if _needles is not None and _loaded:
+        return _needles.places(content, wanted)
+    found = [
+        match.start()
+        for kind, pattern in zip((SIGN, WORD), _compiled(), strict=True)
+        if kind & wanted
+        for match in pattern.finditer(content)
+    ]
+    return sorted(found)
+
+
+def _scan_in_python(content: bytes) -> int:
+    sign, word = _compiled()
+    return (SIGN if sign.search(content) else 0) | (WORD if word.search(content) else 0)
+
+
+def _compiled() -> list[Pattern[bytes]]:
+    if not _patterns:
+        from re import compile, escape
+
+        address = rb"[A-Za-z]://[^/\x00-\x20\"'<>@]{0,198}:[^/\x00-\x20\"'<>@]{0,198}@"
+        _patterns.append(compile(b"|".join([address, *map(escape, signs())])))
+        _patterns.append(compile(b"(?i)" + b"|".join(map(escape, WORDS))))
+    return _patterns
+
+
+def _is_private(content: bytes) -> bool:
+    """Of what may be a key: everything, except what says that it is a certificate or a public key."""
+    if b"PRIVATE KEY" in content:
+        return True
+    return not any(mark in content for mark in OPEN_KEYS) and not _is_source(content)
+
+
+def _is_source(content: bytes) -> bool:
+    """Some projects call texts `.key` that are none: many lines, with words in them."""
+    return content.count(b"\n") > 3 and content.count(b" ") * 20 > len(content) and b"\0" not in content

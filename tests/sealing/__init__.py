@@ -1,0 +1,1 @@
+"""What must not lie anywhere in the clear: sealed contents, redacted texts, kept conversations."""

@@ -1,0 +1,274 @@
+"""Sealed contents come back exactly, and only with their key; what was changed is noticed."""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.core import steps
+from holdfast.core.errors import Damaged, Failed, HoldfastError, Usage, WrongKey
+from holdfast.store.digest import digest
+from holdfast.store.open import create_store
+from holdfast.store.sealed import HEAD, PART, Sealer, length_of
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Sealer:
+    return new_sealer(tmp_path_factory.mktemp("sealed"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+def new_sealer(folder: Path) -> Sealer:
+    create_store(str(folder / "store"), durable=False).close()
+    return Sealer(str(folder / "store"), str(folder / "keys"), durable=False)
+
+
+def again(sealer: Sealer) -> Sealer:
+    """What another process would see."""
+    return Sealer(sealer.store, sealer.folder, durable=False)
+
+
+@given(content=st.binary(max_size=5000), squeeze=st.booleans())
+def test_what_is_sealed_opens_to_the_same_bytes(shared: Sealer, content: bytes, squeeze: bool) -> None:
+    sealed = shared.seal(content, squeeze)
+
+    assert again(shared).open(sealed) == content
+    assert length_of(sealed) == len(content)
+    assert len(content) < 8 or content not in sealed
+
+
+@given(content=st.binary(max_size=500))
+def test_equal_contents_are_sealed_alike_and_their_ids_are_those_of_nobody_else(shared: Sealer, content: bytes) -> None:
+    assert shared.seal(content) == again(shared).seal(content)
+    assert digest(shared.seal(content)) != digest(content)
+
+
+@given(content=st.binary(max_size=300), place=st.integers(0, 10**6), change=st.integers(1, 255))
+def test_a_changed_byte_is_noticed_wherever_it_is(shared: Sealer, content: bytes, place: int, change: int) -> None:
+    sealed = bytearray(shared.seal(content))
+    sealed[place % len(sealed)] ^= change
+
+    with pytest.raises((Damaged, WrongKey)):
+        shared.open(bytes(sealed))
+
+
+@given(content=st.binary(min_size=1, max_size=300), cut=st.integers(1, 10**6))
+def test_a_cut_off_content_is_noticed(shared: Sealer, content: bytes, cut: int) -> None:
+    sealed = shared.seal(content)
+
+    with pytest.raises(Damaged):
+        shared.open(sealed[: -(cut % len(sealed)) or -1])
+
+
+def test_two_stores_seal_differently(tmp_path: Path) -> None:
+    one, other = new_sealer(tmp_path / "one"), new_sealer(tmp_path / "other")
+
+    assert one.seal(b"same") != other.seal(b"same")
+    with pytest.raises(WrongKey):
+        other.open(one.seal(b"same"))
+
+
+def test_a_large_content_is_sealed_in_parts_and_its_id_can_be_told_beforehand(shared: Sealer) -> None:
+    content = os.urandom(2 * PART + 5)
+    kept: dict[bytes, bytes] = {}
+
+    found = shared.parts(io.BytesIO(content).read, lambda key, data, is_list: kept.update({key: data}))
+
+    assert found == shared.id_of(io.BytesIO(content).read)
+    ids = [kept[found][at : at + 32] for at in range(0, len(kept[found]), 32)]
+    assert b"".join(shared.open(kept[part]) for part in ids) == content
+    assert all(digest(data) == key for key, data in kept.items())
+
+
+# Keys
+
+
+def test_key_and_folder_are_for_their_owner_only(folder: Path) -> None:
+    sealer = new_sealer(folder)
+    sealer.seal(b"x")
+
+    assert os.stat(sealer.key_file).st_mode & 0o777 == 0o600
+    assert os.stat(sealer.folder).st_mode & 0o777 == 0o700
+    assert os.stat(sealer.seal_file).st_mode & 0o777 == 0o600
+
+
+def test_a_key_file_that_others_may_read_is_closed_to_them(folder: Path) -> None:
+    sealer = new_sealer(folder)
+    sealed = sealer.seal(b"x")
+    os.chmod(sealer.key_file, 0o644)
+
+    assert again(sealer).open(sealed) == b"x"
+    assert os.stat(sealer.key_file).st_mode & 0o777 == 0o600
+
+
+def test_rotation_keeps_every_content_open_and_lets_the_old_key_go(folder: Path) -> None:
+    sealer = new_sealer(folder)
+    sealed = sealer.seal(b"content")
+    old = Path(sealer.key_file).read_bytes()
+
+    sealer.rotate()
+
+    assert sealer.open(sealed) == again(sealer).open(sealed) == b"content"
+    assert sealer.seal(b"content") == sealed
+    Path(sealer.key_file).write_bytes(old)
+    with pytest.raises(WrongKey):
+        again(sealer).open(sealed)
+
+
+@pytest.mark.parametrize("at", ["key:wrapped", "key:replaced"])
+def test_a_rotation_that_is_killed_leaves_everything_open(
+    folder: Path, at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sealer = new_sealer(folder)
+    sealed = sealer.seal(b"content")
+
+    class Killed(BaseException):
+        pass
+
+    def kill(name: str) -> None:
+        if name == at:
+            raise Killed
+
+    monkeypatch.setattr(steps, "observer", kill)
+    with pytest.raises(Killed):
+        sealer.rotate()
+    monkeypatch.undo()
+
+    assert again(sealer).open(sealed) == b"content"
+    again(sealer).rotate()
+    assert again(sealer).open(sealed) == b"content"
+
+
+def test_without_the_key_nothing_opens_and_new_contents_are_sealed_with_a_new_one(folder: Path) -> None:
+    sealer = new_sealer(folder)
+    sealed = sealer.seal(b"old")
+    kept = Path(sealer.key_file).read_bytes()
+    os.unlink(sealer.key_file)
+
+    other = again(sealer)
+    with pytest.raises(WrongKey) as caught:
+        other.open(sealed)
+    new = other.seal(b"new")
+
+    assert caught.value.exit_code == 12
+    assert other.was_made
+    assert again(sealer).open(new) == b"new"
+    assert [opens for _, opens in again(sealer).sets()] == [True, False]
+    Path(sealer.key_file).write_bytes(kept)
+    assert again(sealer).open(sealed) == b"old"
+
+
+def test_a_damaged_key_file_is_kept_and_replaced(folder: Path) -> None:
+    sealer = new_sealer(folder)
+    sealer.seal(b"old")
+    Path(sealer.key_file).write_text("holdfast key\nversion 1\nstore x\nkey nonsense\n")
+
+    assert again(sealer).open(again(sealer).seal(b"new")) == b"new"
+    assert [name for name in os.listdir(sealer.folder) if ".damaged-" in name]
+
+
+def test_a_backup_opens_with_its_passphrase_only_and_brings_the_keys_back(folder: Path) -> None:
+    sealer = new_sealer(folder)
+    sealed = sealer.seal(b"content")
+    backup = sealer.backup("correct horse")
+    os.unlink(sealer.key_file)
+
+    with pytest.raises(WrongKey):
+        again(sealer).admit(backup, "wrong horse")
+    assert again(sealer).admit(backup, "correct horse") == 1
+    assert again(sealer).open(sealed) == b"content"
+    assert again(sealer).admit(backup, "correct horse") == 0
+
+
+def test_keys_of_another_store_are_taken_over_beside_the_own(tmp_path: Path) -> None:
+    one, other = new_sealer(tmp_path / "one"), new_sealer(tmp_path / "other")
+    sealed, own = one.seal(b"theirs"), other.seal(b"ours")
+
+    other.admit(one.backup("passphrase"), "passphrase")
+
+    assert again(other).open(sealed) == b"theirs"
+    assert again(other).seal(b"ours") == own
+
+
+@given(
+    backup=st.one_of(
+        st.none(),
+        st.text(),
+        st.dictionaries(st.sampled_from(["what", "v", "kdf", "salt", "box", "n", "r", "p"]), st.integers() | st.text()),
+        st.fixed_dictionaries(
+            {
+                "what": st.just("holdfast keys"), "v": st.just(1), "kdf": st.just("scrypt"), "salt": st.text(),
+                "box": st.text(), "n": st.integers(), "r": st.integers(), "p": st.integers(),
+            }
+        ),
+    )
+)  # fmt: skip
+def test_what_is_no_backup_is_refused(shared: Sealer, backup: object) -> None:
+    with pytest.raises(HoldfastError):
+        shared.admit(backup, "passphrase")
+
+
+def test_an_empty_passphrase_is_refused(shared: Sealer) -> None:
+    shared.seal(b"x")
+    with pytest.raises(Usage):
+        shared.backup("")
+
+
+def test_the_store_part_comes_back_from_its_copy(folder: Path) -> None:
+    sealer = new_sealer(folder)
+    sealed = sealer.seal(b"content")
+    Path(sealer.seal_file).write_bytes(b"damaged")
+
+    assert again(sealer).open(sealed) == b"content"
+    assert "damaged" in again(sealer).problem()
+    assert again(sealer).heal()
+    assert not again(sealer).problem()
+
+
+def test_where_nothing_was_sealed_there_is_no_key(folder: Path) -> None:
+    sealer = new_sealer(folder)
+
+    assert not sealer.is_in_use()
+    assert not sealer.sets()
+    assert not sealer.problem()
+    assert not os.path.exists(sealer.folder)
+    with pytest.raises(Failed):
+        sealer.rotate()
+
+
+# Named values
+
+
+@given(name=st.text(max_size=30), value=st.binary(max_size=100))
+def test_a_named_value_opens_under_its_own_name_only(shared: Sealer, name: str, value: bytes) -> None:
+    text = shared.seal_value(name, value)
+
+    assert text.startswith("encrypted:")
+    assert again(shared).open_value(name, text) == value
+    assert text != shared.seal_value(name, value)
+    with pytest.raises(Damaged):
+        shared.open_value(name + "x", text)
+
+
+@given(text=st.text() | st.text(alphabet="ABCDEFGHabcdefgh01234567+/=").map("encrypted:".__add__))
+def test_what_is_no_sealed_value_is_refused(shared: Sealer, text: str) -> None:
+    with pytest.raises((Damaged, WrongKey)):
+        shared.open_value("NAME", text)
+
+
+def test_the_head_of_a_blob_is_as_the_format_says(shared: Sealer) -> None:
+    sealed = shared.seal(b"12345")
+
+    assert sealed[:4] == b"HFS1"
+    assert sealed[4] == 0
+    assert int.from_bytes(sealed[13:21], "little") == 5
+    assert len(sealed) == HEAD + 5 + 16

@@ -1,0 +1,373 @@
+"""Tasks from start to end with a scripted agent: phases, questions, limits, pauses, secrets, errors."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.core.errors import Conflict, NotFound, Usage
+from holdfast.supervisor.task import NotAllowed
+
+from .place import DONE, PHASE, Place, say_phase
+
+TWO = [{**PHASE, "name": "Plan", "prompt": "Make a plan."}, {**PHASE, "name": "Build", "prompt": "Build it."}]
+ASK = {
+    "say": "[USER_QUESTION]\ncategory: choice\nquestion: Which database?\noptions:\n - PostgreSQL\n - SQLite\n"
+    "required: true\n[/USER_QUESTION]"
+}
+NEED = {"say": "[DEPENDENCY_REQUEST]\ntype: api_key\nname: API_KEY\ndescription: the service\n[/DEPENDENCY_REQUEST]"}
+
+
+def test_a_task_of_two_phases_runs_to_its_end(place: Place) -> None:
+    task = place.task([{"write": ["plan.md", "1"]}, say_phase(1)], [{"write": ["a.py", "2"]}, say_phase(2)], phases=TWO)
+
+    place.supervise()
+
+    assert place.state(task) == ("done", "")
+    assert place.outcomes(task) == ["phase", "phase"]
+    assert place.reasons(task) == ["start", "phase_complete", "phase_complete"]
+    assert place.journal() == ["begin 0", "end 0", "begin 1", "end 1"]
+    assert "Make a plan." in place.told()[0]
+    assert "Now phase 2: Build." in place.told()[1]
+
+
+def test_a_custom_task_ends_with_its_marker(place: Place) -> None:
+    task = place.task([DONE])
+
+    place.supervise()
+
+    assert place.state(task) == ("done", "")
+    assert place.reasons(task) == ["start", "final"]
+
+
+def test_a_question_waits_for_its_answer(place: Place) -> None:
+    task = place.task([ASK], [DONE])
+    place.supervise()
+    [prompt] = place.tasks.inbox()
+    assert place.state(task) == ("active", "question")
+    assert place.tasks.show(task.id)["status"] == "waiting_question"
+
+    place.tasks.answer(prompt["id"], "sqlite")
+    place.supervise()
+
+    assert place.state(task) == ("done", "")
+    assert "The answer: SQLite" in place.told()[1]
+    assert f'"questionId": "{prompt["id"]}"' in place.told()[1]
+
+
+def test_of_two_answers_only_the_first_counts(place: Place) -> None:
+    place.task([ASK], [DONE])
+    place.supervise()
+    [prompt] = place.tasks.inbox()
+    place.tasks.answer(prompt["id"], "SQLite")
+
+    with pytest.raises(Conflict, match="no longer waiting"):
+        place.tasks.answer(prompt["id"], "PostgreSQL")
+
+
+def test_an_answer_that_is_no_option_is_refused_with_a_suggestion(place: Place) -> None:
+    place.task([ASK], [DONE])
+    place.supervise()
+    [prompt] = place.tasks.inbox()
+
+    with pytest.raises(Usage, match="Did you mean 'PostgreSQL'"):
+        place.tasks.answer(prompt["id"], "Postgre")
+
+
+def test_a_secret_reaches_the_agent_and_no_log(place: Place) -> None:
+    task = place.task([NEED], [{"show_variable": "API_KEY"}, DONE])
+    place.supervise()
+    assert place.state(task) == ("active", "secret")
+
+    place.tasks.secret(task.id, "API_KEY", "s3cr3t-value-42")
+    place.supervise()
+
+    assert place.state(task) == ("done", "")
+    [_, run] = place.ground.tables.runs("task = ?", task.id)
+    assert "API_KEY is [secret]" in open(run.folder + "/out.log").read()
+    for path in [*place.data.rglob("*"), *place.workspace().rglob("*")]:
+        if path.is_file():
+            assert b"s3cr3t-value-42" not in path.read_bytes(), path
+
+
+def test_secrets_that_a_task_names_are_asked_for_before_it_starts(place: Place) -> None:
+    task = place.task([DONE], secrets=["TOKEN"])
+    place.supervise()
+    assert place.state(task) == ("queued", "secret")
+    assert place.journal() == []
+
+    place.tasks.secret(task.id, "TOKEN", "value-of-it")
+    place.supervise()
+
+    assert place.state(task) == ("done", "")
+
+
+def test_a_limit_is_waited_for_and_the_task_goes_on(place: Place) -> None:
+    task = place.task([{"limited": 1}, {"exit": 1}], [DONE])
+    place.supervise(until=place.holds(task, "rate_limit"))
+    hold = place.tasks.describe(place.ground.tables.task(task.id))["hold"]
+    assert hold["until"]
+    assert hold["seconds_left"] <= 1
+
+    place.supervise()
+
+    assert place.state(task) == ("done", "")
+    assert place.outcomes(task) == ["limited", "complete"]
+    assert "rate_limit" in place.reasons(task)
+    assert "Resume from where you left off" in place.told()[1]
+
+
+def test_a_crash_is_tried_again_after_a_back_off(place: Place) -> None:
+    task = place.task([{"exit": 3}], [DONE])
+
+    place.supervise()
+
+    assert place.state(task) == ("done", "")
+    assert place.outcomes(task) == ["crashed", "complete"]
+    assert "backoff" in [event.get("metadata", {}).get("hold") for event in place.tasks.log(task.id)]
+
+
+def test_five_crashes_in_a_row_fail_the_task(place: Place) -> None:
+    task = place.task(*[[{"exit": 3}]] * 6)
+
+    place.supervise()
+
+    assert place.state(task) == ("failed", "")
+    assert len(place.outcomes(task)) == 5
+    assert "exit code 3" in place.ground.tables.task(task.id).reason
+
+
+def test_a_failed_task_can_be_tried_again(place: Place) -> None:
+    task = place.task(
+        [{"say": "[ERROR]\ntype: fatal\nmessage: no way\nrecovery: checkpoint_and_fail\n[/ERROR]"}], [DONE]
+    )
+    place.supervise()
+    assert place.state(task) == ("failed", "")
+    assert place.ground.tables.task(task.id).reason == "no way"
+
+    place.tasks.retry(task.id)
+    place.supervise()
+
+    assert place.state(task) == ("done", "")
+
+
+def test_an_agent_that_is_not_installed_fails_with_its_name(place: Place) -> None:
+    with pytest.raises(Usage, match="no-such-agent"):
+        place.task([DONE], agent={"command": ["no-such-agent"]})
+
+
+def test_a_review_is_approved_and_bound_to_what_was_reviewed(place: Place) -> None:
+    phases = [{**PHASE, "review": True}, {**PHASE, "review": True}]
+    task = place.task([{"write": ["a", "1"]}, say_phase(1)], [say_phase(2)], phases=phases)
+    place.supervise()
+    assert place.state(task) == ("review", "approval")
+    (place.workspace() / "a").write_text("somebody else")
+    with pytest.raises(Conflict, match="changed since the review"):
+        place.tasks.approve(task.id)
+    (place.workspace() / "a").write_text("1")
+
+    place.tasks.approve(task.id)
+    place.supervise()
+    assert place.state(task) == ("review", "approval")
+    place.tasks.approve(task.id)
+
+    assert place.state(task) == ("done", "")
+
+
+def test_requested_changes_become_the_next_prompt_at_most_three_times(place: Place) -> None:
+    phases = [{**PHASE, "review": True}]
+    task = place.task(*[[say_phase(1)]] * 4, phases=phases)
+    for number in range(3):
+        place.supervise()
+        place.tasks.reject(task.id, f"Please use tabs {number}.")
+    place.supervise()
+
+    assert "Please use tabs 2." in place.told()[3]
+    with pytest.raises(NotAllowed, match="reworked 3 times"):
+        place.tasks.reject(task.id, "Again.")
+
+
+def test_a_failing_verification_sends_the_agent_back_with_its_output(place: Place) -> None:
+    phases = [{**PHASE, "verify": "cat result; grep -q good result"}]
+    task = place.task(
+        [{"write": ["result", "bad"]}, say_phase(1)], [{"write": ["result", "good"]}, say_phase(1)], phases=phases
+    )
+
+    place.supervise()
+
+    assert place.state(task) == ("done", "")
+    assert "bad" in place.told()[1]
+    assert "1 of 3 reworks" in place.told()[1]
+
+
+def test_after_three_failed_verifications_a_person_decides(place: Place) -> None:
+    phases = [{**PHASE, "verify": "false"}]
+    task = place.task(*[[say_phase(1)]] * 5, phases=phases)
+
+    place.supervise()
+
+    assert place.state(task) == ("review", "approval")
+    assert place.tasks.inbox()[0]["flagged"]
+    assert len(place.outcomes(task)) == 4
+
+
+def test_a_pause_ends_the_process_and_keeps_the_work(place: Place) -> None:
+    task = place.task([{"write": ["half", "done"]}, {"sleep": 60}], [DONE])
+    place.supervise(until=lambda: (place.workspace() / "half").exists())
+
+    place.tasks.pause(task.id)
+    place.supervise(until=place.holds(task, "user_pause"))
+    assert place.reasons(task)[-1] == "user_pause"
+    place.supervise()
+    assert place.outcomes(task) == ["paused"]
+    place.tasks.resume(task.id)
+
+    assert place.state(task) == ("active", "")
+
+
+def test_a_paused_task_stays_paused_when_the_supervisor_comes_back(place: Place) -> None:
+    task = place.task([DONE])
+    place.tasks.pause(task.id)
+
+    place.supervise()
+
+    assert place.state(task) == ("queued", "user_pause")
+    assert place.journal() == []
+
+
+def test_a_cancelled_task_ends_its_agent(place: Place) -> None:
+    task = place.task([{"sleep": 60}])
+    place.supervise(until=lambda: place.journal() == ["begin 0"])
+
+    place.tasks.cancel(task.id)
+    place.supervise()
+
+    assert place.state(task) == ("cancelled", "")
+
+
+def test_an_agent_outlives_its_supervisor_and_is_found_again(place: Place) -> None:
+    go = place.base / "go"
+    task = place.task([{"wait_for": str(go)}, DONE])
+    place.supervise(until=lambda: place.journal() == ["begin 0"])
+    go.touch()
+
+    place.supervise()
+
+    assert place.state(task) == ("done", "")
+    assert place.journal() == ["begin 0", "end 0"]
+
+
+def test_a_turn_that_says_nothing_is_nudged_and_then_a_person_is_asked(place: Place) -> None:
+    task = place.task([{"say": "hm"}], [{"say": "hm"}], [{"say": "hm"}], [DONE])
+
+    place.supervise()
+
+    assert place.state(task) == ("active", "crashed")
+    assert "without completing" in place.told()[1]
+    assert "No progress" in place.ground.tables.task(task.id).reason
+
+
+def test_a_malformed_block_is_answered_back(place: Place) -> None:
+    task = place.task([{"say": "[USER_QUESTION]\nquestion:\n[/USER_QUESTION]"}], [DONE])
+
+    place.supervise()
+
+    assert place.state(task) == ("done", "")
+    assert "the field question is missing" in place.told()[1]
+
+
+def test_a_budget_of_time_ends_the_run_and_more_of_it_lets_it_go_on(place: Place) -> None:
+    task = place.task([{"sleep": 60}], budget={"minutes": 1 / 60})
+    place.supervise()
+    assert place.state(task) == ("active", "budget")
+
+    place.tasks.budget(task.id, minutes=10)
+
+    assert place.state(task) == ("active", "")
+
+
+def test_tasks_wait_for_those_they_name(place: Place) -> None:
+    first = place.task([{"sleep": 0.3}, DONE], name="one")
+    second = place.task([DONE], name="two", after=[first.id])
+    place.supervise()
+
+    assert place.state(second) == ("done", "")
+    assert place.ground.tables.task(second.id).started_at >= place.ground.tables.task(first.id).ended_at
+
+
+def test_two_tasks_never_run_in_one_workspace_at_once(place: Place) -> None:
+    first = place.task([{"sleep": 0.3}, DONE])
+    second = place.tasks.new({**_spec(place), "agent": place.agent("other", [DONE])}, start=True)
+    place.supervise()
+
+    [one], [two] = (place.ground.tables.runs("task = ?", task.id) for task in (first, second))
+    assert one.ended_at <= two.started_at or two.ended_at <= one.started_at
+
+
+def _spec(place: Place) -> dict[str, object]:
+    from holdfast.supervisor import taskfile
+
+    return taskfile.check({"brief": "Do it.", "workspace": str(place.workspace()), "agent": {"command": ["true"]}}, "/")
+
+
+def test_a_workspace_that_was_deleted_holds_its_task_and_no_other(place: Place) -> None:
+    gone = place.task([DONE], name="gone")
+    other = place.task([DONE], name="other")
+    (place.workspace("gone") / ".holdfast/workspace.json").unlink()
+    import shutil
+
+    shutil.rmtree(place.base / "gone")
+
+    place.supervise()
+
+    assert place.state(gone) == ("queued", "crashed")
+    assert "Workspace validation failed" in place.ground.tables.task(gone.id).reason
+    assert place.state(other) == ("done", "")
+
+
+def test_garbage_and_a_line_of_100_megabytes_do_no_harm(place: Place) -> None:
+    task = place.task([{"flood": 100_000_000}, {"say": "\x00\xff[ERROR]\n{}"}, DONE])
+
+    place.supervise()
+
+    assert place.state(task) == ("done", "")
+    [run] = place.ground.tables.runs("task = ?", task.id)
+    assert b"line cut by holdfast" in open(run.folder + "/out.log", "rb").read(100)
+
+
+def test_optional_questions_are_answered_by_their_default_in_time(place: Place) -> None:
+    ask = {"say": "[USER_QUESTION]\nquestion: Colour?\ndefault: blue\nrequired: false\n[/USER_QUESTION]"}
+    place.close()
+    place.__init__(place.base, place.options.but(question_timeout=0.3))  # type: ignore[misc]
+    task = place.task([ASK, ask], [DONE])
+    place.supervise(until=lambda: "question_expired" in place.events(task))
+
+    assert place.state(task) == ("active", "question")  # the required one still waits
+    [prompt] = place.tasks.inbox()
+    place.tasks.answer(prompt["id"], "1")
+    place.supervise()
+    assert "The answer: blue" in place.told()[1]
+
+
+def test_the_same_question_twice_is_asked_once(place: Place) -> None:
+    place.task([ASK, {"say": ASK["say"].replace("Which database?", "which  DATABASE")}])
+    place.supervise()
+
+    assert len(place.tasks.inbox()) == 1
+
+
+def test_an_unknown_task_is_named(place: Place) -> None:
+    with pytest.raises(NotFound, match="nothing"):
+        place.tasks.pause("nothing")
+
+
+def test_a_limited_account_holds_back_the_tasks_that_have_not_begun(place: Place) -> None:
+    place.close()
+    place.__init__(place.base, place.options.but(concurrency=1))  # type: ignore[misc]
+    first = place.task([{"limited": 2}, {"exit": 1}], [DONE], name="one")
+    second = place.task([DONE], name="two")
+    place.supervise(until=lambda: place.state(second)[1] == "rate_limit")
+    assert place.journal("two") == []
+
+    place.supervise()
+
+    assert place.state(first) == place.state(second) == ("done", "")

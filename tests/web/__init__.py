@@ -1,0 +1,1 @@
+"""The page and its API, attacked over real sockets and used in a real browser."""

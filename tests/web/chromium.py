@@ -1,0 +1,74 @@
+"""A real browser: Debian's Chromium, driven by Playwright, and the accessibility rules of axe-core from npm."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from claude.client import _npm, cache
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+ARGUMENTS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+AXE = "4.10.3"
+
+
+class Unavailable(Exception):
+    """There is no browser and none can be installed."""
+
+
+def program() -> str:
+    """Where Chromium is; installed from Debian's packages if we may."""
+    with open(cache() / "chromium.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+        if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
+            environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+            for words in (["apt-get", "update", "-qq"], ["apt-get", "install", "-y", "-qq", "chromium"]):
+                subprocess.run(words, env=environment, capture_output=True, timeout=900)
+            found = shutil.which("chromium")
+    if found is None:
+        raise Unavailable("There is no Chromium, and Debian's package `chromium` cannot be installed here.")
+    return found
+
+
+@contextmanager
+def browser() -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        made = playwright.chromium.launch(executable_path=program(), args=ARGUMENTS)
+        try:
+            yield made
+        finally:
+            made.close()
+
+
+def axe() -> str:
+    """The text of axe-core, fetched once by its package name."""
+    path = cache() / f"axe-core-{AXE}.js"
+    with open(cache() / "axe.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.exists():
+            folder = cache() / f".axe.{os.getpid()}"
+            folder.mkdir(exist_ok=True)
+            _npm("pack", "--silent", f"axe-core@{AXE}", "--pack-destination", str(folder))
+            (archive,) = folder.glob("*.tgz")
+            with tarfile.open(archive) as packed:
+                member = packed.extractfile("package/axe.min.js")
+                assert member is not None
+                Path(folder / "axe.js").write_bytes(member.read())
+            (folder / "axe.js").rename(path)
+            shutil.rmtree(folder)
+    return path.read_text()

@@ -1,0 +1,159 @@
+"""A server of its own for each test: in this process over a real socket, or as the real program."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import uvicorn
+
+from holdfast.frontends.web.app import Site
+from holdfast.frontends.web.book import OPERATOR, Book
+from holdfast.frontends.web.gate import Gate
+from holdfast.frontends.web.server import Protocol
+from saver import Saver
+
+PATIENCE = 30
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class Served:
+    """A site on loopback with one workspace; `session` is an operator's."""
+
+    def __init__(self, base: Path, *, gate: type[Gate] = Gate) -> None:
+        self.base = base
+        self.root = base / "project"
+        self.root.mkdir(parents=True)
+        self.saver = Saver(self.root, base / "store")
+        self.book = Book(str(base / "web"), time.time_ns)
+        self.site = Site(self.book, self.saver.engine, time.time_ns)
+        listening = socket.socket()
+        listening.bind(("127.0.0.1", 0))
+        self.port = listening.getsockname()[1]
+        self.host = f"hf-test.localhost:{self.port}"
+        self.origin = f"http://{self.host}"
+        app = self.site.application({self.host: self.origin}, gate=gate)
+        config = uvicorn.Config(app, http=Protocol, ws="none", log_level="critical", lifespan="on",
+                                h11_max_incomplete_event_size=32 << 10, timeout_graceful_shutdown=1)  # fmt: skip
+        self.server = uvicorn.Server(config)
+        self.thread = threading.Thread(target=self.server.run, args=([listening],), daemon=True)
+        self.thread.start()
+        end = time.monotonic() + PATIENCE
+        while not self.server.started and time.monotonic() < end:
+            time.sleep(0.01)
+        self.session = self.book.enter(OPERATOR, "a test")
+
+    def close(self) -> None:
+        self.site.stream.stop()
+        self.server.should_exit = True
+        self.thread.join(PATIENCE)
+        self.book.close()
+
+    def token(self, session: str = "") -> str:
+        visitor = self.book.visitor(session or self.session)
+        assert visitor is not None
+        return self.book.token(visitor)
+
+    def ask(
+        self, method: str, path: str, body: Any = None, *, bare: bool = False, headers: dict[str, str] | None = None
+    ) -> Answer:
+        """As a program would with its session; `bare` sends nothing but what is given."""
+        sent = {} if bare else {"Host": self.host, "Authorization": f"Bearer {self.session}"}
+        data = body
+        if isinstance(body, dict):
+            data = json.dumps(body).encode()
+            sent["Content-Type"] = "application/json"
+        sent.update(headers or {})
+        return request(self.port, method, path, data, {"Host": self.host, **sent})
+
+    def browser(self, session: str = "") -> dict[str, str]:
+        """The headers of our own page in a browser."""
+        return {
+            "Host": self.host, "Origin": self.origin, "Cookie": f"holdfast_session={session or self.session}",
+            "Sec-Fetch-Site": "same-origin", "X-Holdfast-Token": self.token(session),
+        }  # fmt: skip
+
+    def digest(self) -> str:
+        """Of everything that an attack could have changed: the project, the store, and who may come in."""
+        total = hashlib.sha256()
+        for folder in (self.root, self.base / "store"):
+            for path in sorted(folder.rglob("*")):
+                if path.is_file() and path.name not in ("lock", "cache", "notices"):
+                    total.update(f"{path.relative_to(self.base)}\0".encode())
+                    total.update(path.read_bytes())
+        for table in ("session", "ticket"):
+            key = "hash, role" if table == "session" else "hash"
+            total.update(repr(self.book._sql.execute(f"SELECT {key} FROM {table} ORDER BY hash").fetchall()).encode())
+        return total.hexdigest()
+
+
+def request(port: int, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Answer:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+    try:
+        connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
+        for name, value in headers.items():
+            connection.putheader(name, value.encode("latin-1", "replace"))
+        if body is not None and "Content-Length" not in headers and "Transfer-Encoding" not in headers:
+            connection.putheader("Content-Length", str(len(body)))
+        connection.endheaders(body)
+        answer = connection.getresponse()
+        return Answer(answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read())
+    finally:
+        connection.close()
+
+
+class Program:
+    """`holdfast serve` as a person starts it."""
+
+    def __init__(self, home: Path, port: int = 0) -> None:
+        self.home, self.port = home, port
+        self.start()
+
+    def start(self) -> None:
+        environment = {"HOME": str(self.home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
+        words = [sys.executable, "-m", "holdfast", "serve", "--no-open", "--port", str(self.port)]
+        self.process = subprocess.Popen(
+            words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        found = re.search(r"(http://([^/]+):(\d+))/#(\S+)", line)
+        assert found is not None, line + (self.process.stdout.read() or "")
+        self.origin, self.port, self.ticket = found[1], int(found[3]), found[4]
+        self.host = f"{found[2]}:{found[3]}"
+
+    @property
+    def address(self) -> str:
+        return f"{self.origin}/#{self.ticket}"
+
+    def run(self, *words: str, cwd: Path | None = None) -> str:
+        environment = {"HOME": str(self.home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
+        done = subprocess.run([sys.executable, "-m", "holdfast", *words], env=environment, cwd=cwd, capture_output=True,
+                              text=True, check=True, timeout=PATIENCE)  # fmt: skip
+        return done.stdout
+
+    def stop(self, how: int = signal.SIGTERM) -> int:
+        self.process.send_signal(how)
+        code = self.process.wait(PATIENCE)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return code
