@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from holdfast.core.light_json import dumps, loads
+import holdfast
+from holdfast.core.light_json import beginning, dumps, loads
+
+SOURCE = str(Path(holdfast.__file__).parent.parent)
 
 TEXTS = st.one_of(
     st.text(), st.text(st.characters(), max_size=5), st.sampled_from(["\ud800", "\udcff", "\0", "한글", "🎉"])
@@ -188,3 +193,31 @@ def test_the_keys_of_one_document_do_not_stay_for_the_next() -> None:
 
     assert next(iter(one)) is next(iter(other))
     assert loads('{"key":3}') == {"key": 3}
+
+
+def test_what_is_not_json_is_a_value_error_where_json_is_not_loaded() -> None:
+    """The C scanner wants to raise an error of the module `json`; a hook does not load that."""
+    texts = ['{"a":"b', '"', '{"a" 1}', '{"a":1 "b":2}', "[1 2]", '"\\x"', '"\n"', "{1:2}", "[1,", "{", "[" * 100_000]
+    code = (
+        f"import sys\nsys.path.insert(0, {SOURCE!r})\nfrom holdfast.core.light_json import beginning, loads\n"
+        f"for text in {texts!r}:\n"
+        "    assert isinstance(beginning(text, 'a'), dict)\n"
+        "    try:\n        loads(text)\n    except ValueError:\n        continue\n    raise SystemExit(text[:40])\n"
+        "assert 'json' not in sys.modules or sys.version_info >= (3, 12)\n"
+    )
+
+    done = subprocess.run([sys.executable, "-I", "-S", "-B", "-c", code], capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@given(VALUES, st.integers(0, 200))
+def test_the_beginning_of_an_object_holds_what_is_whole_of_it(value: Any, cut: int) -> None:
+    whole = {"first": "text", "second": value, "third": [1, {}], "inner": {"path": "/p", "long": "x" * 50}}
+    text = dumps(whole)
+
+    found = beginning(text[: cut if cut < len(text) else len(text)], "inner")
+
+    assert all(same(item, whole[key]) for key, item in found.items() if key != "inner")
+    assert found.get("inner", {}).items() <= {"path": "/p", "long": "x" * 50}.items()
+    assert beginning(text, "inner") == whole

@@ -141,12 +141,9 @@ class Attending:
         event = self.event
         texts = {"prompt": _first_line(event.prompt), "said": _first_line(event.said)}
         if any(texts.values()):
-            try:
-                from holdfast.core.redact import redact  # type: ignore[import-not-found,unused-ignore]
+            from holdfast.core.redact import redact
 
-                texts = {key: redact(text) for key, text in texts.items()}
-            except ImportError:
-                texts = {}  # without it no word of the conversation is written down
+            texts = {key: redact(text) for key, text in texts.items()}
         known = {"session": event.session, "transcript": event.transcript, "model": event.model}
         known["client"] = str(event.client) if event.client else ""
         known["ended"] = (event.reason or "ended") if event.kind == SESSION_ENDS else ""

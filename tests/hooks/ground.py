@@ -84,7 +84,7 @@ class Ground:
     @property
     def engine(self) -> Engine:
         around = Surroundings({key.encode(): value.encode() for key, value in self.variables.items()})
-        return build(load(around.config, {}), around.data, around.home, now_ns)
+        return build(load(around.config, {}, hook=True), around.data, around.home, now_ns)
 
     @property
     def workspace(self) -> str:

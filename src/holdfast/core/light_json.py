@@ -27,6 +27,9 @@ def loads(text: str | bytes) -> Any:
         raise ValueError(f"no JSON value at character {stop.value}") from None
     except RecursionError:
         raise ValueError("nested too deeply") from None
+    except SystemError:
+        # The scanner wants to raise an error of the module `json`, and does without if that is not loaded.
+        raise ValueError("not JSON") from None
     if end != len(text):
         raise ValueError(f"text after the JSON value at character {end}")
     return value
@@ -106,7 +109,7 @@ def _members(text: str, at: int, found: dict[str, Any], inner: str) -> None:
             return
         try:
             found[key], at = _scan(text, at)
-        except (StopIteration, ValueError, RecursionError):
+        except (StopIteration, ValueError, RecursionError, SystemError):
             return
         at = _past_space(text, at)
         if text[at : at + 1] != ",":

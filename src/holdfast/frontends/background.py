@@ -15,6 +15,7 @@ from posix import (
     pipe,
     posix_spawn,
     read,
+    setpgid,
     setsid,
     write,
 )
@@ -45,8 +46,7 @@ def detach(work: Callable[[], object]) -> None:
 
     It is a fork, not a new interpreter: what is loaded is there already, and what is known need not be written down.
     """
-    if fork() == 0:
-        _child(work, -1)
+    _fork(work, -1)
 
 
 def attempt(work: Callable[[], bytes], seconds: float) -> bytes | None:
@@ -55,10 +55,13 @@ def attempt(work: Callable[[], bytes], seconds: float) -> bytes | None:
     Raises `OSError` if there can be no process.
     """
     reading, writing = pipe()
-    if fork() == 0:
+    try:
+        _fork(work, writing)
+    except BaseException:
         close(reading)
-        _child(work, writing)
-    close(writing)
+        raise
+    finally:
+        close(writing)
     from select import select
     from time import monotonic
 
@@ -75,7 +78,29 @@ def attempt(work: Callable[[], bytes], seconds: float) -> bytes | None:
         close(reading)
 
 
-def _child(work: Callable[[], object], report: int) -> None:
+def _fork(work: Callable[[], object], report: int) -> None:
+    """Fork twice, so that the second child can lead a session of its own."""
+    child = fork()
+    if child:
+        # At once, and by us: a client that ends its hook's group the moment we return must not find the child in it.
+        _lead(child)
+        return
+    try:
+        _lead(0)
+        if fork() == 0:
+            _work(work, report)
+    finally:
+        _exit(0)
+
+
+def _lead(process: int) -> None:
+    try:
+        setpgid(process, process)
+    except OSError:
+        pass  # the other one of us was quicker
+
+
+def _work(work: Callable[[], object], report: int) -> None:
     """Never returns: what a child has done is done, and the parent's way on is not its own."""
     code = 1
     try:

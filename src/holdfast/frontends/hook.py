@@ -36,7 +36,7 @@ def run(arguments: Sequence[str]) -> int:
             from posix import chdir
 
             chdir(cwd)
-        engine = _engine(current_folder(), options.get("--config"))
+        engine = _engine(surroundings(), current_folder(), options.get("--config"))
         if arguments[0] == "tidy":
             return tidy(engine, current_folder())
         return save(engine, current_folder(), options.get("--config"))
@@ -87,7 +87,7 @@ def respond(
     except ValueError as error:
         if event is not None:
             return b"", f"{type(error).__name__}: {error}", 1
-        return b"", _unreadable(options.get("--config"), str(error)), 1
+        return b"", _unreadable(around, options.get("--config"), str(error)), 1
     except (HoldfastError, OSError) as error:
         if event is not None and event.kind in QUIET:
             return b"", "", 0
@@ -99,7 +99,7 @@ def respond(
 def _attend(event: AgentEvent, around: Surroundings, background: Background, options: Mapping[str, str]) -> Reply:
     from holdfast.attending import Attending
 
-    engine = _engine(event.cwd, options.get("--config"))
+    engine = _engine(around, event.cwd, options.get("--config"))
     part = options.get("--part", "1")
     number = int(part) if part.isascii() and part.isdigit() else 1
     language = lambda: _language(engine.settings["language"], around)  # noqa: E731
@@ -155,11 +155,11 @@ def _payload() -> bytes:
     return b"".join(parts)
 
 
-def _unreadable(config: str | None, why: str) -> str:
+def _unreadable(around: Surroundings, config: str | None, why: str) -> str:
     text = f"The client's payload cannot be read: {why}."
     try:
         folder = current_folder()
-        _engine(folder, config).note(folder, "skipped", "hook", text)
+        _engine(around, folder, config).note(folder, "skipped", "hook", text)
     except (HoldfastError, OSError):
         pass  # it is said all the same
     return text
@@ -222,11 +222,10 @@ def tidy(engine: Engine, cwd: bytes) -> int:
     return 0
 
 
-def _engine(folder: bytes, config: str | None) -> Engine:
+def _engine(around: Surroundings, folder: bytes, config: str | None) -> Engine:
     from holdfast.settings import load
     from holdfast.wiring import build
 
-    around = surroundings()
     # Whatever is wrong with the settings, the agent goes on: `status` and `doctor` tell the user.
     settings = load(config or around.config, around.holdfast_variables(), folder, hook=True)
     return build(settings, around.data, around.home, now_ns)

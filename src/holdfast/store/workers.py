@@ -71,8 +71,8 @@ def begin(folder: str, now: int) -> int:
             continue
         try:
             text = dumps({"pid": getpid(), "since": now}).encode("ascii")
-            ftruncate(fd, 0)
             pwrite(fd, text, 0)
+            ftruncate(fd, len(text))
         except OSError:
             pass
         return fd
