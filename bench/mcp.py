@@ -77,7 +77,7 @@ async def measure(server: StdioServerParameters, starts: int, calls: int, parall
             cpus.append(cpu)
             memories.append(memory)
     print(
-        f"Start to initialized: wall {milliseconds(waits)} ms, CPU {milliseconds(cpus)} ms, {median(memories) / 1e6:.0f} MB resident"
+        f"Start to initialized: wall {milliseconds(waits)} ms, CPU {milliseconds(cpus)} ms, {median(memories) / 1e6:.0f} MB"
     )
     async with Client(server) as client:
         await one_after_another(client, calls)
