@@ -37,6 +37,7 @@ TABLE = {
     "watch": Entry(HERE + "watch", "watch", "Save whenever the tree settles after changes."),
     "hook": Entry(HERE + "hook", "hook", "What an agent's client runs at its events."),
     "brief": Entry(HERE + "brief", "brief", "What an agent must know to go on, from a transcript."),
+    "eval": Entry(HERE + "eval", "eval_", "Measure the brief on recorded sessions."),
     "status": Entry(HERE + "status", "status", "Say how this workspace is protected right now."),
     "pin": Entry(HERE + "label", "pin", "Keep a checkpoint for good."),
     "unpin": Entry(HERE + "label", "unpin", "Let a checkpoint go with the others again."),
