@@ -41,6 +41,7 @@ TABLE = {
     "resume": Entry(HERE + "resume", "resume", "Tell what an agent must know to go on from a checkpoint."),
     "keep": Entry(HERE + "resume", "keep", "Keep the checkpoint that the last clear left."),
     "drop": Entry(HERE + "resume", "drop", "Forget the checkpoint that the last clear left."),
+    "eval": Entry(HERE + "eval", "eval_", "Measure the brief on recorded sessions."),
     "status": Entry(HERE + "status", "status", "Say how this workspace is protected right now."),
     "task": Entry(HERE + "task", "task", "Agents that work while nobody watches."),
     "supervise": Entry(HERE + "supervise", "supervise", "Run tasks until told to stop."),
