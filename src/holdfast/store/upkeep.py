@@ -8,6 +8,7 @@ from holdfast.core import document
 from holdfast.core.entry import FILE
 from holdfast.core.errors import Busy, Conflict, Damaged, DiskFull, HoldfastError, NotFound
 from holdfast.core.steps import step
+from holdfast.store.conversations import ids_of
 from holdfast.store.digest import ZERO, add, digest, weight
 from holdfast.store.journal import Journal
 from holdfast.store.local import FULL, Lock, explain
@@ -467,7 +468,9 @@ class _Compacting:
                 if row.seq <= self.seq:
                     break
                 needed.add(row.document)
-                needed.update([entry.content for entry in repository.document(row)[1] if entry.kind == FILE])
+                header, entries = repository.document(row)
+                needed.update([entry.content for entry in entries if entry.kind == FILE])
+                needed.update(ids_of(header))
         needed = contents_of(repository, needed) - self.living
         return not any(place.pack in chosen for place in repository.ledger.locate(list(needed)).values())
 

@@ -52,6 +52,7 @@ TABLE = {
     "compact": Entry(HERE + "forget", "compact", "Give back the space of what no checkpoint needs."),
     "verify": Entry(HERE + "verify", "verify", "Check everything that is stored; heal what can be healed."),
     "rebuild": Entry(HERE + "verify", "rebuild", "Make the ledger again from packs and logs."),
+    "key": Entry(HERE + "key", "key", "Show, back up or rotate the key of what is sealed."),
     "install": Entry(HERE + "install", "install", "Let an agent's client call holdfast by itself."),
     "uninstall": Entry(HERE + "install", "uninstall", "Take holdfast out of an agent's client again."),
     "statusline": Entry(HERE + "statusline", "statusline", "One line for the client's status line."),
