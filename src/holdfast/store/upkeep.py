@@ -37,6 +37,8 @@ FRAME, LEVEL = 4 << 20, 9
 MOST_PACK = 128 << 20
 MOST_REPACKED = 64 << 20
 """A larger pack of a save is compressed anew only when somebody asks for it: that takes a while."""
+MOST_REWRITTEN = 64 << 20
+"""Up to this size a store is compacted as a whole; that takes some seconds."""
 DOCUMENTS_WORTH_A_KEYFRAME = 64
 ATTEMPTS = 3
 
@@ -368,9 +370,15 @@ class _Compacting:
                 small.add(pack.name)
             elif pack.name not in dense and (self.everything or pack.size <= MOST_REPACKED):
                 wasteful.add(pack.name)  # it was written in a hurry, for a save
+        chosen = wasteful
         if len(small) >= (2 if self.everything else FEW_SMALL) or (small and wasteful):
-            return small | wasteful
-        return wasteful
+            chosen = small | wasteful
+        # A store that is small as a whole is written anew as a whole: versions of one file that were packed at different
+        # times come together, and cost little more than one of them.
+        sizes = {pack.name: pack.size for pack in self.repository.ledger.packs() if pack.name not in self.spared}
+        if sum(sizes.values()) <= MOST_REWRITTEN and len(sizes) > 1 and (chosen or self.everything):
+            return set(sizes)
+        return chosen
 
     def _dense(self) -> set[str]:
         """Packs that an earlier compaction made: they are compressed as well as we can."""
