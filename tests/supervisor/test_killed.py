@@ -28,7 +28,7 @@ STEPS = [
     "reconciled",
 ]  # fmt: skip
 SAMPLE = ("tick:began", "checkpoint:saved", "run:spawned", "settle:verified")
-TURNS = [
+TURNS: list[list[dict[str, Any]]] = [
     [{"write": ["a.txt", "1"]}, ASK],
     [{"write": ["b.txt", "2"]}, {"sleep": 0.3}, say_phase(1)],
     [{"limited": 1}, {"exit": 1}],
