@@ -182,8 +182,8 @@ def event(row: Any) -> dict[str, Any]:
         "timestamp": moment(row["at"]),
         "taskId": row["task"],
         "run": row["run"] or None,
-        "type": row["type"],
         **json.loads(row["facts"]),
+        "type": row["type"],
     }
 
 

@@ -11,17 +11,14 @@ ROLES = ("viewer", "approver", "operator")
 
 
 @click.command()
-@click.option(
-    "--host", default="127.0.0.1", metavar="ADDRESS", help="Where to listen; loopback unless you know better."
-)
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0 takes any that is free."
-)
+@click.option("--host", metavar="ADDRESS", help="Where to listen; loopback unless you know better.")
+@click.option("--port", type=click.IntRange(0, 65535), help="0 takes any that is free (8417).")
 @click.option("--no-open", is_flag=True, help="Do not open a browser.")
 @click.option(
     "--tls-cert", type=click.Path(exists=True, dir_okay=False), help="Certificate, for other addresses than loopback."
 )
 @click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), help="Its key.")
+@click.option("--page-only", is_flag=True, help="Do not run tasks; another supervisor does.")
 @click.option("--link", is_flag=True, help="Print a link that lets another browser in, once, and end.")
 @click.option(
     "--role", type=click.Choice(ROLES), default="operator", show_default=True, help="What that browser may do."
@@ -29,23 +26,28 @@ ROLES = ("viewer", "approver", "operator")
 @common
 def serve(
     session: Session,
-    host: str,
-    port: int,
+    host: str | None,
+    port: int | None,
     no_open: bool,
+    page_only: bool,
     tls_cert: str | None,
     tls_key: str | None,
     link: bool,
     role: str,
 ) -> int:
-    """Show every checkpoint in a browser, and steer from there."""
+    """Show every checkpoint and every task in a browser, run the tasks, and steer from there."""
     if session.start is None:
         raise Failed("The page cannot be started from here.", "Run `holdfast serve` in a terminal.")
+    settings = session.settings
+    desktop = bool(session.around.text("DISPLAY") or session.around.text("WAYLAND_DISPLAY"))
     options = {
-        "host": host,
-        "port": port,
-        "open": not no_open and bool(session.around.text("DISPLAY") or session.around.text("WAYLAND_DISPLAY")),
-        "tls_cert": tls_cert,
-        "tls_key": tls_key,
+        "host": host or settings["web.host"],
+        "port": settings["web.port"] if port is None else port,
+        "open": desktop and not no_open and settings["web.open"],
+        "page_only": page_only,
+        "tls_cert": tls_cert or settings["web.tls_certificate"] or None,
+        "tls_key": tls_key or settings["web.tls_key"] or None,
+        "password_file": settings["web.password_file"],
         "link": link,
         "role": role,
         "settings": session.following().now,

@@ -22,6 +22,8 @@ from holdfast.frontends.web.book import OPERATOR, Book
 if TYPE_CHECKING:
     from holdfast.engine import Engine
     from holdfast.frontends.surroundings import Surroundings
+    from holdfast.supervisor.ground import Ground
+    from holdfast.supervisor.serving import Background
 
 HEAD_SECONDS = 10
 MOST_HEAD = 32 << 10
@@ -62,8 +64,16 @@ def run(options: Mapping[str, Any], around: Surroundings, clock: Callable[[], in
         def engine() -> Engine:
             return build(settings(), around.data, around.home, clock)
 
+        def ground() -> Ground:
+            from holdfast.supervisor.serving import make_ground
+
+            variables = {os.fsdecode(name): os.fsdecode(value) for name, value in around.variables.items()}
+            return make_ground(settings(), around.data, around.home, clock, variables)
+
         engine().close()
-        site = Site(book, engine, clock)
+        ground().close()
+        site = Site(book, engine, clock, ground)
+        supervisor = _supervise(ground, options)
         address = next(iter(origins.values()))
         _announce(book, address, options)
         config = uvicorn.Config(
@@ -82,10 +92,25 @@ def run(options: Mapping[str, Any], around: Surroundings, clock: Callable[[], in
             ssl_certfile=options.get("tls_cert"),
             ssl_keyfile=options.get("tls_key"),
         )
-        _Server(config, site).run([listening])
+        try:
+            _Server(config, site).run([listening])
+        finally:
+            if supervisor is not None:
+                supervisor.close()
         return 0
     finally:
         book.close()
+
+
+def _supervise(ground: Callable[[], Ground], options: Mapping[str, Any]) -> Background | None:
+    """Run tasks beside the page, unless another supervisor already does."""
+    if options.get("page_only"):
+        return None
+    from holdfast.supervisor.serving import Background
+
+    background = Background(ground())
+    background.start()
+    return background
 
 
 class _Server(uvicorn.Server):
