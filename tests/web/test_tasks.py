@@ -91,11 +91,11 @@ def test_a_question_is_answered_in_one_tap_and_a_phase_approved(visit: Visit) ->
         visit.program, "shop", [{"say": QUESTION}], [{"write": ["a.txt", "blue"]}, phase(1)], verify="test -e a.txt"
     )
     page = visit.enter()
-    page.wait_for_selector("#inbox >> text=Which colour?", timeout=40_000)
+    page.wait_for_selector("#inbox >> text=Which colour?", timeout=90_000)
     page.click("#inbox >> button:has-text('blue')")
-    page.wait_for_selector("#inbox >> button:has-text('Approve')", timeout=40_000)
+    page.wait_for_selector("#inbox >> button:has-text('Approve')", timeout=90_000)
     page.click("#inbox >> button:has-text('Approve')")
-    page.wait_for_selector("#board >> .badge:has-text('completed')", timeout=40_000)
+    page.wait_for_selector("#board >> .badge:has-text('completed')", timeout=90_000)
 
     shown = json.loads(visit.program.run("task", "show", name, "--json"))
     assert shown["status"] == "completed"
@@ -111,14 +111,14 @@ def test_changes_are_requested_with_comments_that_become_the_prompt(visit: Visit
         [{"write": ["page.html", "<p></p>"]}, phase(1)],
     )
     page = visit.enter()
-    page.wait_for_selector("#inbox >> button:has-text('Approve')", timeout=40_000)
+    page.wait_for_selector("#inbox >> button:has-text('Approve')", timeout=90_000)
     page.click("#inbox >> a:has-text('site')")
     page.click("summary:has-text('Request changes')")
     page.fill("textarea[name=comments]", "Close the tag.")
     page.fill("input[name='at page.html']", "the paragraph in line 1")
     page.click("details >> button:has-text('Request changes')")
     told = visit.program.home / "site.journal.told"
-    page.wait_for_selector("#head >> button:has-text('Approve')", timeout=40_000)
+    page.wait_for_selector("#head >> button:has-text('Approve')", timeout=90_000)
 
     assert "Close the tag." in told.read_text()
     assert "page.html: the paragraph in line 1" in told.read_text()
@@ -133,10 +133,10 @@ def test_a_secret_is_taken_and_never_shown(visit: Visit) -> None:
         phases=0,
     )
     page = visit.enter()
-    page.wait_for_selector("#inbox >> input[name=value]", timeout=40_000)
+    page.wait_for_selector("#inbox >> input[name=value]", timeout=90_000)
     page.fill("#inbox >> input[name=value]", VALUE)
     page.click("#inbox >> button:has-text('Provide')")
-    page.wait_for_selector("#board >> .badge:has-text('completed')", timeout=40_000)
+    page.wait_for_selector("#board >> .badge:has-text('completed')", timeout=90_000)
     page.goto(f"{visit.program.origin}/t/{name}")
 
     assert VALUE not in page.content()
@@ -160,15 +160,15 @@ def test_a_task_is_made_paused_resumed_and_cancelled(visit: Visit) -> None:
     page.fill("input[name=command]", command)
     page.click("text=Make it")
     page.wait_for_url(re.compile("/t/task_"))
-    page.wait_for_selector("button:has-text('freeze')", timeout=40_000)
-    page.wait_for_function("document.querySelector('#log').innerText.includes('run_begun')", timeout=40_000)
+    page.wait_for_selector("button:has-text('freeze')", timeout=90_000)
+    page.wait_for_function("document.querySelector('#log').innerText.includes('run_begun')", timeout=90_000)
     page.click("button:has-text('pause')")
-    page.wait_for_selector("#head >> .badge:has-text('paused')", timeout=60_000)
+    page.wait_for_selector("#head >> .badge:has-text('paused')", timeout=150_000)
     page.click("button:has-text('resume')")
-    page.wait_for_selector("#head >> .badge:has-text('in_progress')", timeout=40_000)
+    page.wait_for_selector("#head >> .badge:has-text('in_progress')", timeout=90_000)
     page.click("button:has-text('cancel')")
 
-    page.wait_for_selector("#head >> .badge:has-text('cancelled')", timeout=60_000)
+    page.wait_for_selector("#head >> .badge:has-text('cancelled')", timeout=150_000)
     assert visit.complaints == []
 
 
@@ -177,7 +177,7 @@ def test_an_answer_that_came_too_late_says_so(browser: Browser, visit: Visit) ->
     other = Visit(browser, visit.program, PHONE)
     page, phone = visit.enter(), other.enter()
     for one in (page, phone):
-        one.wait_for_selector("#inbox >> text=Which colour?", timeout=40_000)
+        one.wait_for_selector("#inbox >> text=Which colour?", timeout=90_000)
     phone.evaluate("document.querySelectorAll('[data-follow]').forEach(part => part.removeAttribute('data-follow'))")
     page.click("#inbox >> button:has-text('blue')")
     page.wait_for_load_state()
@@ -191,11 +191,11 @@ def test_tasks_go_on_after_the_server_was_killed(visit: Visit) -> None:
     go = visit.program.home / "go"
     name = make(visit.program, "hardy", [{"wait_for": str(go)}, {"write": ["a.txt", "1"]}, phase(1)])
     page = visit.enter()
-    page.wait_for_selector("#board >> .badge:has-text('in_progress')", timeout=40_000)
+    page.wait_for_selector("#board >> .badge:has-text('in_progress')", timeout=90_000)
     visit.program.stop(signal.SIGKILL)
     visit.program.start()
     go.touch()
-    page.wait_for_selector("#inbox >> button:has-text('Approve')", timeout=60_000)
+    page.wait_for_selector("#inbox >> button:has-text('Approve')", timeout=150_000)
 
     shown = json.loads(visit.program.run("task", "show", name, "--json"))
     assert (visit.program.home / "hardy/a.txt").read_text() == "1"
