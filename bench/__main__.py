@@ -1,4 +1,4 @@
-"""The whole bench: `python -m bench` measures start, saves and restores; `--quick` only shows that all works."""
+"""The whole bench: `python -m bench` measures start, hooks, saves and restores; `--quick` only shows that all works."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def main() -> int:
     add_options(parser)
     options = parser.parse_args()
     plan = plan_of(options, parser)
-    parts = (options.only,) if options.only else ("startup", "saves", "restores")
+    only = "client" if options.client else options.only
+    parts = (only,) if only else ("startup", "client", "saves", "restores")
     report = Report(quick=plan.quick, seed=plan.seed)
     signal.signal(signal.SIGTERM, interrupt)
     code = 0
@@ -52,6 +53,15 @@ def measure(parts: tuple[str, ...], plan: Plan, report: Report, path: Path | Non
                 print(f"\n{startup_table(report.startup)}", flush=True)
             except (Failed, Unavailable) as problem:
                 report.notes.append(f"The start was not measured: {problem}")
+            keep()
+        if "client" in parts:
+            from .client import client_table, measure_client
+
+            try:
+                report.client = measure_client(plan, say)
+                print(f"\n{client_table(report.client)}", flush=True)
+            except Failed as problem:
+                report.notes.append(f"Hooks in the real client were not measured: {problem}")
             keep()
         if "saves" in parts:
             measure_saves(plan, ground, report, keep, say)

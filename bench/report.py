@@ -97,6 +97,7 @@ class Report:
     notes: list[str] = field(default_factory=list)
     startup: list[dict[str, object]] = field(default_factory=list)
     restores: list[dict[str, object]] = field(default_factory=list)
+    client: list[dict[str, object]] = field(default_factory=list)
 
     def of(self, tree: str, case: str, tool: str) -> Row | None:
         return next((row for row in self.rows if (row.tree, row.case, row.tool) == (tree, case, tool)), None)
@@ -146,6 +147,7 @@ class Report:
             "goals": [{**asdict(verdict), "verdict": verdict.word} for verdict in self.verdicts()],
             "startup": self.startup,
             "restores": self.restores,
+            "client": self.client,
             "notes": self.notes,
         }
         partial = path.with_name(path.name + ".partial")

@@ -9,6 +9,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import demo_client
+
 BOLD, DIM, RESET = ("\x1b[1m", "\x1b[2m", "\x1b[0m") if sys.stdout.isatty() else ("", "", "")
 HOLDFAST = [sys.executable, "-m", "holdfast"]
 
@@ -120,6 +122,7 @@ def main() -> None:
 
         demo.say("Trust is shown, not claimed.")
         demo.run("verify")
+        demo_client.show(folder / "client", demo.say)
         print(f"\n{BOLD}Done.{RESET} The project came back byte for byte, mode for mode; nothing was left behind here.")
     finally:
         shutil.rmtree(folder)

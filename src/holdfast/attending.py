@@ -158,6 +158,8 @@ class Attending:
 
             texts = {key: redact(text) for key, text in texts.items()}
         known = {"session": event.session, "transcript": event.transcript, "model": event.model}
+        known["client"] = str(event.client) if event.client else ""
+        known["ended"] = (event.reason or "ended") if event.kind == SESSION_ENDS else ""
         try:
             sessions.remember(self.folder, event.session, **known, **texts)
         except OSError as error:

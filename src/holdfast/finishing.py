@@ -15,9 +15,14 @@ if TYPE_CHECKING:
     from typing import Any
 
     from holdfast.engine import Engine
+    from holdfast.settings import Settings
 
 SUMMARY, POINT, MOST_FILES = 80, 200, 50
 STEP = 0.01
+HASTY = ("before_command",)
+"""Triggers at which the agent waits: its notes come with the next checkpoint."""
+KEPT = ("analysis", "context", "tasks", "last_test", "unfinished", "files", "session")
+"""What of the notes stands in the checkpoint itself; the conversation has the rest."""
 
 
 def finish(engine: Engine, root: bytes, workspace: str, tidy: Callable[[bytes], None] | None = None) -> bool:
@@ -106,8 +111,10 @@ def save(engine: Engine, root: bytes, folder: str, told: dict[str, Any], only: t
 def _event(engine: Engine, root: bytes, folder: str, told: dict[str, Any], only: tuple[bytes, ...]) -> Event:
     known = sessions.facts(folder, told["session"])
     prompt, said = known.get("prompt"), known.get("said")
-    summary = prompt[:SUMMARY] if isinstance(prompt, str) else ""
     settings = engine.settings
+    notes = _notes(told, settings)
+    task = notes["analysis"]["current_task"].split("\n")[0] if notes is not None else ""
+    summary = (task or (prompt if isinstance(prompt, str) else ""))[:SUMMARY]
     usage = tokens(
         folder,
         told["session"],
@@ -131,7 +138,25 @@ def _event(engine: Engine, root: bytes, folder: str, told: dict[str, Any], only:
         token_budget=usage.budget,
         active_files=_active(folder, told["session"], root),
         key_points=(said[:POINT],) if isinstance(said, str) and said else (),
+        notes=notes,
     )
+
+
+def _notes(told: dict[str, Any], settings: Settings) -> dict[str, Any] | None:
+    """Task, next steps, decisions, blockers, commands and files of the session, without secrets. What was said stays sealed."""
+    if not told["transcript"] or told["trigger"] in HASTY or settings["checkpoint.mode"] == "summary":
+        return None
+    from holdfast.resuming import notes_of, struck
+
+    found = notes_of(told["transcript"])
+    if found is None:
+        return None
+    kept: dict[str, Any] = struck({key: value for key, value in found.to_json().items() if key in KEPT})
+    if not settings["checkpoint.capture_analysis"]:
+        kept["analysis"] = {key: "" if isinstance(value, str) else [] for key, value in kept["analysis"].items()}
+    if not settings["checkpoint.capture_files"]:
+        kept["files"] = []
+    return kept
 
 
 def _active(folder: str, session: str, root: bytes) -> tuple[str, ...]:

@@ -35,13 +35,18 @@ class Unavailable(Exception):
 def newest() -> Client:
     """The newest release of the series; the newest one fetched before, where npm does not answer."""
     try:
-        version = _newest_published()
+        return fetch(_newest_published())
     except Unavailable:
-        fetched = [path.name.removeprefix("claude-") for path in cache().glob(f"claude-{SERIES}*")]
-        if not fetched:
+        client = fetched()
+        if client is None:
             raise
-        version = max(fetched, key=_order)
-    return fetch(version)
+        return client
+
+
+def fetched() -> Client | None:
+    """The newest release that was fetched before; npm is not asked."""
+    versions = [path.name.removeprefix("claude-") for path in cache().glob(f"claude-{SERIES}*")]
+    return fetch(max(versions, key=_order)) if versions else None
 
 
 def fetch(version: str) -> Client:

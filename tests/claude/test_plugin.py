@@ -85,7 +85,10 @@ def test_without_holdfast_the_user_is_told_once_and_the_agent_goes_on(bench: Ben
     assert '"is_error":true' not in turn.out
 
 
-@pytest.mark.parametrize(("command", "shown"), [("list", "before the plan"), ("status", "before the plan")])
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [("list", "before the plan"), ("status", "before the plan"), ("clear-check", '"action": "nothing"')],
+)
 def test_a_slash_command_shows_the_model_what_holdfast_says(bench: Bench, command: str, shown: str) -> None:
     bench.holdfast("init")
     bench.holdfast("save", "-m", "before the plan")

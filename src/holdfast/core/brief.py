@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from holdfast.core.brief_clean import clean, fence
 from holdfast.core.brief_notes import Facts, opening, render_notes
-from holdfast.core.brief_rank import GENERATED, rank
+from holdfast.core.brief_rank import is_generated, rank
 from holdfast.core.brief_select import Choice, ranges, select
 from holdfast.core.notes import Notes
 from holdfast.core.tokens import estimate, weigh
@@ -66,6 +66,7 @@ def build(
     """
     if notes.empty and not files:
         return Brief()
+    files = [file for file in files if not is_generated(file.path, notes.cwd)]
     known = facts or Facts()
     strike = redact or _unchanged
     characters = notes.characters
@@ -238,8 +239,6 @@ def _left_out(files: list[WorkingFile], excerpts: list[Excerpt], cwd: str) -> li
         lines[excerpt.path] = lines.get(excerpt.path, 0) + excerpt.end - excerpt.start + 1
     named = []
     for file in files:
-        if GENERATED.search(file.path):
-            continue
         name = clean(relative(file.path, cwd)).replace("\n", " ")
         count = lines.get(file.path, 0)
         if file.gone:

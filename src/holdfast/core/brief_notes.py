@@ -140,9 +140,9 @@ def _window(tasks: list[tuple[str, str]], count: int) -> list[tuple[str, str]]:
 
 
 def _files(notes: Notes, count: int) -> str:
-    from holdfast.core.brief_rank import GENERATED
+    from holdfast.core.brief_rank import is_generated
 
-    listed = [file for file in notes.files if not GENERATED.search(file.path)]
+    listed = [file for file in notes.files if not is_generated(file.path, notes.cwd)]
     rows = [_file(file, notes.cwd) for file in listed[:count]]
     if len(listed) > count:
         rows.append(f"and {len(listed) - count} more")

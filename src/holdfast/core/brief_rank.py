@@ -17,9 +17,19 @@ NEAR = 8.0  # lines until closeness counts half
 GENERATED = re.compile(
     r"(^|/)(node_modules|dist|build|\.git|\.holdfast|vendor|__pycache__|\.venv)/"
     r"|\.(lock|png|jpe?g|gif|ico|svg|bin|pdf|zip|gz|woff2?|map|min\.(js|css)|jsonl|ipynb)$"
-    r"|(^|/)(package-lock\.json|go\.sum|pnpm-lock\.yaml)$|/\.claude/|^/tmp/",
+    r"|(^|/)(package-lock\.json|go\.sum|pnpm-lock\.yaml)$|(^|/)\.claude/",
     re.I,
 )
+
+
+def is_generated(path: str, cwd: str) -> bool:
+    """Is the file made by tools, no text, or somebody's scratch? Seen from the working folder, wherever that lies."""
+    below = cwd.rstrip("/") + "/"
+    if cwd and path.startswith(below):
+        return GENERATED.search(path[len(below) :]) is not None
+    return path.startswith("/tmp/") or GENERATED.search(path) is not None
+
+
 DEFINES = re.compile(
     r"^\s*(?:(?:export|pub(?:\([a-z]+\))?|public|private|protected|static|async|default|abstract|final)\s+)*"
     r"(?:func|def|class|function|fn|interface|type|struct|enum|trait|impl|const|let|var|module|describe|it|test)\b"
@@ -103,7 +113,7 @@ def _cuts(files: list[WorkingFile]) -> dict[int, list[tuple[int, int]]]:
     for number, file in enumerate(files):
         if taken >= MOST_FILES or left <= 0:
             break
-        if GENERATED.search(file.path) or file.gone or not file.lines:
+        if file.gone or not file.lines:
             continue
         if len(file.lines) <= WHOLE_LINES:
             blocks = cut(file.lines)

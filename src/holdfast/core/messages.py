@@ -30,6 +30,33 @@ TEXTS = {
         "holdfast: 이 작업 공간의 마지막 체크포인트는 {id} (v{version}, {trigger}): \"{summary}\"."
         " 요약에 이 id를 남겨 두세요. `holdfast restore {id}`(으)로 파일을 되돌릴 수 있습니다.",
     ),
+    "resumed": (
+        "Resumed from checkpoint: \"{summary}\" (saved {age} ago)",
+        "체크포인트에서 재개: \"{summary}\" ({age} 전 저장)",
+    ),
+    "offer": (
+        "There is a checkpoint: \"{summary}\" (saved {age} ago). /holdfast:resume goes on from it.",
+        "체크포인트가 있습니다: \"{summary}\" ({age} 전 저장). /holdfast:resume 명령으로 이어갈 수 있습니다.",
+    ),
+    "changed_since": (
+        "holdfast: since the last checkpoint of this workspace these files changed on disk, by whoever it was:\n{changes}",
+        "holdfast: 마지막 체크포인트 이후 디스크에서 변경된 파일:\n{changes}",
+    ),
+    "saving": ("Checkpoint of the cleared session: saving …", "지워진 세션의 체크포인트 저장 중 …"),
+    "clear_failed": (
+        "The checkpoint of the cleared session failed; `holdfast status` says why.",
+        "지워진 세션의 체크포인트 생성에 실패했습니다. `holdfast status`에서 이유를 확인하세요.",
+    ),
+    "cleared": (
+        "Checkpoint saved: \"{summary}\"\nCheckpoint ID: {id}\nFiles changed: {files}, Lines added: {lines}\n"
+        "Captured: {captured} files, Analysis: {analysis}, Size: {size}",
+        "체크포인트 저장됨: \"{summary}\"\n체크포인트 ID: {id}\n변경된 파일: {files}, 추가된 줄: {lines}\n"
+        "저장: 파일 {captured}개, 분석: {analysis}, 크기: {size}",
+    ),
+    "keep_or_drop": (
+        "Keep it? /holdfast:keep or /holdfast:drop; without an answer it is kept.",
+        "보관할까요? /holdfast:keep 또는 /holdfast:drop. 답하지 않으면 보관됩니다.",
+    ),
     "ask_command": (
         "holdfast could not save the files that this command may change: {why}. Run it all the same?",
         "이 명령이 바꿀 수 있는 파일을 holdfast가 저장하지 못했습니다: {why}. 그래도 실행할까요?",

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from holdfast.agents.base import Agent, Reply
-    from holdfast.attending import Background
+    from holdfast.attending import Background, Deliver
     from holdfast.core.agent_event import AgentEvent
     from holdfast.engine import Engine
     from holdfast.frontends.surroundings import Surroundings
@@ -102,6 +102,11 @@ def _attend(event: AgentEvent, around: Surroundings, background: Background, opt
 
     settings = _settings(around, event.cwd, options.get("--config"))
     part = options.get("--part", "1")
+    number = int(part) if part.isascii() and part.isdigit() else 1
+
+    def language() -> str:
+        return _language(settings["language"], around)
+
     attending = Attending(
         place(settings, around.data),
         settings,
@@ -109,8 +114,9 @@ def _attend(event: AgentEvent, around: Surroundings, background: Background, opt
         now_ns,
         background,
         event,
-        lambda: _language(settings["language"], around),
-        int(part) if part.isascii() and part.isdigit() else 1,
+        language,
+        number,
+        _deliver(language),
     )
     try:
         return attending.attend()
@@ -120,6 +126,17 @@ def _attend(event: AgentEvent, around: Surroundings, background: Background, opt
         raise
     finally:
         attending.close()
+
+
+def _deliver(language: Callable[[], str]) -> Deliver:
+    """How the start of a session is answered; what that takes is loaded only then."""
+
+    def deliver(engine: Engine, root: bytes, workspace: str, event: AgentEvent, part: int) -> Reply:
+        from holdfast.resuming import Delivery
+
+        return Delivery(engine, root, workspace, event, part, language).reply()
+
+    return deliver
 
 
 class Processes:

@@ -41,7 +41,8 @@ def path(folder: str, session: str, kind: str) -> str:
     return f"{folder}{FOLDER}/{name}.{kind}"
 
 
-# Facts: `taken` (trigger → nanoseconds), `session`, `transcript`, `model`, `prompt`, `said`.
+# Facts: `taken` (trigger → nanoseconds), `session`, `transcript`, `model`, `prompt`, `said`, `client` (its process),
+# `ended` (why, once it has).
 
 
 def facts(folder: str, session: str) -> dict[str, Any]:
@@ -74,6 +75,16 @@ def remember(folder: str, name: str, /, **texts: str) -> None:
         return True
 
     _change(path(folder, name, "json"), change)
+
+
+def every(folder: str) -> list[dict[str, Any]]:
+    """The facts of all sessions, the one that was last heard of first."""
+    try:
+        names = [name for name in listdir(folder + FOLDER) if name.endswith(".json")]
+        times = {name: stat(f"{folder}{FOLDER}/{name}").st_mtime_ns for name in names}
+    except OSError:
+        return []
+    return [_read(f"{folder}{FOLDER}/{name}") for name in sorted(times, key=lambda name: -times[name])]
 
 
 def newest(folder: str) -> dict[str, Any]:

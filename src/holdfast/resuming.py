@@ -1,0 +1,318 @@
+"""The way of a resume: which checkpoint, what its session knew, what the disk has now, told within a budget."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from holdfast.agents.base import Reply
+from holdfast.conversation import disk
+from holdfast.conversation import notes as taking
+from holdfast.conversation import transcript as transcripts
+from holdfast.core import brief as briefs
+from holdfast.core.brief_notes import age
+from holdfast.core.errors import Damaged, HoldfastError
+from holdfast.core.messages import text
+from holdfast.core.notes import Notes
+from holdfast.core.redact import redact
+from holdfast.core.working import WorkingFile
+from holdfast.looking import between, pending
+from holdfast.store import sessions
+from holdfast.store.rows import Query
+from holdfast.workspace import diff
+
+if TYPE_CHECKING:
+    from holdfast.core.agent_event import AgentEvent
+    from holdfast.core.brief import Brief
+    from holdfast.engine import Engine
+    from holdfast.store.rows import CheckpointRow
+
+STARTUP, RESUME, CLEAR, COMPACT, FORK = "startup", "resume", "clear", "compact", "fork"
+DAY, SECOND = 86_400_000_000_000, 1_000_000_000
+PATIENCE, STEP = 1.0, 0.02
+"""Seconds that a new session waits to hear that the checkpoint of the cleared one is made."""
+AGAIN = 30 * SECOND
+MOST_COUNTED, MOST_NAMED = 200, 12
+LARGEST_COUNTED = 1 << 20
+TAIL = 8 << 20
+"""How much of a transcript's end the notes of a checkpoint are taken from; a brief reads all of it."""
+
+
+class Told(NamedTuple):
+    """What can be told of a checkpoint."""
+
+    row: CheckpointRow
+    header: dict[str, Any]
+    summary: str
+
+    @property
+    def session(self) -> str:
+        return str(self.header.get("session") or "")
+
+
+class Resuming:
+    """Briefs of one workspace, and of no other."""
+
+    def __init__(self, engine: Engine, root: bytes, workspace: str) -> None:
+        self.engine, self.root, self.workspace = engine, root, workspace
+        self.folder = engine.place.folder(workspace)
+
+    def newest(self, session: str = "") -> Told | None:
+        """The newest checkpoint, of that session if it has one; None if there is none that can be read."""
+        ledger = self.engine.repository().ledger
+        rows = ledger.find(Query(workspace=self.workspace, session=session, limit=1)) if session else []
+        rows = rows or ledger.find(Query(workspace=self.workspace, limit=1))
+        return self.tell(rows[0]) if rows else None
+
+    def tell(self, row: CheckpointRow) -> Told:
+        try:
+            header = self.engine.repository().document(row)[0]
+        except Damaged:
+            header = {}
+        summary = str(header.get("summary") or "") or row.message or row.trigger
+        return Told(row, header, redact(summary.split("\n")[0])[:80])
+
+    def brief(self, told: Told, *, tokens: int = briefs.TOKENS, transcript: str = "") -> Brief:
+        """Everything that lets an agent go on from there: the conversation if it can be read, else the notes kept with it."""
+        notes, files = self._known(told, transcript)
+        facts = briefs.Facts(
+            summary=told.summary,
+            checkpoint=told.row.id,
+            version=f"v{told.row.version}",
+            saved_at=told.row.created_at,
+            branch=str((told.header.get("git") or {}).get("branch") or ""),
+            commit=str((told.header.get("git") or {}).get("commit") or ""),
+        )
+        return briefs.build(notes, files, facts=facts, now=self.engine.clock(), tokens=tokens, redact=redact)
+
+    def _known(self, told: Told, transcript: str) -> tuple[Notes, list[WorkingFile]]:
+        root = os.fsdecode(self.root)
+        for source in self._sources(told, transcript):
+            try:
+                conversation = transcripts.read(source)
+            except (OSError, HoldfastError):
+                continue
+            notes = taking.take(conversation)
+            if not notes.empty:
+                return _stated(notes, told), disk.look(conversation.files.newest_first(), root, conversation.cwd)
+        kept = told.header.get("notes")
+        notes = Notes.from_json(kept) if isinstance(kept, dict) else Notes()
+        if not notes.cwd:
+            notes.cwd = root
+        if not notes.current_task:
+            notes.current_task = told.summary
+        paths = [file.path for file in notes.files] or [
+            f"{root}/{name}" for name in told.header.get("active_files") or []
+        ]
+        known = [WorkingFile(path, touched=len(paths) - number) for number, path in enumerate(paths)]
+        return _stated(notes, told), disk.look(known, root, notes.cwd)
+
+    def _sources(self, told: Told, transcript: str) -> list[str]:
+        """Where the conversation may be found, best first."""
+        kept = told.header.get("conversation")
+        places = [transcript, str(sessions.facts(self.folder, told.session).get("transcript") or "")]
+        if isinstance(kept, dict):
+            places.append(str(kept.get("path") or ""))
+        return [place for place in dict.fromkeys(places) if place and os.path.isfile(place)]
+
+    # What changed
+
+    def counted(self, row: CheckpointRow) -> tuple[int, int]:
+        """Files that the checkpoint changed against the one before it, and lines that it added."""
+        repository = self.engine.repository()
+        before = repository.ledger.find(Query(workspace=self.workspace, before=row.version, limit=1))
+        files = lines = 0
+        for change in between(repository, self.workspace, before[0] if before else None, row):
+            if (change.new or change.old) is None or (change.new or change.old).kind == "d":  # type: ignore[union-attr]
+                continue
+            files += 1
+            if (
+                files <= MOST_COUNTED
+                and max(entry.size for entry in (change.old, change.new) if entry) < LARGEST_COUNTED
+            ):
+                lines += diff.compare(change.old_content(), change.new_content()).added
+        return files, lines
+
+    def changed_since(self) -> str:
+        """What is different on disk from the newest checkpoint, in a few lines; empty if nothing is."""
+        row = self.engine.repository().workspace(self.workspace)
+        if row is None or not row.version:
+            return ""
+        changes, _ = pending(self.engine, self.root, row)
+        names = [f"{change.kind}: {os.fsdecode(change.path)}" for change in changes[:MOST_NAMED]]
+        more = [f"and {len(changes) - MOST_NAMED} more"] if len(changes) > MOST_NAMED else []
+        return "\n".join(names + more)
+
+
+class Delivery:
+    """The start of a session, and what it is told: by its source, once, for this workspace only."""
+
+    def __init__(
+        self, engine: Engine, root: bytes, workspace: str, event: AgentEvent, part: int, language: Callable[[], str]
+    ) -> None:
+        self.resuming = Resuming(engine, root, workspace)
+        self.engine, self.event, self.part, self._language = engine, event, part, language
+        self.folder, self.settings = self.resuming.folder, engine.settings
+
+    def reply(self) -> Reply:
+        source = self.event.reason or STARTUP
+        if source in (RESUME, FORK):
+            return self._after_pause() if self.part == 1 else Reply()
+        report = self._cleared() if source == CLEAR and self.part == 1 else ""
+        mode = self.settings["hooks.auto_resume_on_start"]
+        told = self.resuming.newest(self._session(source))
+        if told is None or mode is False or not self._is_wanted(source, told):
+            return Reply(told_user=report)
+        if mode == "prompt":
+            offer = self._offer(told) if self.part == 1 else ""
+            return Reply(told_user="\n".join([line for line in (report, offer) if line]))
+        if self.part > 1 and not self._is_whole(source):
+            return Reply()
+        if not self._claim(source):
+            return Reply(told_user=report)
+        brief = self.resuming.brief(told, transcript=self._transcript(source))
+        if self.part > len(brief.parts):
+            return Reply(told_user=report)
+        said = self._say("resumed", summary=told.summary, age=age(self.engine.clock() - told.row.created_at))
+        user = "\n".join([line for line in (report, said) if line]) if self.part == 1 else ""
+        return Reply(told_agent=brief.parts[self.part - 1], told_user=user, checkpoint=told.row.id)
+
+    def _is_wanted(self, source: str, told: Told) -> bool:
+        """At startup only where somebody goes on with recent work: not unattended, not beside another session, not after weeks."""
+        if source != STARTUP:
+            return True
+        if self.settings["hooks.resume_on_startup"] == "off" or not self.event.attended or not told.session:
+            return False
+        if self.engine.clock() - told.row.created_at > self.settings["hooks.resume_within_days"] * DAY:
+            return False
+        return not self._others()
+
+    def _is_whole(self, source: str) -> bool:
+        return source != STARTUP or self.settings["hooks.resume_on_startup"] == "full" or self._crashed()
+
+    def _session(self, source: str) -> str:
+        """The session that is gone on with."""
+        if source == COMPACT:
+            return self.event.session
+        if source == CLEAR:
+            return str(sessions.cleared(self.folder, self.event.client).get("session") or "")
+        return ""
+
+    def _transcript(self, source: str) -> str:
+        if source == COMPACT:
+            return self.event.transcript
+        if source == CLEAR:
+            return str(sessions.cleared(self.folder, self.event.client).get("transcript") or "")
+        return ""
+
+    def _others(self) -> bool:
+        """Is another session live here?"""
+        return any(
+            not facts.get("ended") and facts.get("session") != self.event.session and _lives(facts.get("client"))
+            for facts in sessions.every(self.folder)
+            if str(facts.get("client")) != str(self.event.client)
+        )
+
+    def _crashed(self) -> bool:
+        """Did the last session end without telling so?"""
+        before = [facts for facts in sessions.every(self.folder) if facts.get("session") != self.event.session]
+        return bool(before) and not before[0].get("ended") and not _lives(before[0].get("client"))
+
+    def _claim(self, source: str) -> bool:
+        """Each part is handed out once: a client may have both the plugin and our settings."""
+        return sessions.claim(
+            self.folder, self.event.session, f"brief {source} {self.part}", self.engine.clock(), AGAIN
+        )
+
+    def _after_pause(self) -> Reply:
+        changed = self.resuming.changed_since()
+        return Reply(told_agent=self._say("changed_since", changes=changed)) if changed else Reply()
+
+    def _offer(self, told: Told) -> str:
+        return self._say("offer", summary=told.summary, age=age(self.engine.clock() - told.row.created_at))
+
+    # After /clear
+
+    def _cleared(self) -> str:
+        """What became of the session that was cleared; nothing if there was nothing to save."""
+        from time import monotonic, sleep
+
+        end = monotonic() + PATIENCE
+        while (found := sessions.cleared(self.folder, self.event.client)) and not found.get("status"):
+            if monotonic() >= end:
+                return self._say("saving")
+            sleep(STEP)
+        if found.get("status") != "created":
+            return self._say("clear_failed") if found.get("status") == "failed" else ""
+        row = self.engine.repository().ledger.checkpoint(self.resuming.workspace, int(found["version"]))
+        if row is None or row.forgotten:
+            return ""
+        told = self.resuming.tell(row)
+        files, lines = self.resuming.counted(row)
+        notes = told.header.get("notes")
+        analysis = notes.get("analysis", {}) if isinstance(notes, dict) else {}
+        parts = [name for name in ("current_task", "next_steps", "decisions_made", "blockers") if analysis.get(name)]
+        said = self._say(
+            "cleared", summary=told.summary, id=row.id, files=files, lines=lines, captured=row.files,
+            analysis=", ".join(parts).replace("_", " ") or "-", size=_size(row.bytes),
+        )  # fmt: skip
+        return said + "\n" + self._say("keep_or_drop") if found.get("ask") else said
+
+    def _say(self, name: str, **values: object) -> str:
+        return text(name, self._language(), **values)
+
+
+def notes_of(path: str) -> Notes | None:
+    """The notes of the transcript's end, for a checkpoint; None if there is nothing to read."""
+    try:
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            file.seek(max(0, size - TAIL))
+            data = file.read(TAIL)
+    except OSError:
+        return None
+    if size > TAIL:
+        data = data[data.find(b"\n") + 1 :]
+    notes = taking.take(transcripts.read(data))
+    return None if notes.empty else notes
+
+
+def struck(value: Any) -> Any:
+    """The same JSON value with every secret in its texts struck out."""
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, list):
+        return [struck(one) for one in value]
+    return {key: struck(one) for key, one in value.items()} if isinstance(value, dict) else value
+
+
+def _stated(notes: Notes, told: Told) -> Notes:
+    """What the agent itself stated with the checkpoint comes before what is inferred."""
+    kept = told.header.get("notes")
+    if not isinstance(kept, dict):
+        return notes
+    said = kept.get("stated")
+    said = said if isinstance(said, dict) else {}
+    stated = {key: [str(one) for one in said.get(key) or []] for key in ("decisions", "next_steps")}
+    if stated["next_steps"]:
+        notes.next_steps = stated["next_steps"]
+    notes.decisions = list(dict.fromkeys([*stated["decisions"], *notes.decisions]))
+    return notes
+
+
+def _lives(process: object) -> bool:
+    try:
+        number = int(str(process))
+        if number <= 1:
+            return False
+        os.kill(number, 0)
+    except PermissionError:
+        return True
+    except (ValueError, OverflowError, OSError):
+        return False
+    return True
+
+
+def _size(count: int) -> str:
+    return f"{count}B" if count < 1024 else f"{count / 1024:.0f}KB" if count < 1 << 20 else f"{count / (1 << 20):.1f}MB"
