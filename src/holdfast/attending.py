@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         def detach(self, work: Callable[[], object]) -> None: ...
         def attempt(self, work: Callable[[], bytes], seconds: float) -> bytes | None: ...
         def tidy(self, folder: bytes) -> None: ...
+        def pause(self, seconds: float) -> None: ...
 
     Deliver = Callable[[Engine, bytes, str, AgentEvent, int], Reply]
     """Engine, root, workspace, the start of a session and the number of the part → what the session is told."""
@@ -167,13 +168,11 @@ class Attending:
 
     def _await_transcript(self) -> None:
         """A turn's end may be told before its last words are in the transcript: give them half a second."""
-        from time import sleep
-
         words = max(_first_line(self.event.said).replace('"', "\\").split("\\"), key=len).encode("utf-8", "ignore")
         for _ in range(LAG_LOOKS if len(words) >= FEWEST_WORDS and self.event.transcript else 0):
             if words in _tail(self.event.transcript):
                 return
-            sleep(LAG_STEP)
+            self.background.pause(LAG_STEP)
 
     def _told(self, trigger: str) -> dict[str, Any]:
         event = self.event
@@ -323,7 +322,7 @@ class Attending:
         now, session = self.clock(), self.event.session
         if 0 <= now - sessions.taken(self.folder, session).get("late", -MINUTE) < MINUTE:
             return  # a first scan of a large tree takes its time; its session waits once
-        from time import monotonic, sleep
+        from time import monotonic
 
         from holdfast.store.workers import HOOKS, living
 
@@ -331,7 +330,7 @@ class Attending:
             self.background.detach(self._work)
         end = monotonic() + PATIENCE
         while monotonic() < end:
-            sleep(STEP)
+            self.background.pause(STEP)
             if not set(waiting) & set(pending.names(self.folder)):
                 return
         sessions.claim(self.folder, session, "late", now, 0)
@@ -396,6 +395,10 @@ def _with_contents(root: bytes, named: tuple[bytes, ...]) -> tuple[bytes, ...]:
 
 
 def _tail(path: str) -> bytes:
+    from os.path import isfile
+
+    if not isfile(path):
+        return b""  # a pipe would let us wait for ever
     try:
         with open(path, "rb") as file:
             file.seek(max(0, file.seek(0, 2) - TAIL))

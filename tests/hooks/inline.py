@@ -21,6 +21,9 @@ class Inline:
     def tidy(self, folder: bytes) -> None:
         pass
 
+    def pause(self, seconds: float) -> None:
+        pass
+
 
 def attending(engine: Engine, event: AgentEvent) -> Attending:
     return Attending(engine.place, engine.settings, lambda: engine, engine.clock, Inline(), event)

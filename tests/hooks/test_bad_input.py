@@ -29,7 +29,7 @@ EVENTS: dict[str, dict[str, object]] = {
     "PostToolUse": {"tool_name": "Write", "tool_input": {"file_path": "/x"}},
     "SubagentStop": {"agent_type": "x"},
     "PreCompact": {"trigger": "auto"},
-    "Stop": {"last_assistant_message": "x"},
+    "Stop": {"last_assistant_message": "All of it is done."},
     "StopFailure": {"error": "rate_limit"},
     "SessionEnd": {"reason": "clear"},
 }

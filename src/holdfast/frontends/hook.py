@@ -160,6 +160,11 @@ class Processes:
 
         tidy(folder, self.config, surroundings().variables)
 
+    def pause(self, seconds: float) -> None:
+        from time import sleep
+
+        sleep(seconds)
+
 
 def _payload() -> bytes:
     """All of standard input: a client that cannot get rid of its payload takes that for an error."""
