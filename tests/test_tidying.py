@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.store.rows import Query
+from holdfast.store.upkeep import compact, store_size
 from holdfast.tidying import tidy
 from saver import Saver
 
@@ -80,3 +82,20 @@ def test_a_save_starts_tidying_when_packs_pile_up(tmp_path: Path, way: str) -> N
         time.sleep(0.1)
 
     assert len(list(packs.iterdir())) <= 8
+
+
+def test_versions_of_a_file_that_were_packed_at_different_times_come_together(saver: Saver) -> None:
+    """Each state of the file cannot be compressed; but every one is nearly the one before it."""
+    noise = random.Random(1).randbytes(50_000)
+    for turn in range(4):
+        for number in range(10):
+            (saver.root / "file").write_bytes(noise + b"%d %d" % (turn, number))
+            saver.save("manual")
+        engine = saver.engine()
+        compact(engine.repository(), str(saver.store))
+        size = store_size(engine.repository())
+        packs = len(engine.repository().ledger.packs())
+        engine.close()
+
+    assert packs == 1
+    assert size < 1.2 * len(noise) + 40 * 600

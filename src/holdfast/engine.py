@@ -34,6 +34,9 @@ MARGIN, OTHER_DISK_MARGIN = 10_000_000, 2_500_000_000
 """A file whose ctime is this close to the scan may change again without its ctime moving."""
 ATTEMPTS = 5
 MANY_PACKS = 64
+AWAITED = frozenset(("before_command", "auto_70", "auto_80", "auto_90"))
+MOST_AWAITED = 4 << 20
+"""Somebody waits for these saves: of a conversation they take over this much, or leave it to the next one."""
 TOOL = "0.1.0"
 
 
@@ -110,18 +113,23 @@ class Engine:
             outcome = Outcome(UNCHANGED, folder.root)
             outcome.notices = scan.notices
             return outcome
-        header = _header(event, folder.root, event.cwd, started, self.clock(), facts(folder.root), scan.notices)
+        notices = list(scan.notices)
+        conversation = _conversation(event, folder.root, saving, notices) if event.transcript else None
+        notices += saving.repository.warnings()
+        header = _header(event, folder.root, event.cwd, started, self.clock(), facts(folder.root), notices)
+        if conversation is not None:
+            header["conversation"] = conversation
         checkpoint = saving.finish(header, changed, old)
         if event.only:
             folder.renew(checkpoint.document, event.only)
         else:
             folder.remember(scan, checkpoint.document)
         step("save:remembered")
-        outcome = Outcome(CREATED, folder.root, version=checkpoint.version, id=checkpoint.id, message=event.message)
+        outcome = Outcome(CREATED, folder.root, version=checkpoint.version, id=checkpoint.id, message=header["message"])
         outcome.checkpoint = checkpoint
         packs = len(self.repository().ledger.packs())
         outcome.untidy = packs >= MANY_PACKS and packs % 16 == 0
-        outcome.notices = scan.notices
+        outcome.notices = notices
         return outcome
 
     def compose(self, event: Event, root: bytes, workspace: str, contents: dict[bytes, bytes]) -> Any:
@@ -130,10 +138,7 @@ class Engine:
             saving = self.repository().begin(workspace)
             try:
                 old = self.repository().ledger.current(workspace, list(contents))
-                changed = [
-                    old[path]._replace(content=saving.sink(data), size=len(data))
-                    for path, data in sorted(contents.items())
-                ]
+                changed = [_filled(old[path], saving, data) for path, data in sorted(contents.items())]
                 now = event.at
                 header = _header(event, root, root, now, now, None, [])
                 return saving.finish(header, changed, old)
@@ -169,12 +174,14 @@ class Engine:
 
     def note(self, cwd: bytes, kind: str, trigger: str, text: str) -> bool:
         """Keep for `status` what was skipped or failed; False if it cannot be kept, or concerns no workspace."""
+        from holdfast.core.secrecy import without_secrets
         from holdfast.store.notices import append
 
         try:
             found = find(cwd)
         except HoldfastError:
             return False
+        text = without_secrets(text)
         return found is not None and append(self.notice_folders(*found), self.clock(), kind, trigger, text)
 
     def notice_folders(self, root: bytes, workspace: str) -> list[str]:
@@ -556,10 +563,55 @@ def capture_rules(engine: Engine) -> Capture:
     )
 
 
+def _conversation(event: Event, root: bytes, saving: Saving, notices: list[str]) -> dict[str, Any] | None:
+    """What the header says of the conversation. Whatever is wrong with a transcript, the save goes on."""
+    from holdfast.agents.registry import sessions
+    from holdfast.store.conversations import MOST, keep, keep_beside, latest
+
+    before = latest(saving.repository, saving.row.id, event.session)
+    most = MOST_AWAITED if event.trigger in AWAITED else MOST
+    told = sessions(event.agent)
+    try:
+        kept, newest = keep(saving, event.transcript, before, most)
+        if kept is None:
+            return before
+        beside = keep_beside(saving, event.transcript.removesuffix(".jsonl"), (before or {}).get("beside", []), most)
+    except FileNotFoundError:
+        return before  # a client makes the file when it has something to say
+    except (OSError, HoldfastError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        notices.append(f"The conversation was not kept: {why}.".replace("..", "."))
+        return before
+    last = told.last_message(newest) if told is not None else ""
+    found = {
+        "agent": event.agent,
+        "session": event.session,
+        "path": event.transcript,
+        "root": root.decode("utf-8", "surrogateescape"),
+        "last": last or (before or {}).get("last", ""),
+        **kept,
+    }
+    return {**found, "beside": beside} if beside else found
+
+
+def _filled(entry: Entry, saving: Saving, data: bytes) -> Entry:
+    """The row with another content."""
+    from io import BytesIO
+
+    from holdfast.core.entry import SEALED
+    from holdfast.workspace.judge import is_secret
+
+    if entry.flags & SEALED or is_secret(entry.path, data):
+        return entry._replace(content=saving.sealed(BytesIO(data).read), size=len(data), flags=entry.flags | SEALED)
+    return entry._replace(content=saving.sink(data), size=len(data))
+
+
 def _header(
     event: Event, root: bytes, cwd: bytes, started: int, ended: int, git: GitFacts | None, notices: list[str]
 ) -> dict[str, Any]:
     """What a checkpoint says of itself, apart from what the store adds (docs/format/checkpoint.md)."""
+    from holdfast.core.secrecy import without_secrets
+
     header = {
         "id": _new_id(event.at),
         "created_at": event.at,
@@ -568,9 +620,9 @@ def _header(
         "scan_ended": ended,
         "trigger": event.trigger,
         "created_by": event.created_by,
-        "message": event.message,
-        "name": event.name or None,
-        "tags": list(event.tags),
+        "message": without_secrets(event.message),
+        "name": without_secrets(event.name) or None,
+        "tags": [without_secrets(tag) for tag in event.tags],
         "pinned": event.pinned,
         "session": event.session or None,
         "task": event.task or None,
@@ -578,17 +630,17 @@ def _header(
         "git": {"branch": git.branch, "commit": git.commit, "in_progress": git.in_progress}
         if git is not None
         else None,
-        "notices": notices,
+        "notices": [without_secrets(notice) for notice in notices],
         "tool": TOOL,
     }
     # What only agents tell is there only if one did.
     told = {
         "agent": event.agent,
-        "summary": event.summary,
+        "summary": without_secrets(event.summary),
         "tokens_used": event.tokens_used,
         "token_budget": event.token_budget,
         "active_files": list(event.active_files),
-        "key_points": list(event.key_points),
+        "key_points": [without_secrets(point) for point in event.key_points],
         "notes": event.notes,
     }
     header.update({key: value for key, value in told.items() if value})

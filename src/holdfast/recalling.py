@@ -8,8 +8,9 @@ from stat import S_ISREG
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.core.entry import FILE, LEFT_OUT, REASONS, Entry
-from holdfast.core.errors import Damaged, NotFound, Usage
-from holdfast.core.passages import Passage, around_words, cut, definitions, is_name, visible, with_range
+from holdfast.core.errors import Damaged, HoldfastError, NotFound, Usage
+from holdfast.core.passages import MOST_LINE, Passage, around_words, definitions, is_name, told, with_range
+from holdfast.core.secrecy import by_name
 from holdfast.looking import disk_now
 from holdfast.store.rows import Query
 from holdfast.workspace.diff import is_binary
@@ -29,6 +30,8 @@ LARGEST, SEARCHED = 8 << 20, 1 << 20
 SECONDS = 4
 MOST_MATCHES, MOST_PATHS, RECENT = 8, 5, 30
 MOST_CHARACTERS = 24_000
+ALTERED = "not exact: long lines are cut, hidden characters are escapes, secrets are struck out"
+SECRET = "secret by its name, so its text is not told"
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -115,6 +118,9 @@ class _Asked:
         matches: list[Match] = []
         for path in paths:
             stored = self._stored(path)
+            if by_name(path):
+                self.left_out.append(f"{show(path)}: {SECRET}.")
+                continue
             if stored is not None and stored.kind in LEFT_OUT:
                 self.left_out.append(f"{show(path)}: {REASONS[stored.kind]}.")
             old = self._stored_text(stored) if stored is not None and stored.kind == FILE else None
@@ -147,7 +153,7 @@ class _Asked:
             if self.engine.clock() > until:
                 self.left_out.append(f"After {looked:,} files the search was cut off; name a path to be sure.")
                 break
-            data = self._text(path)
+            data = self._text(path) if not by_name(path) else None
             if data is None or len(data) > SEARCHED:
                 continue
             looked += 1
@@ -202,9 +208,10 @@ class _Asked:
     # Parts
 
     def _match(self, path: bytes, lines: list[str], count: int, passage: Passage, source: str, state: str) -> Match:
+        exact = lines[passage.first - 1 : passage.last]
+        enough = exact[: _enough(exact, self.room)]
         taken: list[str] = []
-        for line in lines[passage.first - 1 : passage.last]:
-            shown = visible(cut(line))
+        for shown in told(lines, passage.first, passage.first + len(enough) - 1):
             if len(shown) + 1 > self.room:
                 break
             self.room -= len(shown) + 1
@@ -212,9 +219,7 @@ class _Asked:
         last = passage.first + len(taken) - 1
         if last < passage.last:
             self.left_out.append(f"{show(path)}:{last + 1}-{passage.last} ({source}) did not fit.")
-        odd = (
-            "" if taken == lines[passage.first - 1 : last] else "long lines are cut, hidden characters shown as escapes"
-        )
+        odd = "" if taken == exact[: len(taken)] else ALTERED
         return Match(
             show(path), passage.first if taken else 0, last if taken else 0, count, source, state, "\n".join(taken), odd
         )
@@ -236,7 +241,7 @@ class _Asked:
             return None
         try:
             return self.repository.load(entry.content)
-        except Damaged as error:
+        except HoldfastError as error:
             self.left_out.append(f"{show(entry.path)}: {error}")
             return None
 
@@ -268,6 +273,15 @@ class _Asked:
         if not path.startswith(self.root.rstrip(b"/") + b"/") or not below:
             return None
         return None if {b".git", b".holdfast"}.intersection(below.split(b"/")) else below
+
+
+def _enough(lines: list[str], room: int) -> int:
+    """How many lines can fit at all: nothing behind them need be looked at."""
+    for count, line in enumerate(lines):
+        if room < 0:
+            return count
+        room -= min(len(line), MOST_LINE)
+    return len(lines)
 
 
 def _holds(data: bytes, words: list[str], exact: bool) -> int:

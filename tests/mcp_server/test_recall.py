@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.box import Box
-from holdfast.core.passages import around_words, cut, definitions, visible, with_range
+from holdfast.core.passages import around_words, definitions, told, visible, with_range
 
 from .agent import Answer, call
 
@@ -138,7 +138,7 @@ def test_ranges_and_odd_characters() -> None:
     assert with_range("a/b.py:7") == ("a/b.py", 7, 7)
     assert with_range("a/b.py") == ("a/b.py", 0, 0)
     assert visible("a\u202eb\x1b[0m\u200bc\U000e0041\t한\ud800") == "a\\u202eb\\x1b[0m\\u200bc\\U000e0041\t한\\ud800"
-    assert cut("x" * 5_000_000).endswith("[4,998,000 more characters in this line]")
+    assert told(["x" * 5_000_000], 1, 1)[0].endswith("x… [4,998,000 more characters in this line]")
 
 
 def texts(answer: Answer) -> list[tuple[str, str, str, str]]:

@@ -6,7 +6,7 @@ from holdfast.core.agent_event import AgentEvent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Protocol
 
     class Agent(Protocol):
@@ -19,6 +19,27 @@ if TYPE_CHECKING:
 
         def answer(self, event: AgentEvent, reply: Reply) -> tuple[bytes, int]:
             """Return what the client accepts on standard output for this event, and an exit code that blocks nothing."""
+
+    class Sessions(Protocol):
+        """Where a client keeps its conversations, and how one goes on. A module with these functions is one."""
+
+        def last_message(self, lines: bytes) -> str:
+            """Return the id of the last message of the main conversation in these lines; empty if there is none."""
+
+        def folder(self, home: str, variables: Mapping[str, str], cwd: str) -> str:
+            """Return the folder in which the client looks for the sessions of the folder `cwd`."""
+
+        def forked(self, lines: Iterable[bytes], session: str, places: Sequence[tuple[str, str]]) -> Iterator[bytes]:
+            """Yield the lines of a transcript as those of another session, with paths moved as `places` say."""
+
+        def base_of(self, path: str) -> str:
+            """Return the client's own folder, from the path of a transcript in it; empty if it lies elsewhere."""
+
+        def cwd_of(self, lines: Iterable[bytes]) -> str:
+            """Return the folder in which a session began."""
+
+        def command(self, session: str) -> list[str]:
+            """Return the command that goes on with a session."""
 
 
 class Reply:

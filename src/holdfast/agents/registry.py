@@ -4,7 +4,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from holdfast.agents.base import Agent
+    from holdfast.agents.base import Agent, Sessions
 
 NAMES = ("claude-code",)
 
@@ -15,4 +15,13 @@ def agent(name: str) -> Agent | None:
         from holdfast.agents import claude_code
 
         return claude_code
+    return None
+
+
+def sessions(name: str) -> Sessions | None:
+    """Return what is known of the transcripts of the agent of that name."""
+    if name == "claude-code":
+        from holdfast.agents import claude_sessions
+
+        return claude_sessions
     return None

@@ -89,6 +89,10 @@ def read(
     return again
 
 
+def unpacked(data: bytes) -> bytes:
+    return gzip.decompress(data) if data.startswith(GZIP) else data
+
+
 def _continues(source: str | os.PathLike[str] | bytes, state: Conversation) -> bool:
     """Bytes are what came after; a file must still be as long as what was read of it."""
     if isinstance(source, bytes):
@@ -134,7 +138,7 @@ def _enter(conversation: Conversation, entry: dict[str, Any]) -> None:
 def _lines(source: str | os.PathLike[str] | bytes, conversation: Conversation) -> Iterator[tuple[bytes, bool]]:
     """Each line with whether it is ended."""
     if isinstance(source, bytes):
-        yield from _split(gzip.decompress(source) if source.startswith(GZIP) else source)
+        yield from _split(unpacked(source))
         return
     if os.fspath(source).endswith(".gz"):
         with gzip.open(source, "rb") as packed:

@@ -7,11 +7,18 @@ from dataclasses import dataclass
 from math import exp, log, log1p
 
 from holdfast.core.brief_blocks import cut
-from holdfast.core.signals import WORD, Signals
-from holdfast.core.working import Span, WorkingFile
+from holdfast.core.brief_weights import WEIGHTS
+from holdfast.core.signals import Signals
+from holdfast.core.working import WorkingFile
 
+LN2 = 0.6931471805599453
 HALF = 12.0  # tool calls until a sign counts half
+LONG = 40.0
 NEAR = 8.0  # lines until closeness counts half
+FAR = 25.0
+NARROW = 60  # a read of so many lines or fewer was meant for them
+SMALL = 40
+NEIGHBOUR = 0.3  # share of a better neighbour's lead that a block is given: edits cross the borders of blocks
 
 # Never worth an excerpt: made by tools, or no text.
 GENERATED = re.compile(
@@ -39,9 +46,17 @@ IMPORTS = re.compile(r"^\s*(?:import|from|use|using|#include|package|const .*req
 
 # Beyond this much text only what was read or changed is looked at: a brief must be ready in 100 ms.
 WHOLE_LINES = 2_500
-MOST_TEXT = 700_000
+MOST_TEXT = 450_000
 MOST_FILES = 40
 AROUND = 60
+IMPORTS_END = 120
+
+FEATURES = (
+    "touched near read narrow said length touched_now named last_rare named_open imports pointed overs near_long defines "
+    "removed small"
+).split()
+
+SEPARATORS = {code: " " for code in range(128) if not (chr(code).isalnum() or chr(code) == "_")}
 
 
 @dataclass(slots=True)
@@ -56,62 +71,61 @@ class Block:
     chance: float = 0.0
 
 
-FEATURES = (
-    "touched rank edited edit_rank hunks over near recent_near below above read narrow since small said said_rare asked open_words "
-    "last_rare failure removed changed sought found pointed defines imports named named_open named_asked named_failure is_test "
-    "read_now edited_now top end prose read_long over_long touched_now over_short length"
-).split()
-
-
 def rank(files: list[WorkingFile], signals: Signals, weights: dict[str, float] | None = None) -> list[Block]:
     """All blocks of `files` (newest first) with the chance that one of the next edits needs them."""
-    from holdfast.core.brief_weights import CONSTANT, WEIGHTS
-
     used = WEIGHTS if weights is None else weights
     vector = [used.get(name, 0.0) for name in FEATURES]
-    constant = used.get("constant", CONSTANT)
+    constant = used["constant"]
     blocks = collect(files, signals)
-    for block in blocks:
-        worth = constant + sum([a * b for a, b in zip(vector, block.signs, strict=True)])
+    worths = [constant + sum([a * b for a, b in zip(vector, block.signs, strict=True)]) for block in blocks]
+    for at, block in enumerate(blocks):
+        worth = best = worths[at]
+        if at and _adjoin(blocks[at - 1], block):
+            best = max(best, worths[at - 1])
+        if at + 1 < len(blocks) and _adjoin(block, blocks[at + 1]):
+            best = max(best, worths[at + 1])
+        worth += NEIGHBOUR * (best - worth)
         block.chance = 1 / (1 + exp(-max(-30.0, min(30.0, worth))))
     return blocks
+
+
+def _adjoin(upper: Block, lower: Block) -> bool:
+    return upper.file == lower.file and upper.last + 1 == lower.first
 
 
 def collect(files: list[WorkingFile], signals: Signals) -> list[Block]:
     """The blocks with their signs, unweighed."""
     cuts = _cuts(files)
-    found: list[tuple[WorkingFile, int, list[tuple[int, int]], list[set[str]]]] = []
+    telling = {*signals.of("recent"), *signals.of("last"), *signals.of("removed")}
     spread: dict[str, int] = {}
+    found: list[tuple[int, list[tuple[int, int]], list[set[str]]]] = []
     total = 0
-    for number, file in enumerate(files):
-        blocks = cuts.get(number, [])
-        words = [set(WORD.findall("\n".join([line or "" for line in file.lines[a : b + 1]]))) for a, b in blocks]
-        for of in words:
+    for number, blocks in cuts.items():
+        lines = files[number].lines
+        words = []
+        for first, last in blocks:
+            text = "\n".join([line or "" for line in lines[first : last + 1]])
+            of = telling.intersection(text.translate(SEPARATORS).split())
+            words.append(of)
             for word in of:
                 spread[word] = spread.get(word, 0) + 1
         total += len(blocks)
-        found.append((file, number, blocks, words))
-    rarity = _Rarity(spread, max(total, 1))
-    edited = sorted([f for f in files if f.hunks], key=lambda f: (-max(hunk.at for hunk in f.hunks), f.path))
-    edit_rank = {file.path: place for place, file in enumerate(edited)}
+        found.append((number, blocks, words))
+    # A word that stands in few blocks tells more.
+    rarity = {word: log(total / count + 1) for word, count in spread.items()}
     ranked = []
-    place = 0
-    for file, number, blocks, words in found:
-        if not blocks:
-            continue
-        about = _About(file, place, edit_rank.get(file.path), signals)
-        place += 1
+    for number, blocks, words in found:
+        about = _About(files[number], signals)
         for (first, last), of in zip(blocks, words, strict=True):
-            ranked.append(_block(file, number, first, last, of, about, signals, rarity))
+            ranked.append(_block(about, number, first, last, of, signals, rarity))
     return ranked
 
 
 def _cuts(files: list[WorkingFile]) -> dict[int, list[tuple[int, int]]]:
-    cuts = {}
+    cuts: dict[int, list[tuple[int, int]]] = {}
     left = MOST_TEXT
-    taken = 0
     for number, file in enumerate(files):
-        if taken >= MOST_FILES or left <= 0:
+        if len(cuts) >= MOST_FILES or left <= 0:
             break
         if file.gone or not file.lines:
             continue
@@ -119,18 +133,16 @@ def _cuts(files: list[WorkingFile]) -> dict[int, list[tuple[int, int]]]:
             blocks = cut(file.lines)
         else:
             blocks = [block for a, b in _windows(file) for block in cut(file.lines, a, b)]
-        if not blocks:
-            continue
-        left -= sum([len(line) for a, b in blocks for line in file.lines[a : b + 1] if line])
-        taken += 1
-        cuts[number] = blocks
+        if blocks:
+            left -= sum([len(line) for a, b in blocks for line in file.lines[a : b + 1] if line])
+            cuts[number] = blocks
     return cuts
 
 
 def _windows(file: WorkingFile) -> list[tuple[int, int]]:
     """Of a very long file: around the last changes and the last reads."""
-    spans = sorted([(max(0, s.start - 1 - AROUND), s.end - 1 + AROUND) for s in file.hunks[-12:]])
-    spans += sorted([(s.start - 1, min(s.end - 1, s.start + 400)) for s in file.reads[-6:]])
+    spans = [(max(0, span.start - 1 - AROUND), span.end - 1 + AROUND) for span in file.hunks[-12:]]
+    spans += [(span.start - 1, min(span.end - 1, span.start + 400)) for span in file.reads[-6:]]
     merged: list[tuple[int, int]] = []
     for a, b in sorted(spans):
         if merged and a <= merged[-1][1] + 1:
@@ -140,156 +152,86 @@ def _windows(file: WorkingFile) -> list[tuple[int, int]]:
     return [(a, min(b, len(file.lines) - 1)) for a, b in merged if a < len(file.lines)]
 
 
-class _Rarity:
-    """How telling a word is: one that stands in few blocks tells more."""
-
-    def __init__(self, spread: dict[str, int], total: int) -> None:
-        self.by_count: dict[int, float] = {}
-        self.spread, self.total = spread, total
-
-    def __call__(self, word: str) -> float:
-        count = self.spread.get(word, 1)
-        known = self.by_count.get(count)
-        if known is None:
-            known = self.by_count[count] = log(self.total / count + 1)
-        return known
+def fading(age: float, half: float = HALF) -> float:
+    return exp(-LN2 * max(age, 0) / half)
 
 
 class _About:
     """What is the same for all blocks of a file."""
 
-    def __init__(self, file: WorkingFile, place: int, edit_place: int | None, signals: Signals) -> None:
+    def __init__(self, file: WorkingFile, signals: Signals) -> None:
         now = signals.now
         name = file.path.rsplit("/", 1)[-1]
-        lower = name.lower()
-        self.last_edit = max((hunk.at for hunk in file.hunks), default=-1)
-        placed = [hunk for hunk in file.hunks if hunk.count or hunk.start > 1]
-        self.placed = placed[-40:]
-        self.reads = file.reads[-40:]
-        self.newest: Span | None = max(placed, key=lambda hunk: hunk.at) if placed else None
+        last_edit = max([hunk.at for hunk in file.hunks], default=-1)
+        self.lines = file.lines
+        # A hunk without a place says only that the file was changed.
+        placed = [hunk for hunk in file.hunks if hunk.count or hunk.start > 1][-40:]
+        self.hunks = [(hunk.start, hunk.end, fading(now - hunk.at, LONG)) for hunk in placed]
+        self.reads = []
+        for span in file.reads[-40:]:
+            fresh = fading(now - span.at)
+            small = fresh * min(1.0, SMALL / max(span.count, 1)) if span.at > last_edit else 0.0
+            self.reads.append((span.start, span.end, fresh, fresh * min(1.0, NARROW / max(span.count, 1)), small))
         self.touched = fading(now - file.touched)
-        self.rank = 1 / (1 + place)
-        self.edited = 1.0 if file.hunks else 0.0
-        self.edit_rank = 0.0 if edit_place is None else 1 / (1 + edit_place)
-        self.hunks = log1p(len(file.hunks))
-        self.found = signals.found.get(name, [])
-        self.pointed = signals.pointed.get(name, [])
-        self.named = [float(name in signals.named.get(source, ())) for source in ("recent", "open", "asked", "failure")]
-        self.is_test = float("test" in lower or "spec" in lower)
-        self.prose = float(lower.endswith((".md", ".txt", ".json", ".yml", ".yaml", ".toml", ".rst")))
-        self.edited_now = float(self.last_edit > signals.prompt_at)
         self.touched_now = float(file.touched >= signals.prompt_at)
-
-
-def fading(age: float, half: float = HALF) -> float:
-    return exp(-0.6931471805599453 * max(age, 0) / half)
+        self.named = float(name in signals.named.get("recent", ()))
+        self.named_open = float(name in signals.named.get("open", ()))
+        self.pointed = signals.pointed.get(name, [])
 
 
 def _block(
-    file: WorkingFile,
-    number: int,
-    first: int,
-    last: int,
-    words: set[str],
-    about: _About,
-    signals: Signals,
-    rarity: _Rarity,
+    about: _About, number: int, first: int, last: int, words: set[str], signals: Signals, rarity: dict[str, float]
 ) -> Block:
-    now = signals.now
     top, bottom = first + 1, last + 1
-    over = recent_near = over_long = over_short = 0.0
+    near_long = 0.0
+    overs = 0
     closest = 999
-    for hunk in about.placed:
-        distance = max(0, hunk.start - bottom, top - hunk.end)
-        fresh = fading(now - hunk.at)
+    for start, end, fresh_long in about.hunks:
+        distance = max(0, start - bottom, top - end)
         closest = min(closest, distance)
-        recent_near = max(recent_near, fresh / (1 + distance / NEAR))
+        near_long = max(near_long, fresh_long / (1 + distance / FAR))
         if distance == 0:
-            over = max(over, fresh)
-            over_long = max(over_long, fading(now - hunk.at, 40))
-            over_short = max(over_short, fading(now - hunk.at, 4))
-    below = above = 0.0
-    if about.newest is not None:
-        fresh = fading(now - about.newest.at)
-        if top > about.newest.end:
-            below = fresh * 0.5 ** ((top - about.newest.end) / 15)
-        elif bottom < about.newest.start:
-            above = fresh * 0.5 ** ((about.newest.start - bottom) / 15)
-    read = narrow = since = small = read_long = read_now = 0.0
-    for span in about.reads:
-        if span.start <= bottom and span.end >= top:
-            fresh = fading(now - span.at)
+            overs += 1
+    read = narrow = small = 0.0
+    for start, end, fresh, fresh_narrow, fresh_small in about.reads:
+        if start <= bottom and end >= top:
             read = max(read, fresh)
-            read_long = max(read_long, fading(now - span.at, 30))
-            narrow = max(narrow, fresh * min(1.0, 60 / max(span.count, 1)))
-            if span.at > about.last_edit:
-                since = max(since, fresh)
-                small = max(small, fresh * min(1.0, 40 / max(span.count, 1)))
-            if span.at > signals.prompt_at:
-                read_now = 1.0
-    recent = signals.of("recent")
+            narrow = max(narrow, fresh_narrow)
+            small = max(small, fresh_small)
+    recent, last_said, removed = signals.of("recent"), signals.of("last"), signals.of("removed")
+    lines = about.lines[first : last + 1]
     shared = [word for word in words if word in recent]
-    lines = file.lines[first : last + 1]
     length = sum([len(line or "") + 1 for line in lines])
-    defines = 0.0
-    imports = 0
-    for line in lines:
-        text = line or ""
-        match = DEFINES.match(text)
-        if match and match[1] in recent:
-            defines = 1.0
-        if IMPORTS.match(text):
-            imports += 1
     signs = [
         about.touched,
-        about.rank,
-        about.edited,
-        about.edit_rank,
-        about.hunks,
-        over,
-        0.5 ** (closest / NEAR) if closest < 999 else 0.0,
-        recent_near,
-        below,
-        above,
+        exp(-LN2 * closest / NEAR) if closest < 999 else 0.0,
         read,
         narrow,
-        since,
-        small,
         log1p(sum([min(recent[word], 3.0) for word in shared])),
-        log1p(sum([min(recent[word], 3.0) * rarity(word) for word in shared])),
-        log1p(_count(words, signals.of("asked"))),
-        log1p(_count(words, signals.of("open"))),
-        log1p(_rare(words, signals.of("last"), rarity, False)),
-        signals.failed * log1p(_rare(words, signals.of("failure"), rarity, False)),
-        log1p(_rare(words, signals.of("removed"), rarity)),
-        log1p(_rare(words, signals.of("changed"), rarity)),
-        log1p(_rare(words, signals.of("sought"), None)),
-        max([weight for line, weight in about.found if top - 1 <= line <= bottom + 1], default=0.0),
-        max([weight for line, weight in about.pointed if top - 3 <= line <= bottom + 3], default=0.0),
-        defines,
-        about.touched if imports >= 2 else 0.0,
-        *about.named,
-        about.is_test,
-        read_now,
-        about.edited_now,
-        float(first < 5),
-        float(last >= len(file.lines) - 2),
-        about.prose,
-        read_long,
-        over_long,
-        about.touched_now,
-        over_short,
         log1p(length),
+        about.touched_now,
+        about.named,
+        log1p(sum([rarity[word] for word in words if word in last_said])),
+        about.named_open,
+        about.touched if first < IMPORTS_END and _imports(lines) else 0.0,
+        max([weight for line, weight in about.pointed if top - 3 <= line <= bottom + 3], default=0.0),
+        log1p(overs),
+        near_long,
+        float(bool(shared) and _defines(lines, shared)),
+        log1p(sum([removed[word] * rarity[word] for word in words if word in removed])),
+        small,
     ]
     return Block(number, first, last, length, signs)
 
 
-def _count(words: set[str], of: dict[str, float]) -> int:
-    return sum([word in of for word in words]) if len(words) < len(of) else sum([word in words for word in of])
+def _imports(lines: list[str | None]) -> bool:
+    return sum([bool(IMPORTS.match(line or "")) for line in lines]) >= 2
 
 
-def _rare(words: set[str], of: dict[str, float], rarity: _Rarity | None, weighed: bool = True) -> float:
-    if not of:
-        return 0.0
-    both = [word for word in words if word in of]
-    return sum([(of[word] if weighed else 1.0) * (rarity(word) if rarity else 1.0) for word in both])
+def _defines(lines: list[str | None], names: list[str]) -> bool:
+    """Whether a definition of one of the names begins here."""
+    for line in lines:
+        match = DEFINES.match(line or "")
+        if match and match[1] in names:
+            return True
+    return False

@@ -8,8 +8,8 @@ from holdfast.core.brief_rank import Block
 from holdfast.core.tokens import CHARACTERS, weigh
 from holdfast.core.working import WorkingFile
 
-# What a block costs besides its text, in characters: a share of its headers.
-OVERHEAD = 24
+# What is added to a block's own cost before its worth is divided by it: short blocks are not to crowd out whole ones.
+OVERHEAD = 90
 SMALLEST = 150
 RANGE = 14  # "@1200-1234" and its line end
 

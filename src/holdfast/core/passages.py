@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from holdfast.core.redact import find
+
 MOST_BLOCK, AROUND, MOST_LINE = 160, 4, 2_000
+STRUCK_AROUND, MORE = 60, 500
 NAME = re.compile(r"[A-Za-z_$][\w$]*(?:(?:\.|::|#)[A-Za-z_$][\w$]*)*\Z")
 BEFORE = re.compile(r"\s*(?:@|#|//|/\*|\*|--|'''|\"\"\"|\[)")
 CLOSING = re.compile(r"\s*(?:[}\])]|end\b|fi\b|done\b|esac\b)")
@@ -88,11 +91,29 @@ def around_words(lines: list[str], words: list[str]) -> list[Passage]:
     return passages
 
 
-def cut(text: str) -> str:
+def told(lines: list[str], first: int, last: int) -> list[str]:
+    """Lines `first` to `last` as they may be told: secrets struck out, endless lines cut, hidden characters as escapes.
+
+    Lines stay lines, so that their numbers stay right.
+    """
+    # A secret can span lines and the place of a cut, so what stands around is looked at with them.
+    start = max(0, first - 1 - STRUCK_AROUND)
+    around = [line[: MOST_LINE + MORE] for line in lines[start : last + STRUCK_AROUND]]
+    struck = _struck("\n".join(around)).split("\n")[first - 1 - start : last - start]
+    return [visible(_cut(line, len(whole))) for line, whole in zip(struck, lines[first - 1 : last], strict=True)]
+
+
+def _struck(text: str) -> str:
+    parts, at = [], 0
+    for begin, end, kind in find(text):
+        parts += [text[at:begin], f"[redacted:{kind}]", "\n" * text.count("\n", begin, end)]
+        at = end
+    return "".join([*parts, text[at:]])
+
+
+def _cut(text: str, size: int) -> str:
     """A line of five megabytes is nobody's to read: the rest is counted instead."""
-    if len(text) <= MOST_LINE:
-        return text
-    return f"{text[:MOST_LINE]}… [{len(text) - MOST_LINE:,} more characters in this line]"
+    return text if size <= MOST_LINE else f"{text[:MOST_LINE]}… [{size - MOST_LINE:,} more characters in this line]"
 
 
 def visible(text: str) -> str:

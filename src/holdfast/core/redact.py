@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 MOST_TEXT = 4 << 20
 """Beyond this a text is cut: nothing that is shown or kept as a summary is longer."""
 
-_COMPILED = {kind: (needles, re.compile(pattern)) for kind, (needles, pattern) in KEYS.items()}
+_compiled: dict[str, re.Pattern[str]] = {}
+"""Patterns that were needed so far: most texts need none, and compiling all of them takes 20 ms."""
 CONTROLS = [bytes([code]) for code in range(32) if code not in (9, 10, 13)]
 
 
@@ -66,9 +67,12 @@ def holds_secret(text: str, *, words: bool) -> bool:
 
 
 def _keys(text: str) -> Iterator[Span]:
-    for kind, (needles, pattern) in _COMPILED.items():
+    for kind, (needles, written) in KEYS.items():
         if not any(needle in text for needle in needles):
             continue
+        pattern = _compiled.get(kind)
+        if pattern is None:
+            pattern = _compiled[kind] = re.compile(written)
         for match in pattern.finditer(text):
             group = 1 if pattern.groups else 0
             if kind == "url-password" and PLACEHOLDER.match(match[1]):

@@ -21,7 +21,7 @@ from holdfast.core.light_json import loads
 from holdfast.store.digest import digest
 from holdfast.store.packs import TRAILER as PACK_TRAILER
 from holdfast.store.packs import decompress, read_index
-from holdfast.store.rows import CHUNKS, CONTENT, DOCUMENT
+from holdfast.store.rows import CHUNKS, CONTENT, DOCUMENT, LIST, SEALED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,6 +60,10 @@ class Bundle:
         self.path = path
         self.length = 0
         """Of the pack."""
+        self.keys: Any = None
+        """What opens its sealed parts, under a passphrase; None if it has none of either."""
+        self.left_out = 0
+        """How many sealed contents and conversations its maker did not put in."""
         try:
             # O_NONBLOCK: a pipe of that name must not stop us.
             self.fd = open_fd(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC)
@@ -152,7 +156,7 @@ class Bundle:
             raise self.damaged(str(error)) from None
         if any(raw > MOST_FRAME for _, _, raw, _ in frames):
             raise self.damaged("a frame is larger than any may be")
-        if any(place.kind not in (CONTENT, CHUNKS, DOCUMENT) for _, place in self.entries):
+        if any(place.kind not in (CONTENT, CHUNKS, DOCUMENT, SEALED, LIST) for _, place in self.entries):
             raise self.damaged("a blob is of an unknown kind")
         self.places: dict[bytes, Location] = dict(self.entries)
         if len(self.places) != len(self.entries):
@@ -166,6 +170,8 @@ class Bundle:
             if manifest["v"] != 1:
                 raise NewerFormat(f"{self.path} has a manifest of version {manifest['v']}; this holdfast knows 1.")
             self.workspace, self.folder = _hex(manifest["workspace"], 32), _text(manifest["folder"])
+            self.keys = manifest.get("keys")
+            self.left_out = _count(manifest.get("left_out", 0))
             self.versions = [
                 Carried(
                     _number(one["version"]), _id(one["id"]), bytes.fromhex(_hex(one["doc"], 64)), _hex(one["tree"], 64)
@@ -231,6 +237,12 @@ def _id(text: Any) -> str:
     if not text.isascii() or not text[3:].isalnum():
         raise ValueError("an id is none")
     return text
+
+
+def _count(number: Any) -> int:
+    if type(number) is not int or not 0 <= number < 10**12:
+        raise ValueError("a count is no number")
+    return number
 
 
 def _number(number: Any) -> int:

@@ -183,6 +183,10 @@ class _Comparing:
             self.report.wrong(
                 f"The ledger is wrong about {many(len(wrong), 'checkpoint')} of {text(path)}", labels(wrong, path)
             )
+        kept = self.actual.kept(truth.id)
+        wrong = {version for version, ids in self.expected.kept(truth.id).items() if kept.get(version) != ids}
+        if wrong:
+            self.report.wrong(f"The ledger is wrong about conversations of {text(path)}", labels(wrong, path))
         wrong = self._wrong_tags(own)
         if wrong:
             self.report.wrong(f"The ledger's tags are wrong in {text(path)}", labels(wrong, path))

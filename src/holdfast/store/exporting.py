@@ -5,12 +5,13 @@ from __future__ import annotations
 from blake3 import blake3
 
 from holdfast.core import document
-from holdfast.core.entry import FILE, GONE, gone
+from holdfast.core.entry import FILE, GONE, SEALED, UNREADABLE, gone
 from holdfast.core.errors import Damaged, Failed, HoldfastError, NotFound
 from holdfast.store.bundling import BundleWriter, exists, taken
+from holdfast.store.conversations import ids_of
 from holdfast.store.digest import add, digest, weight
 from holdfast.store.local import FULL, Lock
-from holdfast.store.rows import CHUNKS, DOCUMENT
+from holdfast.store.rows import CHUNKS, DOCUMENT, LIST
 from holdfast.store.salvage import header_from_ledger
 
 TYPE_CHECKING = False
@@ -37,10 +38,12 @@ def export(
     now: int,
     force: bool = False,
     progress: Progress | None = None,
-) -> int:
-    """Write these checkpoints of one workspace into the file `path`; return its size.
+    keys: dict[str, Any] | None = None,
+) -> tuple[int, int]:
+    """Write these checkpoints of one workspace into the file `path`; return its size, and how much was left out.
 
-    Nothing is left behind unless all of it is written. Raises `Conflict` if the file is there and `force` is not given.
+    With `keys`, which are under a passphrase, sealed contents go along; without, they are left out. Nothing is left
+    behind unless all of it is written. Raises `Conflict` if the file is there and `force` is not given.
     """
     if not force and exists(path):
         raise taken(path)
@@ -48,7 +51,7 @@ def export(
     try:
         writer = BundleWriter(path, place.durable)
         try:
-            return _Exporting(repository, workspace, writer, progress).run(chosen, tool, now, force)
+            return _Exporting(repository, workspace, writer, progress, keys).run(chosen, tool, now, force)
         except BaseException:
             writer.abort()
             raise
@@ -72,30 +75,39 @@ def _without_compaction(place: Place) -> Lock | None:
 
 class _Exporting:
     def __init__(
-        self, repository: Repository, workspace: WorkspaceRow, writer: BundleWriter, progress: Progress | None
+        self,
+        repository: Repository,
+        workspace: WorkspaceRow,
+        writer: BundleWriter,
+        progress: Progress | None,
+        keys: dict[str, Any] | None,
     ) -> None:
         self.repository, self.workspace, self.writer, self.progress = repository, workspace, writer, progress
+        self.keys = keys
+        self.shown: int = 0
+        """The sum over the rows as the bundle has them."""
+        self.left_out: set[bytes] = set()
         self.state: dict[bytes, Entry] = {}
         self.sum = 0
         self.written: set[bytes] = set()
         self.done = self.total = 0
 
-    def run(self, chosen: Sequence[CheckpointRow], tool: str, now: int, force: bool) -> int:
+    def run(self, chosen: Sequence[CheckpointRow], tool: str, now: int, force: bool) -> tuple[int, int]:
         chosen = sorted(chosen, key=lambda row: row.version)
         listed: list[dict[str, Any]] = []
         before: CheckpointRow | None = None
         for row in chosen:
             header, rows = self._step(before, row)
-            self._contents(rows)
+            self._contents({entry.content for entry in rows if entry.kind == FILE} | set(ids_of(header)))
             labels = {"name": row.name or None, "pinned": bool(row.pinned)}  # they may have been given later
             order = {"keyframe": before is None, "parent": listed[-1]["doc"] if listed else None}
             data = document.encode({**header, **labels, **order, "workspace": row.workspace}, rows)
             key = digest(data)
             self.writer.pack.add(key, data, DOCUMENT)
-            listed.append({"version": row.version, "id": row.id, "doc": key.hex(), "tree": row.tree})
+            listed.append({"version": row.version, "id": row.id, "doc": key.hex(), "tree": header["tree"]})
             before = row
         workspace = self.workspace
-        manifest = {
+        manifest: dict[str, Any] = {
             "v": 1,
             "workspace": workspace.id,
             "folder": workspace.path.rpartition(b"/")[2].decode("utf-8", "surrogateescape"),
@@ -103,7 +115,11 @@ class _Exporting:
             "tool": tool,
             "versions": listed,
         }
-        return self.writer.finish(manifest, force)
+        if self.keys is not None:
+            manifest["keys"] = self.keys
+        if self.left_out:
+            manifest["left_out"] = len(self.left_out)
+        return self.writer.finish(manifest, force), len(self.left_out)
 
     def _step(self, before: CheckpointRow | None, row: CheckpointRow) -> tuple[dict[str, Any], list[Entry]]:
         """Return the version's header and the rows that lead to it from the state so far; go there."""
@@ -118,15 +134,40 @@ class _Exporting:
             old = self.state.pop(entry.path, None)
             if old is not None:
                 self.sum = add(self.sum, minus=weight(old))
+                self.shown = add(self.shown, minus=weight(self._open(old)))
             if entry.kind != GONE:
                 self.state[entry.path] = entry
                 self.sum = add(self.sum, plus=weight(entry))
+                self.shown = add(self.shown, plus=weight(self._open(entry)))
         if f"{self.sum:064x}" != row.tree:
             now = self.repository.ledger.checkpoint(row.workspace, row.version)
             if now is None or now.forgotten:
                 raise NotFound(f"v{row.version} was forgotten in the meantime.")
             raise Damaged(f"The state of v{row.version} does not add up; nothing was exported.")
-        return {**header, "tree": row.tree}, rows
+        if self.keys is not None:
+            return {**header, "tree": row.tree}, rows
+        return self._without_secrets(header), [self._open(entry) for entry in rows]
+
+    def _open(self, entry: Entry) -> Entry:
+        """The row as the bundle has it: what is sealed and does not go along is named, as something that was not kept."""
+        if self.keys is not None or not entry.flags & SEALED or entry.kind != FILE:
+            return entry
+        self.left_out.add(entry.content)
+        return entry._replace(kind=UNREADABLE, content=b"", group=0)
+
+    def _without_secrets(self, header: dict[str, Any]) -> dict[str, Any]:
+        counts = dict(header["counts"])
+        sealed = [entry for entry in self.state.values() if self._open(entry) is not entry]
+        if sealed:
+            counts[FILE] = counts.get(FILE, 0) - len(sealed)
+            counts["bytes"] = counts.get("bytes", 0) - sum(entry.size for entry in sealed)
+            counts[UNREADABLE] = counts.get(UNREADABLE, 0) + len(sealed)
+            counts = {kind: number for kind, number in counts.items() if number}
+        header = {**header, "counts": counts, "tree": f"{self.shown:064x}"}
+        if header.get("conversation"):
+            self.left_out.update(ids_of(header))
+            header["conversation"] = {"left_out": True}
+        return header
 
     def _change_set(self, row: CheckpointRow) -> list[Entry] | None:
         try:
@@ -135,8 +176,8 @@ class _Exporting:
             return None  # the ledger has the state too
         return None if header["keyframe"] else rows
 
-    def _contents(self, rows: list[Entry]) -> None:
-        keys = list({entry.content for entry in rows if entry.kind == FILE} - self.written)
+    def _contents(self, wanted: set[bytes]) -> None:
+        keys = list(wanted - self.written)
         places = self.repository.ledger.locate(keys)
         self.total += len(keys)
         # In the order in which they lie in the packs, so that each frame is unpacked once.
@@ -144,6 +185,8 @@ class _Exporting:
             data, kind = self.repository.blob(key)
             if kind == CHUNKS:
                 self._chunks(key, data)
+            elif kind == LIST:
+                self._contents({data[at : at + 32] for at in range(0, len(data), 32)})
             self._add(key, data, kind)
             self.done += 1
             if self.progress is not None and not self.done & 63:

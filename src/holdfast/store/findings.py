@@ -90,6 +90,7 @@ def concerned(ledger: Ledger, keys: set[bytes]) -> list[str]:
         rows = ledger.find(Query(workspace=workspace.id))
         living = sorted(row.version for row in rows)
         versions = {row.version for row in rows if row.document in keys}
+        versions.update([version for version, ids in ledger.kept(workspace.id).items() if not keys.isdisjoint(ids)])
         for since, until, row in ledger.intervals(workspace.id):
             if row.kind == FILE and row.content in keys:
                 end = bisect_left(living, until) if until is not None else len(living)

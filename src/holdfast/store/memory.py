@@ -160,7 +160,13 @@ class MemoryLedger:
         return [PackRow(name, size) for name, size in self._tables().packs.items()]
 
     def wanted(self) -> set[bytes]:
-        return {row.content for known in self._tables().nodes.values() for _, _, row in known if row.kind == FILE}
+        nodes, kept = self._tables().nodes, self._tables().kept
+        files = {row.content for known in nodes.values() for _, _, row in known if row.kind == FILE}
+        return files.union(*kept.values())
+
+    def kept(self, workspace: str) -> dict[int, list[bytes]]:
+        kept = self._tables().kept
+        return {version: list(ids) for (owner, version), ids in kept.items() if owner == workspace}
 
     def meta(self, key: str) -> str | None:
         return self._tables().meta.get(key)
@@ -268,12 +274,19 @@ class MemoryTransaction:
     def set_meta(self, key: str, value: str) -> None:
         self._tables.meta[key] = value
 
+    def set_kept(self, workspace: str, version: int, ids: Sequence[bytes]) -> None:
+        if ids:
+            self._tables.kept[workspace, version] = tuple(ids)
+        else:
+            self._tables.kept.pop((workspace, version), None)
+
 
 class _Tables:
     """Everything a ledger knows. Values never change in place, so a copy of the dicts is a copy of everything."""
 
     def __init__(self) -> None:
         self.meta: dict[str, str] = {}
+        self.kept: dict[tuple[str, int], tuple[bytes, ...]] = {}
         self.workspaces: dict[str, WorkspaceRow] = {}
         self.checkpoints: dict[tuple[str, int], CheckpointRow] = {}
         self.nodes: dict[tuple[str, bytes], tuple[Interval, ...]] = {}

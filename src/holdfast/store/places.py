@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.store.findings import concerned, many
 from holdfast.store.packs import read_index
-from holdfast.store.rows import CHUNKS, Query
+from holdfast.store.rows import CHUNKS, LIST, Query
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -114,15 +114,27 @@ class _Following:
         """Large contents that cannot be put together, and the chunks that are to blame."""
         broken, missing = set(), set()
         for key, place in located.items():
-            if place.kind != CHUNKS or key in faulty:
+            if place.kind not in (CHUNKS, LIST) or key in faulty:
                 continue
-            data = self.scratch.fetch(place)
-            chunks = {data[at : at + 32] for at in range(0, len(data), 32)}
+            chunks = self._named(place, faulty)
             absent = chunks - self.actual.locate(list(chunks)).keys()
             if absent or key in self.report.gone or not faulty.isdisjoint(chunks):
                 broken.add(key)
                 missing |= absent
         return broken, missing
+
+    def _named(self, place: Location, faulty: set[bytes]) -> set[bytes]:
+        """What a list names, and what the lists that it names do."""
+        found: set[bytes] = set()
+        waiting = [place]
+        while waiting:
+            data = self.scratch.fetch(waiting.pop())
+            named = {data[at : at + 32] for at in range(0, len(data), 32)} - found
+            found |= named
+            if place.kind == LIST:
+                below = self.actual.locate(sorted(named - faulty))
+                waiting += [other for other in below.values() if other.kind == LIST]
+        return found
 
     def _concerned(self, keys: set[bytes]) -> list[str]:
         return list(dict.fromkeys(concerned(self.actual, keys) + concerned(self.expected, keys)))

@@ -71,6 +71,8 @@ class Transaction(Protocol):
         """Drop what is only needed by versions v with after < v < upto; return the bytes of files dropped."""
 
     def set_meta(self, key: str, value: str) -> None: ...
+    def set_kept(self, workspace: str, version: int, ids: Sequence[bytes]) -> None:
+        """Note what a version needs besides its files; nothing, if `ids` is empty."""
 
 
 class Ledger(Protocol):
@@ -105,7 +107,10 @@ class Ledger(Protocol):
     def locations(self) -> Iterator[tuple[bytes, Location]]: ...
     def packs(self) -> list[PackRow]: ...
     def wanted(self) -> set[bytes]:
-        """Digests of every file content that some interval refers to."""
+        """Digests of every file content that some interval refers to, and of what versions need besides."""
+
+    def kept(self, workspace: str) -> dict[int, list[bytes]]:
+        """What versions need besides their files."""
 
     def meta(self, key: str) -> str | None: ...
     def close(self) -> None: ...

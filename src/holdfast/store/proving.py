@@ -8,9 +8,11 @@ from holdfast.core import document
 from holdfast.core.entry import FILE, GONE
 from holdfast.core.errors import HoldfastError
 from holdfast.core.planning import refuse_crafted
+from holdfast.store.conversations import checked, ids_of
 from holdfast.store.digest import add, weight
-from holdfast.store.repository import CHUNK_MAX
-from holdfast.store.rows import CONTENT, DOCUMENT
+from holdfast.store.repository import CHUNK_MAX, MOST_NESTED
+from holdfast.store.rows import CONTENT, DOCUMENT, LIST, SEALED
+from holdfast.store.sealed import length_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ class Checked:
     def __init__(self, bundle: Bundle) -> None:
         self.bundle = bundle
         self.sizes: dict[bytes, int] = {}
+        self.conversations: dict[bytes, int] = {}
         for _ in self.versions():
             pass
         self.chunks: set[bytes] = set()
@@ -66,6 +69,10 @@ class Checked:
                     refuse_crafted(row)
         except HoldfastError as error:
             raise bundle.damaged(str(error).rstrip(".")) from None
+        told = checked(header.get("conversation"))
+        if told is not None:
+            lengths = [one["bytes"] for one in (told, *told.get("beside", []))]
+            self.conversations.update(zip(ids_of(header), lengths, strict=True))
         for row in rows:
             if row.kind == FILE and self.sizes.setdefault(row.content, row.size) != row.size:
                 raise bundle.damaged("one content has two sizes")
@@ -82,8 +89,33 @@ class Checked:
                 if place.length != size:
                     raise damaged(f"the content {key.hex()} has another size")
                 continue
+            if place.kind in (SEALED, LIST):
+                self._sealed(key, size)
+                continue
             self.lists.append(key)
             self._list(key, size)
+        for key, size in self.conversations.items():
+            if key not in places or places[key].kind not in (SEALED, LIST):
+                raise damaged("it lacks a conversation")
+            self._sealed(key, size)
+
+    def _sealed(self, key: bytes, size: int) -> None:
+        """What is sealed cannot be looked into, but its parts must be there and say that they are as long as the whole."""
+        if self._length(key, MOST_NESTED) != size:
+            raise self.bundle.damaged(f"the sealed content {key.hex()} has another size")
+
+    def _length(self, key: bytes, deep: int) -> int:
+        bundle, place = self.bundle, self.bundle.places.get(key)
+        if place is None or place.kind not in (SEALED, LIST) or deep < 0:
+            raise bundle.damaged(f"a sealed content lacks its part {key.hex()}")
+        self.chunks.add(key)
+        try:
+            data = bundle.blob(key)
+            if place.kind == SEALED:
+                return length_of(data)
+        except HoldfastError as error:
+            raise bundle.damaged(str(error).rstrip(".")) from None
+        return sum(self._length(data[at : at + 32], deep - 1) for at in range(0, len(data), 32))
 
     def _list(self, key: bytes, size: int) -> None:
         bundle, places = self.bundle, self.bundle.places

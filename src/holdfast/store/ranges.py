@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 
 from holdfast.core.errors import Damaged
-from holdfast.store.rows import CHUNKS
+from holdfast.store.rows import CHUNKS, LIST, SEALED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Ranges:
             return self._layouts[key]
         repository, keys = self.repository(), [key]
         places = repository.ledger.locate(keys)
-        if key in places and places[key].kind == CHUNKS:
+        if key in places and places[key].kind in (CHUNKS, LIST):
             chunks = repository.blob(key)[0]
             keys = [chunks[at : at + 32] for at in range(0, len(chunks), 32)]
             places = repository.ledger.locate(list(set(keys)))
@@ -58,7 +58,7 @@ class Ranges:
             if part not in places:
                 raise Damaged(f"The store has no content {part.hex()}.")
             starts.append(total)
-            total += places[part].length
+            total += self._length(part) if places[part].kind == SEALED else places[part].length
         if total != size:
             raise Damaged(f"The content {key.hex()} has {total} bytes instead of {size}.")
         self._layouts[key] = starts, keys
@@ -66,10 +66,16 @@ class Ranges:
             self._layouts.popitem(last=False)
         return starts, keys
 
+    def _length(self, key: bytes) -> int:
+        from holdfast.store.sealed import length_of
+
+        return length_of(self.repository().blob(key)[0])
+
     def _piece(self, key: bytes) -> bytes:
         piece = self._pieces.get(key)
         if piece is None:
-            piece = self._pieces[key] = self.repository().blob(key)[0]
+            data, kind = self.repository().blob(key)
+            piece = self._pieces[key] = self.repository().sealing().open(data) if kind == SEALED else data
             self._held += len(piece)
             while self._held > MOST_BYTES and len(self._pieces) > 1:
                 self._held -= len(self._pieces.popitem(last=False)[1])

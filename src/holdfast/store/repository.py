@@ -203,6 +203,7 @@ class Repository:
         elif kind == "forget":
             for version in record["v"]:
                 tx.update_checkpoint(self._row(row.id, version)._replace(forgotten=1))
+                tx.set_kept(row.id, version, ())
             self._drop_unneeded(tx, row, record["v"])
         elif kind == "keyframe":
             row = row._replace(keyframe=record["v"])
@@ -250,6 +251,10 @@ class Repository:
         version, counts = record["v"], header["counts"]
         tx.apply(row.id, version, rows, whole=header["keyframe"])
         tx.add_checkpoint(checkpoint_row(row.id, record, header, len(rows)))
+        if header.get("conversation"):
+            from holdfast.store.conversations import ids_of
+
+            tx.set_kept(row.id, version, ids_of(header))
         tx.set_meta("seq", str(max(record["seq"], self.sequence())))
         if version > 1 and row.version == version - 1:
             before = self.ledger.checkpoint(row.id, row.version)
@@ -327,6 +332,13 @@ class Repository:
             if kind not in (SEALED, LIST) or not deep:
                 raise Damaged("A list of sealed parts names something else.")
             yield from self._sealed(part, kind, deep - 1)
+
+    def warnings(self) -> list[str]:
+        """What whoever saves should be told about keys."""
+        if self._sealer is None or not self._sealer.was_made:
+            return []
+        self._sealer.was_made = False
+        return ["The key of what was sealed so far is missing; from now on a new one is used (`holdfast key`)."]
 
     def ids(self, read: Callable[[int], bytes]) -> list[bytes]:
         """Every id that these bytes have as a content of this store: in the clear, and sealed."""

@@ -8,13 +8,14 @@ from stat import S_ISREG
 
 from holdfast.core import document
 from holdfast.core.entry import FILE
+from holdfast.core.entry import SEALED as SEALED_FILE
 from holdfast.core.errors import HoldfastError
 from holdfast.store.check import adds_up
 from holdfast.store.digest import ZERO, digest
 from holdfast.store.packs import read_index
 from holdfast.store.records import line
 from holdfast.store.repository import CHUNK_AVERAGE, CHUNK_MAX, CHUNK_MIN
-from holdfast.store.rows import CHUNKS, CONTENT, DOCUMENT, Query
+from holdfast.store.rows import CHUNKS, CONTENT, DOCUMENT, LIST, SEALED, Query
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 LARGE = 4 << 20
 """Contents over this are stored in chunks."""
+PART = 1 << 20
+"""Sealed ones over this are stored in parts."""
 
 
 def header_from_ledger(repository: Repository, row: CheckpointRow) -> dict[str, Any]:
@@ -112,9 +115,10 @@ def on_disk(repository: Repository, keys: set[bytes]) -> Iterator[tuple[bytes, b
             if not missing:
                 return
             # Chunks may lie in any large file; a small one is read only if it is the very content.
-            if row.kind != FILE or (row.content not in missing and (row.size <= LARGE or until is not None)):
+            if row.kind != FILE or (row.content not in missing and (row.size <= PART or until is not None)):
                 continue
-            for key, data, kind in _pieces(_read(workspace.path + b"/" + row.path)):
+            content = _read(workspace.path + b"/" + row.path)
+            for key, data, kind in _sealed_pieces(repository, content) if row.flags & SEALED_FILE else _pieces(content):
                 if key in missing:
                     missing.discard(key)
                     yield key, data, kind
@@ -154,6 +158,18 @@ def _pieces(data: bytes) -> Iterator[tuple[bytes, bytes, int]]:
         keys.append(digest(part))
         yield keys[-1], part, CONTENT
     yield whole, b"".join(keys), CHUNKS
+
+
+def _sealed_pieces(repository: Repository, data: bytes) -> list[tuple[bytes, bytes, int]]:
+    """The same for a content that is sealed; none if its key is not at hand."""
+    from io import BytesIO
+
+    found: list[tuple[bytes, bytes, int]] = []
+    if repository.keys is not None and repository.sealing().is_ready():
+        repository.sealing().parts(
+            BytesIO(data).read, lambda key, part, is_list: found.append((key, part, LIST if is_list else SEALED))
+        )
+    return found
 
 
 class Kept:

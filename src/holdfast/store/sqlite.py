@@ -72,6 +72,7 @@ PACKS = frozenset([(str, int)])
 WANTED = frozenset([(int, bytes, str, bytes)])
 TAGS = frozenset([(str, int)])
 META = frozenset([(str,)])
+TEXTS = frozenset([(str, str)])
 
 
 class SqliteLedger:
@@ -275,6 +276,8 @@ class SqliteLedger:
     def wanted(self) -> set[bytes]:
         result: set[bytes] = set()
         for workspace in self.workspaces():
+            for ids in self.kept(workspace.id).values():
+                result.update(ids)
             key, path, since = self._key(workspace.id), b"", 0
             while True:
                 rows = self._rows(
@@ -288,6 +291,14 @@ class SqliteLedger:
                     break
                 path, since = self._onward((path, since), (rows[-1][1], rows[-1][0]))
         return result
+
+    def kept(self, workspace: str) -> dict[int, list[bytes]]:
+        beginning = f"kept {workspace} "
+        rows = self._rows(TEXTS, "SELECT key, value FROM meta WHERE key > ? AND key < ?", (beginning, beginning + ":"))
+        try:
+            return {int(key[len(beginning) :]): list(map(bytes.fromhex, value.split())) for key, value in rows}
+        except ValueError:
+            raise self._explain(sqlite3.DatabaseError("what a version needs makes no sense")) from None
 
     def tags(self, workspace: str) -> list[tuple[str, int]]:
         """Every tag with each version that has it."""
@@ -583,6 +594,13 @@ class SqliteTransaction:
 
     def set_meta(self, key: str, value: str) -> None:
         self.ledger._all("INSERT OR REPLACE INTO meta VALUES(?, ?)", (key, value))
+
+    def set_kept(self, workspace: str, version: int, ids: Sequence[bytes]) -> None:
+        key = f"kept {workspace} {version}"
+        if ids:
+            self.set_meta(key, " ".join([one.hex() for one in ids]))
+        else:
+            self.ledger._all("DELETE FROM meta WHERE key = ?", (key,))
 
     def _set_tags(self, key: int, row: CheckpointRow) -> None:
         for tag in row.tags.split("\n") if row.tags else ():

@@ -8,6 +8,7 @@ from holdfast.core import document
 from holdfast.core.entry import FILE
 from holdfast.core.errors import Busy, Conflict, Damaged, DiskFull, HoldfastError, NotFound
 from holdfast.core.steps import step
+from holdfast.store.conversations import ids_of
 from holdfast.store.digest import ZERO, add, digest, weight
 from holdfast.store.journal import Journal
 from holdfast.store.local import FULL, Lock, explain
@@ -36,6 +37,8 @@ FRAME, LEVEL = 4 << 20, 9
 MOST_PACK = 128 << 20
 MOST_REPACKED = 64 << 20
 """A larger pack of a save is compressed anew only when somebody asks for it: that takes a while."""
+MOST_REWRITTEN = 64 << 20
+"""Up to this size a store is compacted as a whole; that takes some seconds."""
 DOCUMENTS_WORTH_A_KEYFRAME = 64
 ATTEMPTS = 3
 
@@ -367,9 +370,15 @@ class _Compacting:
                 small.add(pack.name)
             elif pack.name not in dense and (self.everything or pack.size <= MOST_REPACKED):
                 wasteful.add(pack.name)  # it was written in a hurry, for a save
+        chosen = wasteful
         if len(small) >= (2 if self.everything else FEW_SMALL) or (small and wasteful):
-            return small | wasteful
-        return wasteful
+            chosen = small | wasteful
+        # A store that is small as a whole is written anew as a whole: versions of one file that were packed at different
+        # times come together, and cost little more than one of them.
+        sizes = {pack.name: pack.size for pack in self.repository.ledger.packs() if pack.name not in self.spared}
+        if sum(sizes.values()) <= MOST_REWRITTEN and len(sizes) > 1 and (chosen or self.everything):
+            return set(sizes)
+        return chosen
 
     def _dense(self) -> set[str]:
         """Packs that an earlier compaction made: they are compressed as well as we can."""
@@ -467,7 +476,9 @@ class _Compacting:
                 if row.seq <= self.seq:
                     break
                 needed.add(row.document)
-                needed.update([entry.content for entry in repository.document(row)[1] if entry.kind == FILE])
+                header, entries = repository.document(row)
+                needed.update([entry.content for entry in entries if entry.kind == FILE])
+                needed.update(ids_of(header))
         needed = contents_of(repository, needed) - self.living
         return not any(place.pack in chosen for place in repository.ledger.locate(list(needed)).values())
 

@@ -75,6 +75,7 @@ def _save(ground: Ground, task: Task, run: Run | None, reason: str, key: str, ou
             engine.init(root)
             located = engine.locate(root)
         assert located is not None
+        engine.repository().workspace(located[1])  # takes over what a killed process had already made durable
         # Saved already, and we were cut off before our own row: the tag tells.
         before = engine.repository().ledger.find(Query(workspace=located[1], task=task.id, tag=key, limit=1))
         if before:

@@ -32,8 +32,12 @@ def restore(
     go_on: bool = False,
     abort: bool = False,
     yes: bool = False,
+    also: Callable[[], dict[str, Any]] | None = None,
 ) -> int:
-    """Bring the typed paths, or everything, to that checkpoint; return the exit code."""
+    """Bring the typed paths, or everything, to that checkpoint; return the exit code.
+
+    `also` is done once the files are back, and tells what of it belongs into the JSON form.
+    """
     from holdfast.frontends.cli.paths import candidates
 
     root, restoring = _restoring(session)
@@ -59,10 +63,10 @@ def restore(
             return 0
         target, paths, yes, conflicts = chosen[0], chosen[1], True, "mine"
     if dry_run:
-        _show(session, restoring.preview(target, paths), f"v{target.version}", dry_run=True)
+        _show(session, restoring.preview(target, paths), f"v{target.version}", dry_run=True, also=also)
         return 0
     return _run(session, lambda ask: restoring.restore(target, paths, conflicts=conflicts or "ask", mtimes=mtimes, ask=ask),
-         f"v{target.version}", conflicts, yes)  # fmt: skip
+         f"v{target.version}", conflicts, yes, also)  # fmt: skip
 
 
 def undo(session: Session, *, dry_run: bool = False, conflicts: str | None = None, yes: bool = False) -> int:
@@ -103,6 +107,7 @@ def _run(
     what: str,
     conflicts: str | None,
     yes: bool,
+    also: Callable[[], dict[str, Any]] | None = None,
 ) -> int:
     """Show, ask, do, report. In scripts conflicts stop with exit code 14 unless a flag says what to do."""
     said_no = False
@@ -122,22 +127,29 @@ def _run(
     with session.progress("Restoring") as progress:
         session.engine.progress = progress
         done = work(ask)
+    more = also() if also is not None and not said_no else {}
     if done is not None:
-        return _report(session, done, "Restored")
+        return _report(session, done, "Restored", more)
     if session.json:
-        write_json({"restored": False, "reason": "refused" if said_no else "nothing to do"})
+        write_json({"restored": False, "reason": "refused" if said_no else "nothing to do", **more})
     else:
         session.say("Nothing was changed." if said_no else "Everything is as it was then; nothing to do.")
     return 0
 
 
-def _show(session: Session, preview: Preview, what: str, dry_run: bool = False) -> None:
+def _show(
+    session: Session,
+    preview: Preview,
+    what: str,
+    dry_run: bool = False,
+    also: Callable[[], dict[str, Any]] | None = None,
+) -> None:
     """The list of what would be done: conflicts first."""
     if session.json:
         if dry_run:
-            write_json(
-                {"dry_run": True, "conflicts": [_path(path) for path in preview.conflicts], **_plan(preview.plan)}
-            )
+            conflicts = [_path(path) for path in preview.conflicts]
+            more = also() if also is not None else {}
+            write_json({"dry_run": True, "conflicts": conflicts, **_plan(preview.plan), **more})
         return
     from holdfast.frontends.paint import plural
     from holdfast.workspace.find import show
@@ -163,7 +175,7 @@ def _show(session: Session, preview: Preview, what: str, dry_run: bool = False) 
             session.print(paint("dim", f"    {show(path)}: {why}"))
 
 
-def _report(session: Session, done: Restored, word: str) -> int:
+def _report(session: Session, done: Restored, word: str, more: dict[str, Any] | None = None) -> int:
     """Say what was done; exit code 14 if something is not as it was asked for."""
     from holdfast.core.errors import Conflict
     from holdfast.workspace.find import show
@@ -182,6 +194,7 @@ def _report(session: Session, done: Restored, word: str) -> int:
                 "not_empty": [_path(path) for path in applied.filled],
                 "aside": [{**_path(path), "at": show(where)} for path, where in applied.aside],
                 "untouched": [{**_path(path), "why": why} for path, why in done.plan.untouched],
+                **(more or {}),
             }
         )
         return Conflict.exit_code if applied.kept else 0

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING
 
 import click
 
 from holdfast.core.errors import Conflict, Failed, NotFound, Usage
+from holdfast.frontends.cli.passphrase import passphrase, passphrase_option
 from holdfast.frontends.cli.reference import REFERENCE
 from holdfast.frontends.cli.session import Session, common, write_json
 
@@ -27,12 +29,23 @@ SHOWN = 10
 @click.argument("words", metavar="[REF]... FILE", type=REFERENCE, nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="All checkpoints of the workspace.")
 @click.option("--since", metavar="REF", default=None, type=REFERENCE, help="All that are newer than REF.")
+@click.option("--with-secrets", is_flag=True, help="Take sealed contents along, and their keys under a passphrase.")
+@passphrase_option
 @click.option("--force", is_flag=True, help="Replace FILE if it is there.")
 @common
-def export(session: Session, words: tuple[str, ...], everything: bool, since: str | None, force: bool) -> None:
+def export(
+    session: Session,
+    words: tuple[str, ...],
+    everything: bool,
+    since: str | None,
+    with_secrets: bool,
+    source: str | None,
+    force: bool,
+) -> None:
     """Write the checkpoints REF into FILE, with everything they need; `holdfast import` takes them over elsewhere.
 
-    The file is not sealed: it holds what the files held.
+    The file as a whole is not sealed: it holds what the files held. Secret files and conversations are left out of it,
+    unless they go along sealed.
     """
     from holdfast import __version__
     from holdfast.frontends.paint import plural, size
@@ -45,20 +58,24 @@ def export(session: Session, words: tuple[str, ...], everything: bool, since: st
     *references, name = words
     chosen = _chosen(session, row, references, everything, since)
     path = os.path.join(os.fsdecode(session.cwd), name)
+    sealer = session.repository.sealing()
+    keys = sealer.backup(passphrase(session, source, new=True)) if with_secrets and sealer.is_in_use() else None
     with session.progress("Exporting") as progress:
-        length = write(
+        length, left_out = write(
             session.repository, session.engine.place, row, chosen, path,
-            tool=__version__, now=session.now(), force=force, progress=progress,
+            tool=__version__, now=session.now(), force=force, progress=progress, keys=keys,
         )  # fmt: skip
     if session.json:
         from holdfast.frontends.facts import of_checkpoint
 
         listed = [of_checkpoint(one) for one in chosen]
-        write_json({"file": show(os.fsencode(path)), "bytes": length, "checkpoints": listed})
+        write_json({"file": show(os.fsencode(path)), "bytes": length, "checkpoints": listed, "left_out": left_out})
         return
     versions = ", ".join([f"v{one.version}" for one in chosen[:SHOWN]]) + (" …" if len(chosen) > SHOWN else "")
     took = f"({size(length)}, {session.milliseconds()}ms)"
     session.say(f"Wrote {plural(len(chosen), 'checkpoint')} ({versions}) to {show(os.fsencode(path))} {took}")
+    if left_out:
+        session.remark(f"Left out: {plural(left_out, 'sealed content')}. `--with-secrets` takes them along.")
     if os.path.realpath(os.fsencode(path)).startswith(root.rstrip(b"/") + b"/"):
         session.remark("It lies in the workspace itself; the next save may keep it too.")
 
@@ -84,8 +101,9 @@ def _chosen(
 @click.argument("file", metavar="FILE")
 @click.option("--into", metavar="DIR", default=None, help="The folder that the checkpoints belong to from now on.")
 @click.option("--here", is_flag=True, help="Add them to the workspace around the current folder.")
+@passphrase_option
 @common
-def import_(session: Session, file: str, into: str | None, here: bool) -> None:
+def import_(session: Session, file: str, into: str | None, here: bool, source: str | None) -> None:
     """Take over the checkpoints in FILE. Everything in it is checked before anything is shown.
 
     They come to the workspace they are of, if the store knows it, else as a workspace of their own. No file outside of
@@ -105,6 +123,7 @@ def import_(session: Session, file: str, into: str | None, here: bool) -> None:
         folder = os.path.realpath(os.path.join(session.cwd, os.fsencode(into))) if into is not None else b""
         target = around.id if around is not None else _target(engine, bundle, folder)
         checked = Checked(bundle)
+        words = _passphrase(session, bundle, source)
         repository = engine.repository() if around is not None else _create(engine)
         with session.progress("Importing") as progress:
             done = take(
@@ -113,9 +132,27 @@ def import_(session: Session, file: str, into: str | None, here: bool) -> None:
             )  # fmt: skip
         if folder and done.is_new and done.versions:
             _adopt(engine, folder, target)
+        if words:
+            repository.sealing().admit(bundle.keys, words)
     finally:
         bundle.close()
     _announce(session, bundle, done)
+
+
+def _passphrase(session: Session, bundle: Bundle, source: str | None) -> str:
+    """The passphrase of the bundle's keys, tried before anything is taken over; empty if nobody gives one."""
+    from holdfast.store.sealed import unlock
+
+    if bundle.keys is None:
+        return ""
+    if source is None and (session.json or not sys.stdin.isatty()):
+        session.warn(
+            "Its sealed contents stay closed until `holdfast key import` is given this file and its passphrase."
+        )
+        return ""
+    words = passphrase(session, source)
+    unlock(bundle.keys, words)
+    return words
 
 
 def _create(engine: Engine) -> Repository:
@@ -196,6 +233,8 @@ def _announce(session: Session, bundle: Bundle, done: Imported) -> None:
             session.say(f"  {title(one)}" + (f", was v{there}" if there != one.version else "") + f"  {one.id}")
     if len(rows) > SHOWN:
         session.say(f"  … and {len(rows) - SHOWN} more")
+    if bundle.left_out:
+        session.remark(f"Left out by whoever made the file: {plural(bundle.left_out, 'sealed content')}.")
     if done.skipped:
         session.say(f"Here already: {plural(len(done.skipped), 'checkpoint')}.")
     if rows and not path:

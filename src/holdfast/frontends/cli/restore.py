@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from holdfast.core.errors import Usage
 from holdfast.frontends.cli import bring
 from holdfast.frontends.cli.diff import PATHS, WithPaths
 from holdfast.frontends.cli.reference import REFERENCE
@@ -13,6 +14,9 @@ from holdfast.frontends.cli.session import Session, common
 @click.command(cls=WithPaths, options_metavar="[OPTIONS]")
 @click.argument("reference", metavar="[REF] [-- PATH...]", type=REFERENCE, required=False)
 @click.option("--files", "what", flag_value="files", default="files", help="Bring back files; the default.")
+@click.option("--conversation", "what", flag_value="conversation", help="Bring back the conversation as a new session.")
+@click.option("--both", "what", flag_value="both", help="Bring back files and conversation.")
+@click.option("--launch", is_flag=True, help="Start the agent's client on that session.")
 @click.option("-n", "--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
 @click.option(
     "--keep-mine", "conflicts", flag_value="mine", help="Leave files that were changed since the last checkpoint."
@@ -28,6 +32,7 @@ def restore(
     session: Session,
     reference: str | None,
     what: str,
+    launch: bool,
     dry_run: bool,
     conflicts: str | None,
     patch: bool,
@@ -38,21 +43,20 @@ def restore(
 ) -> int:
     """Bring files back to how they were in checkpoint REF: everything, or the paths after `--`.
 
-    What is there now is saved first, always, so `holdfast undo` takes any restore back.
+    What is there now is saved first, always, so `holdfast undo` takes any restore back. The conversation with the agent
+    up to REF becomes a session of its own; the one that goes on is not touched.
     """
     typed: list[str] = click.get_current_context().meta.get(PATHS, [])
-    return bring.restore(
-        session,
-        reference,
-        typed,
-        dry_run=dry_run,
-        conflicts=conflicts,
-        patch=patch,
-        mtimes=mtimes,
-        go_on=go_on,
-        abort=abort,
-        yes=yes,
-    )
+    how = {"conflicts": conflicts, "patch": patch, "mtimes": mtimes, "go_on": go_on, "abort": abort, "yes": yes}
+    if what != "files":
+        from holdfast.frontends.cli import converse
+
+        if typed:
+            raise Usage("A conversation goes back as a whole: no paths.", "Restore those with --files.")
+        return converse.restore(session, reference, files=what == "both", launch=launch, dry_run=dry_run, **how)
+    if launch:
+        raise Usage("--launch goes on with a conversation.", "Add --conversation or --both.")
+    return bring.restore(session, reference, typed, dry_run=dry_run, **how)  # type: ignore[arg-type]
 
 
 @click.command()

@@ -20,23 +20,37 @@ SHORTEST = 20
 def serve_http(server: MCPServer, token_file: str, port: int) -> int:
     """Listen until interrupted; say where, and which file holds the token."""
     import uvicorn
-    from mcp.server.transport_security import TransportSecuritySettings
 
     token = token_in(token_file)
+    listening = listen(port)
+    port = listening.getsockname()[1]
+    print(f"http://{HOST}:{port}{WHERE}\nThe token is in {token_file}.", flush=True)
+    app = Guarded(application(server, port), token)
+    uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False)).run(sockets=[listening])
+    return 0
+
+
+def listen(port: int) -> socket.socket:
+    """A socket on this machine alone. Raises `Failed` if the port is taken."""
     listening = socket.socket()
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((HOST, port))
+        listening.listen()  # who reads the address may knock at once
     except OSError as error:
+        listening.close()
         raise Failed(f"Port {port} of {HOST} cannot be used: {error.strerror}.", "Give another with --port.") from None
-    port = listening.getsockname()[1]
-    names = [f"{HOST}:{port}", f"localhost:{port}"]
+    return listening
+
+
+def application(server: MCPServer, port: int) -> Any:
+    """The server as an ASGI application that answers to our own names only, whoever asks."""
+    from mcp.server.transport_security import TransportSecuritySettings
+
     # A page in the user's browser must not reach us under a name of its own.
+    names = [f"{HOST}:{port}", f"localhost:{port}"]
     guard = TransportSecuritySettings(allowed_hosts=names, allowed_origins=[f"http://{name}" for name in names])
-    app = Guarded(server.streamable_http_app(transport_security=guard, host=HOST), token)
-    print(f"http://{HOST}:{port}{WHERE}\nThe token is in {token_file}.", flush=True)
-    uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False)).run(sockets=[listening])
-    return 0
+    return server.streamable_http_app(transport_security=guard, host=HOST)
 
 
 class Guarded:

@@ -6,7 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from holdfast.core.passages import visible
+from holdfast.core.passages import MOST_LINE, told
+from holdfast.core.secrecy import by_name
 from holdfast.frontends.mcp import answers, telling
 from holdfast.frontends.mcp.visit import Visits
 from holdfast.frontends.patches import patch, without_implied
@@ -15,7 +16,7 @@ from holdfast.store.rows import Query
 from holdfast.workspace.find import show
 
 MOST_LISTED, MOST_CHANGES, MOST_COUNTED = 100, 200, 60
-MOST_PATCH, MOST_LINE = 30_000, 1_000
+MOST_PATCH = 30_000
 Reference = Annotated[
     str, Field(description="v5, an id, a name, latest, @~2 (steps back) or @{2h} (back in time)", max_length=200)
 ]
@@ -158,22 +159,28 @@ def _add_patch(answer: answers.Difference, changes: list[Change]) -> None:
     parts: list[str] = []
     room = MOST_PATCH
     for change in changes:
-        lines = []
-        size = 0
-        for _, line in patch(change):
-            text = visible(line.decode("utf-8", "backslashreplace"))
-            if len(text) > MOST_LINE:
-                text = f"{text[:MOST_LINE]}… [{len(text) - MOST_LINE:,} more characters in this line]"
-            size += len(text) + 1
-            if size > room:
-                break
-            lines.append(text)
-        if size > room:
-            answer.left_out.append(f"the patch of {telling.told(show(change.path))}")
+        name = telling.told(show(change.path))
+        if by_name(change.path):
+            answer.left_out.append(f"the patch of {name}: it is secret by its name")
             continue
-        room -= size
+        lines = _lines(change, room)
+        if lines is None:
+            answer.left_out.append(f"the patch of {name}")
+            continue
+        room -= sum(map(len, lines)) + len(lines)
         parts += lines
     answer.patch = "\n".join(parts)
     if len(answer.left_out) > telling.MOST_ITEMS:
         rest = len(answer.left_out) - telling.MOST_ITEMS
         answer.left_out = [*answer.left_out[: telling.MOST_ITEMS], f"{rest:,} more"]
+
+
+def _lines(change: Change, room: int) -> list[str] | None:
+    """The patch of one file; None if it does not fit."""
+    lines = []
+    for _, line in patch(change):
+        lines.append(line.decode("utf-8", "backslashreplace"))
+        room -= min(len(lines[-1]), MOST_LINE) + 1
+        if room < 0:
+            return None
+    return told(lines, 1, len(lines))

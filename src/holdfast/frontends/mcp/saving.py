@@ -8,6 +8,7 @@ from pydantic import Field
 
 from holdfast.core.errors import Failed, Usage
 from holdfast.core.model import Event
+from holdfast.core.redact import redact
 from holdfast.frontends.facts import kept
 from holdfast.frontends.mcp import answers
 from holdfast.frontends.mcp.telling import checkpoint, told
@@ -33,7 +34,7 @@ def checkpoint_save(
         raise Usage("summary is empty.", "Say in one line what this state is.")
     if any("\n" in tag or not tag.strip() for tag in tags):
         raise Usage("tags: one of them is empty or has a line break.", "Give plain words.")
-    stated = {"decisions": _plain(decisions), "next_steps": _plain(next_steps)}
+    stated = {"next_steps": _plain(next_steps), "decisions": _plain(decisions)}
     with visits.open() as visit:
         outcome = visit.engine.handle(
             Event(
@@ -46,7 +47,7 @@ def checkpoint_save(
                 created_by="system",
                 summary=summary if len(summary) <= SHORT else summary[: SHORT - 1] + "…",
                 key_points=tuple(stated["decisions"]),
-                notes={"stated": {"summary": summary, **stated}},
+                notes={"stated": True, "current_task": redact(summary), **stated},
             )
         )
         if outcome.checkpoint is None:
@@ -59,4 +60,5 @@ def checkpoint_save(
 
 
 def _plain(lines: list[str]) -> list[str]:
-    return [" ".join(line.split()) for line in lines if line.strip()]
+    """One line each. An engine takes notes as they are, so they are redacted here."""
+    return [redact(" ".join(line.split())) for line in lines if line.strip()]

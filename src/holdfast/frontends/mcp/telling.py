@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.passages import visible
+from holdfast.core.redact import redact
 from holdfast.frontends.facts import of_checkpoint
 from holdfast.frontends.mcp import answers
 from holdfast.frontends.paint import age_in_words
@@ -24,7 +25,7 @@ def told(text: str, most: int = MOST_TEXT) -> str:
     """A text of a checkpoint as an agent may read it."""
     if len(text) > most:
         text = f"{text[:most]}… [{len(text) - most:,} more characters]"
-    return visible(text)
+    return visible(redact(text))
 
 
 def checkpoint(row: CheckpointRow, now: int) -> answers.Checkpoint:

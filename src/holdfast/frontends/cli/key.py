@@ -1,0 +1,153 @@
+"""`holdfast key`: where the key of what is sealed lies, its backup, and a new one in its place."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast.core.errors import Conflict, Damaged, Failed, NotFound
+from holdfast.frontends.cli.passphrase import passphrase, passphrase_option
+from holdfast.frontends.cli.session import Session, common, write_json
+
+if TYPE_CHECKING:
+    from holdfast.store.sealed import Sealer
+
+BACKED_UP = ".backed-up"
+"""Beside the key: a mark that a backup was made of the keys as they are."""
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def key(ctx: click.Context) -> None:
+    """Show where the key lies that opens sealed contents: conversations, and files that are secret."""
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(show)
+
+
+@key.command()
+@common
+def show(session: Session) -> None:
+    """Show where the key lies, and whether it opens everything."""
+    sealer = session.repository.sealing()
+    sets = sealer.sets()
+    problem = sealer.problem()
+    backed_up = _is_backed_up(sealer)
+    if session.json:
+        write_json(
+            {
+                "key_file": sealer.key_file,
+                "in_use": sealer.is_in_use(),
+                "sets": [{"id": one, "opens": opens} for one, opens in sets],
+                "backed_up": backed_up,
+                "problem": problem or None,
+            }
+        )
+        return
+    session.print(f"key     {sealer.key_file}")
+    if not sets:
+        session.print("Nothing is sealed yet; the first secret file or conversation makes the key.")
+    for one, opens in sets:
+        session.print(f"set     {one}  {'opens' if opens else 'does not open: its key is not here'}")
+    if problem:
+        session.warn(f"{problem}; `holdfast verify --repair` brings it back from the copy beside the key.")
+    if sets and not backed_up:
+        session.remark(
+            "There is no backup: without this file nobody can open what is sealed. `holdfast key export FILE`"
+        )
+
+
+@key.command("export")
+@click.argument("file", metavar="FILE")
+@passphrase_option
+@click.option("--force", is_flag=True, help="Replace FILE if it is there.")
+@common
+def export(session: Session, file: str, source: str | None, force: bool) -> None:
+    """Write a backup of all keys at hand into FILE, under a passphrase."""
+    from holdfast.core.light_json import dumps
+    from holdfast.store.local import replace
+
+    sealer = session.repository.sealing()
+    path = os.path.join(os.fsdecode(session.cwd), file)
+    if os.path.lexists(path) and not force:
+        raise Conflict(f"{file} is there already.", "Give another name, or --force to replace it.")
+    backup = sealer.backup(passphrase(session, source, new=True))
+    try:
+        replace(path, dumps(backup).encode("ascii") + b"\n")
+        replace(_mark(sealer), _state(sealer).encode("ascii"), durable=False)
+    except OSError as error:
+        raise Failed(f"{file} cannot be written: {error.strerror}.") from None
+    if session.json:
+        write_json({"file": path, "sets": len([one for one, opens in sealer.sets() if opens])})
+    session.say(f"Wrote a backup of the keys to {file}. Keep it elsewhere, and its passphrase in another place.")
+
+
+@key.command("import")
+@click.argument("file", metavar="FILE")
+@passphrase_option
+@common
+def import_(session: Session, file: str, source: str | None) -> None:
+    """Take over the keys in FILE: a backup, or a bundle that was exported with its secrets."""
+    backup = _backup_in(os.path.join(os.fsdecode(session.cwd), file))
+    new = session.repository.sealing().admit(backup, passphrase(session, source))
+    if session.json:
+        write_json({"new": new})
+    session.say(f"Took over {new} key set{'' if new == 1 else 's'}." if new else "All of these keys were here already.")
+
+
+@key.command()
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@common
+def rotate(session: Session, yes: bool) -> None:
+    """Put a new key in the place of the old one. Sealed contents stay as they are, and open with the new one only."""
+    sealer = session.repository.sealing()
+    if not session.agreed(
+        "Put a new key in the place of the old one? Older copies of the key file are then useless.", yes
+    ):
+        return
+    found = sealer.rotate()
+    if session.json:
+        write_json({"key_file": sealer.key_file, "key": found})
+    session.say(f"{sealer.key_file} is a new key. Backups under a passphrase stay good.")
+
+
+def _backup_in(path: str) -> Any:
+    from holdfast.core.light_json import loads
+
+    try:
+        with open(path, "rb") as file:
+            data = file.read(1 << 20)
+    except FileNotFoundError:
+        raise NotFound(f"There is no file {path}.", "Give the path of a backup of keys.") from None
+    except OSError as error:
+        raise Failed(f"{path} cannot be read: {error.strerror}.") from None
+    if data.startswith(b"HFBUND"):
+        from holdfast.store.bundle import Bundle
+
+        bundle = Bundle(path)
+        bundle.close()
+        if bundle.keys is None:
+            raise NotFound(f"{path} was exported without its secrets.", "Export it again with `--with-secrets`.")
+        return bundle.keys
+    try:
+        return loads(data)
+    except ValueError:
+        raise Damaged(f"{path} is no backup of keys, or it is damaged.", "Take another copy of it.") from None
+
+
+def _mark(sealer: Sealer) -> str:
+    return sealer.key_file + BACKED_UP
+
+
+def _state(sealer: Sealer) -> str:
+    """Which key sets there are: a backup of some of them is none of all."""
+    return " ".join(sorted(one for one, _ in sealer.sets())) + "\n"
+
+
+def _is_backed_up(sealer: Sealer) -> bool:
+    try:
+        with open(_mark(sealer), encoding="ascii") as file:
+            return set(_state(sealer).split()) <= set(file.read(1 << 16).split())
+    except (OSError, ValueError):
+        return False

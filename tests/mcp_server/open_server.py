@@ -1,0 +1,37 @@
+"""The HTTP server without its token, for the conformance suite, which cannot send one: `open_server.py HOME PROJECT`."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import uvicorn
+from mcp.server import MCPServer
+
+from holdfast.frontends.mcp.http import HOST, WHERE, application, listen
+from holdfast.frontends.mcp.server import build
+from holdfast.frontends.mcp.visit import Visits
+from holdfast.frontends.surroundings import Surroundings
+
+
+def with_fixtures(server: MCPServer) -> MCPServer:
+    """Resources under the names that the suite reads; ours have names of their own."""
+
+    @server.resource("test://static-text", mime_type="text/plain")
+    def text() -> str:
+        return "This is the content of the static text resource."
+
+    @server.resource("test://template/{id}/data", mime_type="application/json")
+    def template(id: str) -> str:
+        return f'{{"id": "{id}", "templateTest": true, "data": "Data for ID: {id}"}}'
+
+    return server
+
+
+if __name__ == "__main__":
+    home, project = (word.encode() for word in sys.argv[1:])
+    listening = listen(0)
+    port = listening.getsockname()[1]
+    server = with_fixtures(build(Visits({"cwd": project}, Surroundings({b"HOME": home}), time.time_ns)))
+    print(f"http://{HOST}:{port}{WHERE}", flush=True)
+    uvicorn.Server(uvicorn.Config(application(server, port), log_level="error")).run(sockets=[listening])
