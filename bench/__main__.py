@@ -23,7 +23,7 @@ def main() -> int:
     options = parser.parse_args()
     plan = plan_of(options, parser)
     only = "client" if options.client else options.only
-    parts = (only,) if only else ("startup", "client", "saves", "restores")
+    parts = (only,) if only else ("startup", "hooks", "client", "saves", "restores")
     report = Report(quick=plan.quick, seed=plan.seed)
     signal.signal(signal.SIGTERM, interrupt)
     code = 0
@@ -53,6 +53,16 @@ def measure(parts: tuple[str, ...], plan: Plan, report: Report, path: Path | Non
                 print(f"\n{startup_table(report.startup)}", flush=True)
             except (Failed, Unavailable) as problem:
                 report.notes.append(f"The start was not measured: {problem}")
+            keep()
+        if "hooks" in parts:
+            from .hooks import FEW, MANY, hooks_table, measure_hooks
+
+            try:
+                sizes = (FEW,) if plan.quick else (FEW, MANY)
+                report.hooks = measure_hooks(ground.fresh("hooks"), sizes, plan.startup, say)
+                print(f"\n{hooks_table(report.hooks)}", flush=True)
+            except Failed as problem:
+                report.notes.append(f"Hooks were not measured: {problem}")
             keep()
         if "client" in parts:
             from .client import client_table, measure_client

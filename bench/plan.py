@@ -63,7 +63,9 @@ class Plan:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--only", choices=("saves", "startup", "client", "restores"), help="one of the parts alone")
+    parser.add_argument(
+        "--only", choices=("saves", "startup", "hooks", "client", "restores"), help="one of the parts alone"
+    )
     parser.add_argument("--client", action="store_true", help="the same as --only client: hooks in the real client")
     parser.add_argument("--tree", help=f"which trees, with commas: {', '.join(MEASURED)}")
     parser.add_argument("--tools", help=f"which tools: {', '.join(PEERS)}")

@@ -98,6 +98,7 @@ class Report:
     startup: list[dict[str, object]] = field(default_factory=list)
     restores: list[dict[str, object]] = field(default_factory=list)
     client: list[dict[str, object]] = field(default_factory=list)
+    hooks: list[dict[str, object]] = field(default_factory=list)
 
     def of(self, tree: str, case: str, tool: str) -> Row | None:
         return next((row for row in self.rows if (row.tree, row.case, row.tool) == (tree, case, tool)), None)
@@ -148,6 +149,7 @@ class Report:
             "startup": self.startup,
             "restores": self.restores,
             "client": self.client,
+            "hooks": self.hooks,
             "notes": self.notes,
         }
         partial = path.with_name(path.name + ".partial")

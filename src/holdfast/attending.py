@@ -12,7 +12,7 @@ from holdfast.core.agent_event import (
     TOOL_STARTS,
     TURN_ENDED,
 )
-from holdfast.core.errors import HoldfastError, Refused
+from holdfast.core.errors import HoldfastError
 from holdfast.core.policy import Ask, Skip, State, decide, rest_of
 from holdfast.store import pending, sessions
 from holdfast.workspace.find import find
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from holdfast.core.budget import Usage
     from holdfast.core.policy import Decision
     from holdfast.engine import Engine
+    from holdfast.settings import Settings
+    from holdfast.store.place import Place
 
     class Background(Protocol):
         """How work is done by another process; see `frontends/background.py`."""
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
         def detach(self, work: Callable[[], object]) -> None: ...
         def attempt(self, work: Callable[[], bytes], seconds: float) -> bytes | None: ...
         def tidy(self, folder: bytes) -> None: ...
+        def pause(self, seconds: float) -> None: ...
 
     Deliver = Callable[[Engine, bytes, str, AgentEvent, int], Reply]
     """Engine, root, workspace, the start of a session and the number of the part → what the session is told."""
@@ -50,16 +53,28 @@ class Attending:
 
     def __init__(
         self,
-        engine: Engine,
+        place: Place,
+        settings: Settings,
+        make: Callable[[], Engine],
+        clock: Callable[[], int],
         background: Background,
         event: AgentEvent,
         language: Callable[[], str] = lambda: "en",
         part: int = 1,
         deliver: Deliver | None = None,
     ) -> None:
-        self.engine, self.background, self.event = engine, background, event
+        self.place, self.settings, self.clock, self.background, self.event = place, settings, clock, background, event
+        self._make = make
+        self._engine: Engine | None = None
         self._language, self.part, self.deliver = language, part, deliver
         self.root, self.workspace, self.folder = b"", "", ""
+
+    @property
+    def engine(self) -> Engine:
+        """Made when it is first asked for: most tool calls need none."""
+        if self._engine is None:
+            self._engine = self._make()
+        return self._engine
 
     def attend(self) -> Reply:
         """Return what the client is told. Raises a `HoldfastError` or `OSError` where something was due and failed."""
@@ -80,26 +95,25 @@ class Attending:
             return self.deliver(self.engine, self.root, self.workspace, self.event, self.part)
         return Reply(failed=self._odd_settings()) if kind == TURN_ENDED else Reply()
 
+    def close(self) -> None:
+        if self._engine is not None:
+            self._engine.close()
+
     def _locate(self) -> bool:
         event, is_tool = self.event, self.event.kind in (TOOL_STARTS, TOOL_ENDED)
         found = find(event.cwd)
         if found is None and not is_tool:
-            try:
-                found = self.engine.locate(event.cwd, adopt=True)
-            except Refused:
-                # Told once a session, not at every turn.
-                if event.kind == SESSION_STARTS:
-                    raise
+            found = self.engine.locate(event.cwd, adopt=True)
         if found is None:
             return False
         self.root, self.workspace = found
-        self.folder = self.engine.place.folder(self.workspace)
-        self.engine.place.id()  # a store that is not there, or not for us, is named before anything is written to it
+        self.folder = self.place.folder(self.workspace)
+        self.place.id()  # a store that is not there, or not for us, is named before anything is written to it
         return True
 
     def _odd_settings(self) -> str:
         """What is wrong with the settings, once a session: defaults stand, and the agent goes on."""
-        warnings, now = self.engine.settings.warnings, self.engine.clock()
+        warnings, now = self.settings.warnings, self.clock()
         if not warnings or not sessions.claim(self.folder, self.event.session, "settings", now, DAY):
             return ""
         return warnings[0]
@@ -118,7 +132,7 @@ class Attending:
                 event.client,
                 session=event.session,
                 transcript=event.transcript,
-                at=self.engine.clock(),
+                at=self.clock(),
                 status="",
                 ask=isinstance(decision, Ask),
             )
@@ -154,19 +168,17 @@ class Attending:
 
     def _await_transcript(self) -> None:
         """A turn's end may be told before its last words are in the transcript: give them half a second."""
-        from time import sleep
-
         words = max(_first_line(self.event.said).replace('"', "\\").split("\\"), key=len).encode("utf-8", "ignore")
         for _ in range(LAG_LOOKS if len(words) >= FEWEST_WORDS and self.event.transcript else 0):
             if words in _tail(self.event.transcript):
                 return
-            sleep(LAG_STEP)
+            self.background.pause(LAG_STEP)
 
     def _told(self, trigger: str) -> dict[str, Any]:
         event = self.event
         return {
             "trigger": trigger,
-            "at": self.engine.clock(),
+            "at": self.clock(),
             "session": event.session,
             "agent": event.agent,
             "cwd": event.cwd.decode("utf-8", "surrogateescape"),
@@ -179,7 +191,7 @@ class Attending:
     # At once
 
     def _tool_starts(self) -> Reply:
-        event, settings = self.event, self.engine.settings
+        event, settings = self.event, self.settings
         if event.writes:
             self._await_pending()
         usage, band = None, ""
@@ -307,10 +319,10 @@ class Attending:
         waiting = pending.names(self.folder)
         if not waiting:
             return
-        now, session = self.engine.clock(), self.event.session
+        now, session = self.clock(), self.event.session
         if 0 <= now - sessions.taken(self.folder, session).get("late", -MINUTE) < MINUTE:
             return  # a first scan of a large tree takes its time; its session waits once
-        from time import monotonic, sleep
+        from time import monotonic
 
         from holdfast.store.workers import HOOKS, living
 
@@ -318,7 +330,7 @@ class Attending:
             self.background.detach(self._work)
         end = monotonic() + PATIENCE
         while monotonic() < end:
-            sleep(STEP)
+            self.background.pause(STEP)
             if not set(waiting) & set(pending.names(self.folder)):
                 return
         sessions.claim(self.folder, session, "late", now, 0)
@@ -334,16 +346,16 @@ class Attending:
         return text(name, self._language(), **values)
 
     def _decide(self, band: str, is_destructive: bool = False) -> Decision:
-        state = State(self.engine.clock(), _Taken(self.folder, self.event.session), band, is_destructive)
-        return decide(self.event, state, self.engine.settings)
+        state = State(self.clock(), _Taken(self.folder, self.event.session), band, is_destructive)
+        return decide(self.event, state, self.settings)
 
     def _claim(self, decision: Decision) -> bool:
         """Three tools may start at the same instant: one of them takes the checkpoint that all of them want."""
         rest = rest_of(decision.trigger)
-        return not rest or sessions.claim(self.folder, self.event.session, decision.trigger, self.engine.clock(), rest)
+        return not rest or sessions.claim(self.folder, self.event.session, decision.trigger, self.clock(), rest)
 
     def _deadline(self) -> float:
-        return float(self.engine.settings["hooks.before_command_deadline"])
+        return float(self.settings["hooks.before_command_deadline"])
 
 
 class _Taken:
@@ -383,6 +395,10 @@ def _with_contents(root: bytes, named: tuple[bytes, ...]) -> tuple[bytes, ...]:
 
 
 def _tail(path: str) -> bytes:
+    from os.path import isfile
+
+    if not isfile(path):
+        return b""  # a pipe would let us wait for ever
     try:
         with open(path, "rb") as file:
             file.seek(max(0, file.seek(0, 2) - TAIL))

@@ -265,6 +265,8 @@ class Delivery:
 
 def notes_of(path: str) -> Notes | None:
     """The notes of the transcript's end, for a checkpoint; None if there is nothing to read."""
+    if not os.path.isfile(path):
+        return None  # a pipe would let us wait for ever
     try:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size

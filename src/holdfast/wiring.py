@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from holdfast.core.errors import Usage
-from holdfast.engine import Engine
 from holdfast.store.place import Place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from holdfast.engine import Engine
     from holdfast.settings import Settings
 
 
 def build(settings: Settings, data: str, home: bytes, clock: Callable[[], int]) -> Engine:
     """Return the engine that the settings ask for; `data` is the user's data folder."""
+    from holdfast.engine import Engine  # a hook that has nothing to save does without
+
+    return Engine(place(settings, data), settings, home, clock)
+
+
+def place(settings: Settings, data: str) -> Place:
+    """Return where the store is that the settings ask for."""
     # Keys stay in the user's own folder, also where the store is elsewhere: on a shared disk they would open it for others.
-    place = Place(store_path(settings, data), settings["store.durable"], data + "/keys")
-    return Engine(place, settings, home, clock)
+    return Place(store_path(settings, data), settings["store.durable"], data + "/keys")
 
 
 def store_path(settings: Settings, data: str) -> str:

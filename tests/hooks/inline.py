@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from holdfast.attending import Attending
+from holdfast.core.agent_event import AgentEvent
+from holdfast.engine import Engine
+
 
 class Inline:
     """Implements the port `Background` of `holdfast.attending`."""
@@ -16,3 +20,10 @@ class Inline:
 
     def tidy(self, folder: bytes) -> None:
         pass
+
+    def pause(self, seconds: float) -> None:
+        pass
+
+
+def attending(engine: Engine, event: AgentEvent) -> Attending:
+    return Attending(engine.place, engine.settings, lambda: engine, engine.clock, Inline(), event)

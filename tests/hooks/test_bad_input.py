@@ -14,14 +14,13 @@ import pytest
 from agents.client import judge
 from faults.disks import needs, tmpfs
 from holdfast.agents import claude_code
-from holdfast.attending import Attending
 from holdfast.frontends.surroundings import Surroundings
 from holdfast.settings import load
 from holdfast.store import sessions
 from holdfast.wiring import build
 
 from .ground import SESSION, Ground
-from .inline import Inline
+from .inline import attending
 
 EVENTS: dict[str, dict[str, object]] = {
     "SessionStart": {"source": "startup"},
@@ -30,7 +29,7 @@ EVENTS: dict[str, dict[str, object]] = {
     "PostToolUse": {"tool_name": "Write", "tool_input": {"file_path": "/x"}},
     "SubagentStop": {"agent_type": "x"},
     "PreCompact": {"trigger": "auto"},
-    "Stop": {"last_assistant_message": "x"},
+    "Stop": {"last_assistant_message": "All of it is done."},
     "StopFailure": {"error": "rate_limit"},
     "SessionEnd": {"reason": "clear"},
 }
@@ -216,7 +215,7 @@ def test_a_clock_in_1970(started: Ground) -> None:
             (started.project / "a.txt").write_text(f"{now} {name}")
             event = claude_code.read(json.dumps(started.payload(name, **fields)).encode(), {})
 
-            reply = Attending(engine, Inline(), event).attend()
+            reply = attending(engine, event).attend()
 
             judge(name, *claude_code.answer(event, reply))
         engine.close()

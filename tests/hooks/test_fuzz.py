@@ -18,7 +18,8 @@ from .ground import PAYLOADS, SESSION, Ground
 from .inline import Inline
 from .test_usage import TOOL_RESULT, line
 
-SAMPLE, CAMPAIGN, STARTED = 1_200, 100_000, 25
+SEEDS, SAMPLE, CAMPAIGN, STARTED = range(5), (100, 300), (2_000, 24_500), 25
+"""Mutations with notes and briefs (the first seed), and without: a campaign has 100,000 in all."""
 ODD: list[Any] = [
     None, True, False, 0, -1, 1e308, 10**400, "", "\0", "\ud800", "/", "..", "x" * 70_000, "한글", [], {}, [[]], {"": None},
     {"command": "rm -rf ."}, {"file_path": "/\n"}, ["/a"], "PreToolUse", "Stop", "SessionEnd", "PreCompact", "clear",
@@ -117,11 +118,20 @@ def machine(started: Ground, monkeypatch: pytest.MonkeyPatch) -> Ground:
     return started
 
 
-def test_no_payload_and_no_transcript_is_too_odd(machine: Ground, request: pytest.FixtureRequest) -> None:
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_payload_and_no_transcript_is_too_odd(machine: Ground, request: pytest.FixtureRequest, seed: int) -> None:
     around = Surroundings({key.encode(): value.encode() for key, value in machine.variables.items()})
-    mutator, codes = Mutator(4, machine), {0: 0, 1: 0}
+    mutator, codes = Mutator(seed, machine), {0: 0, 1: 0}
     (machine.folder / "notices").unlink(missing_ok=True)
-    for number in range(CAMPAIGN if request.config.getoption("campaign") else SAMPLE):
+    if seed:
+        machine.configure(
+            adopt="never",
+            store={"durable": False},
+            checkpoint={"mode": "summary"},
+            hooks={"auto_resume_on_start": False},
+        )
+    for number in range((CAMPAIGN if request.config.getoption("campaign") else SAMPLE)[seed > 0]):
         if number % 2:
             machine.transcript.write_bytes(mutator.tail())
         payload = mutator.payload()
@@ -144,7 +154,7 @@ def test_no_payload_and_no_transcript_is_too_odd(machine: Ground, request: pytes
 
 
 def test_as_a_process_it_is_no_different(machine: Ground) -> None:
-    mutator = Mutator(5, machine)
+    mutator = Mutator(len(SEEDS), machine)
     for _ in range(STARTED):
         machine.transcript.write_bytes(mutator.tail())
 

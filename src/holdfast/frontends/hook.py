@@ -5,7 +5,6 @@ from __future__ import annotations
 from posix import read, write
 
 from holdfast.core.errors import HoldfastError, NoWorkspace, Refused, Unreachable
-from holdfast.core.model import Event
 from holdfast.frontends.surroundings import current_folder, now_ns, surroundings
 
 TYPE_CHECKING = False
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from holdfast.core.agent_event import AgentEvent
     from holdfast.engine import Engine
     from holdfast.frontends.surroundings import Surroundings
+    from holdfast.settings import Settings
 
 USAGE = "usage: launch.py save|tidy [--cwd DIR] [--config FILE] | hook AGENT [--part N] [--config FILE]"
 QUIET = ("tool_starts", "tool_ended", "prompt", "subagent_ended")
@@ -98,20 +98,34 @@ def respond(
 
 def _attend(event: AgentEvent, around: Surroundings, background: Background, options: Mapping[str, str]) -> Reply:
     from holdfast.attending import Attending
+    from holdfast.wiring import build, place
 
-    engine = _engine(around, event.cwd, options.get("--config"))
+    settings = _settings(around, event.cwd, options.get("--config"))
     part = options.get("--part", "1")
     number = int(part) if part.isascii() and part.isdigit() else 1
-    language = lambda: _language(engine.settings["language"], around)  # noqa: E731
-    attending = Attending(engine, background, event, language, number, _deliver(language))
+
+    def language() -> str:
+        return _language(settings["language"], around)
+
+    attending = Attending(
+        place(settings, around.data),
+        settings,
+        lambda: build(settings, around.data, around.home, now_ns),
+        now_ns,
+        background,
+        event,
+        language,
+        number,
+        _deliver(language),
+    )
     try:
         return attending.attend()
     except (HoldfastError, OSError) as error:
         if event.kind not in QUIET:
-            engine.note(event.cwd, "failed", event.kind, str(error))
+            attending.engine.note(event.cwd, "failed", event.kind, str(error))
         raise
     finally:
-        engine.close()
+        attending.close()
 
 
 def _deliver(language: Callable[[], str]) -> Deliver:
@@ -145,6 +159,11 @@ class Processes:
         from holdfast.frontends.background import tidy
 
         tidy(folder, self.config, surroundings().variables)
+
+    def pause(self, seconds: float) -> None:
+        from time import sleep
+
+        sleep(seconds)
 
 
 def _payload() -> bytes:
@@ -188,6 +207,8 @@ def _say(text: str) -> None:
 
 def save(engine: Engine, cwd: bytes, config: str | None = None) -> int:
     """Return the exit code. What was skipped or failed is kept for `status`."""
+    from holdfast.core.model import Event
+
     try:
         event = Event(cwd, now_ns(), trigger="auto", message="auto", created_by="auto", adopt=True)
         if engine.handle(event).untidy:
@@ -223,12 +244,16 @@ def tidy(engine: Engine, cwd: bytes) -> int:
 
 
 def _engine(around: Surroundings, folder: bytes, config: str | None) -> Engine:
-    from holdfast.settings import load
     from holdfast.wiring import build
 
+    return build(_settings(around, folder, config), around.data, around.home, now_ns)
+
+
+def _settings(around: Surroundings, folder: bytes, config: str | None) -> Settings:
+    from holdfast.settings import load
+
     # Whatever is wrong with the settings, the agent goes on: `status` and `doctor` tell the user.
-    settings = load(config or around.config, around.holdfast_variables(), folder, hook=True)
-    return build(settings, around.data, around.home, now_ns)
+    return load(config or around.config, around.holdfast_variables(), folder, hook=True)
 
 
 def _options(arguments: Sequence[str]) -> dict[str, str] | None:
