@@ -228,8 +228,7 @@ def test_a_turn_that_fails_is_stored_although_the_client_kills_slow_hooks(hooked
     turn = hooked.run("write")
 
     assert turn.code == 1
-    made = hooked.settle()
-    assert "error" in triggers(made)
+    assert hooked.wait_for(lambda: "error" in triggers(hooked.settle()))
     assert hooked.unsaved() == []
 
 
