@@ -40,10 +40,9 @@ def test_a_save_keeps_what_the_agent_states(kept: Box) -> None:
         ["auth"],
     )
     assert shown["summary"] == "JWT middleware done"
-    assert shown["notes"]["stated"] is True
     assert shown["notes"]["current_task"] == "JWT middleware done"
-    assert shown["notes"]["next_steps"] == ["Add token refresh", "Update docs"]
-    assert shown["notes"]["decisions"] == shown["key_points"] == ["Use HS256 for now"]
+    assert shown["notes"]["stated"]["next_steps"] == ["Add token refresh", "Update docs"]
+    assert shown["notes"]["stated"]["decisions"] == shown["key_points"] == ["Use HS256 for now"]
     listed = kept.call("list", "--json").json()[0]
     assert (listed["version"], listed["trigger"], listed["created_by"]) == ("v4", "manual", "system")
 

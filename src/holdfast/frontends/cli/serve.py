@@ -11,12 +11,8 @@ ROLES = ("viewer", "approver", "operator")
 
 
 @click.command()
-@click.option(
-    "--host", default="127.0.0.1", metavar="ADDRESS", help="Where to listen; loopback unless you know better."
-)
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0 takes any that is free."
-)
+@click.option("--host", metavar="ADDRESS", help="Where to listen (web.host): loopback unless you know better.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port (web.port); 0 takes any that is free.")
 @click.option("--no-open", is_flag=True, help="Do not open a browser.")
 @click.option(
     "--tls-cert", type=click.Path(exists=True, dir_okay=False), help="Certificate, for other addresses than loopback."
@@ -29,8 +25,8 @@ ROLES = ("viewer", "approver", "operator")
 @common
 def serve(
     session: Session,
-    host: str,
-    port: int,
+    host: str | None,
+    port: int | None,
     no_open: bool,
     tls_cert: str | None,
     tls_key: str | None,
@@ -40,12 +36,14 @@ def serve(
     """Show every checkpoint in a browser, and steer from there."""
     if session.start is None:
         raise Failed("The page cannot be started from here.", "Run `holdfast serve` in a terminal.")
+    chosen = session.settings
+    desktop = bool(session.around.text("DISPLAY") or session.around.text("WAYLAND_DISPLAY"))
     options = {
-        "host": host,
-        "port": port,
-        "open": not no_open and bool(session.around.text("DISPLAY") or session.around.text("WAYLAND_DISPLAY")),
-        "tls_cert": tls_cert,
-        "tls_key": tls_key,
+        "host": host or chosen["web.host"],
+        "port": chosen["web.port"] if port is None else port,
+        "open": desktop and chosen["web.open"] and not no_open,
+        "tls_cert": tls_cert or chosen["web.tls_certificate"] or None,
+        "tls_key": tls_key or chosen["web.tls_key"] or None,
         "link": link,
         "role": role,
         "settings": session.following().now,

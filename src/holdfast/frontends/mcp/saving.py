@@ -47,7 +47,7 @@ def checkpoint_save(
                 created_by="system",
                 summary=summary if len(summary) <= SHORT else summary[: SHORT - 1] + "…",
                 key_points=tuple(stated["decisions"]),
-                notes={"stated": True, "current_task": redact(summary), **stated},
+                notes={"current_task": redact(summary), "stated": stated},
             )
         )
         if outcome.checkpoint is None:
