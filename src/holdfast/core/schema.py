@@ -249,7 +249,7 @@ TABLE: dict[str, Setting] = {
     "web.tls_certificate": Setting(PATH, "", "Certificate chain; needed beyond this machine.", from_environment=False),
     "web.tls_key": Setting(PATH, "", "The certificate's key.", from_environment=False),
     "web.allowed_hosts": Setting(LIST, [], "Further host names that the page answers to.", from_environment=False),
-    "web.trusted_proxies": Setting(
+    "web.trusted_proxy": Setting(
         LIST, [], "Addresses of reverse proxies whose user header is believed.", from_environment=False
     ),
     "web.proxy_header": Setting(
