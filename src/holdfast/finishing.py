@@ -116,6 +116,8 @@ def event_of(engine: Engine, root: bytes, folder: str, told: dict[str, Any], onl
     notes = _notes(told, settings)
     task = notes["analysis"]["current_task"].split("\n")[0] if notes is not None else ""
     summary = (task or (prompt if isinstance(prompt, str) else ""))[:SUMMARY]
+    if not settings["checkpoint.auto_summary_enabled"]:
+        summary = ""
     usage = tokens(
         folder,
         told["session"],
