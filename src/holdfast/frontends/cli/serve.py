@@ -11,8 +11,8 @@ ROLES = ("viewer", "approver", "operator")
 
 
 @click.command()
-@click.option("--host", metavar="ADDRESS", help="Where to listen; loopback unless you know better.")
-@click.option("--port", type=click.IntRange(0, 65535), help="0 takes any that is free (8417).")
+@click.option("--host", metavar="ADDRESS", help="Where to listen (web.host): loopback unless you know better.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port (web.port); 0 takes any that is free.")
 @click.option("--no-open", is_flag=True, help="Do not open a browser.")
 @click.option(
     "--tls-cert", type=click.Path(exists=True, dir_okay=False), help="Certificate, for other addresses than loopback."

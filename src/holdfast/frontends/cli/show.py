@@ -51,6 +51,7 @@ def show(session: Session, reference: str, all_left_out: bool, everything: bool)
         write_json(
             {
                 **of_checkpoint(row),
+                **_of_work(session, row, header, root),
                 "stored": row.added,
                 "cwd": header.get("cwd", ""),
                 "git": header.get("git"),
@@ -67,6 +68,25 @@ def show(session: Session, reference: str, all_left_out: bool, everything: bool)
     _print_head(session, row, header)
     _print_changes(session, changes, before, everything)
     _print_odd(session, coverage, odd, all_left_out)
+
+
+def _of_work(session: Session, row: CheckpointRow, header: dict[str, Any], root: bytes) -> dict[str, Any]:
+    """What the checkpoint tells of the agent's work, by the sources' names (docs/format/checkpoint.md)."""
+    from holdfast.describing import state
+    from holdfast.frontends.paint import rfc3339
+    from holdfast.workspace.find import show as show_path
+
+    found = state(session.repository, row, header, show_path(root), session.settings)
+    for file in found.document["files"].values() if found.document is not None else ():
+        file["last_modified"] = rfc3339(file["last_modified"])
+    told = {
+        "summary": header.get("summary") or row.message.split("\n")[0][:80],
+        "description": row.message.partition("\n")[2].strip(),
+        **{key: header.get(key) for key in ("agent", "tokens_used", "token_budget")},
+        **{key: header.get(key) or [] for key in ("active_files", "key_points")},
+        "state_left_out": found.left_out,
+    }
+    return {**told, "state": found.document} if found.document is not None else told
 
 
 def _print_head(session: Session, row: CheckpointRow, header: dict[str, Any]) -> None:
