@@ -124,7 +124,9 @@ class Shim:
             command = self.job["command"]
             os.execvpe(command[0], command, self.job["environment"])
         except OSError as error:
-            where = self.job["command"][0] if error.filename in (None, self.job["command"][0]) else error.filename
+            where = (
+                error.filename if error.filename in (self.job["cwd"], self.job.get("stdin")) else self.job["command"][0]
+            )
             os.write(telling, f"{where}: {error.strerror}".encode())
         finally:
             os._exit(127)

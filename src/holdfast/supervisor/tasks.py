@@ -60,7 +60,7 @@ class Tasks:
                 workspace_id=workspace, agent=spec["agent"], phases=spec["phases"], budget=budget,
                 priority=spec["priority"], after=after, needs=spec["secrets"], state=DRAFT, created_at=now, updated_at=now,
             )  # fmt: skip
-            self.tables.log(id, now, "task_created", {"title": spec["title"], "type": spec["type"]})
+            self.tables.log(id, now, "task_created", {"title": spec["title"], "taskType": spec["type"]})
         if start:
             return self.start(id)
         documents.project(self.ground, id)
