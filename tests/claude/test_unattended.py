@@ -73,7 +73,7 @@ def test_a_task_of_two_phases(here: ClientPlace) -> None:
 
     assert here.state(task) == ("done", ""), here
     assert (here.bench.project / "code.py").read_text() == "code\n"
-    assert here.reasons(task) == ["start", "phase_complete", "phase_complete"]
+    assert here.reasons(task) == ["start", "phase_complete", "phase_complete", "final"]
     assert "Write the plan." in here.last_request() and "Build what was planned." in here.last_request()
     assert len(here.bench.transcripts()) == 1
 

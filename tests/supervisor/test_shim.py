@@ -240,3 +240,18 @@ def test_the_report_is_json(shimmed: Shimmed) -> None:
     shimmed.end()
 
     assert json.loads(Path(shimmed.folder, "exit.json").read_text())["exit"] == 0
+
+
+def test_both_ways_of_seeing_the_tree_agree() -> None:
+    from holdfast.supervisor.shim import _below_by_parents
+
+    child = subprocess.Popen(["sh", "-c", "sleep 30 & sleep 30 & wait"])
+    try:
+        wait_for(lambda: len(below(child.pid)) == 2)
+
+        assert set(below(child.pid)) == set(_below_by_parents(child.pid))
+    finally:
+        for pid in below(child.pid):
+            os.kill(pid, signal.SIGKILL)
+        child.kill()
+        child.wait()
