@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import click
 
 from holdfast.core.errors import Failed
 from holdfast.frontends.cli.session import Session, common
+from holdfast.frontends.cli.supervise import supervising
 
 ROLES = ("viewer", "approver", "operator")
 
@@ -26,6 +29,8 @@ ROLES = ("viewer", "approver", "operator")
 @click.option(
     "--role", type=click.Choice(ROLES), default="operator", show_default=True, help="What that browser may do."
 )
+@click.option("--no-tasks", is_flag=True, help="Do not run tasks; `holdfast supervise` may do that elsewhere.")
+@click.option("--no-page", is_flag=True, help="Run tasks only.")
 @common
 def serve(
     session: Session,
@@ -36,8 +41,15 @@ def serve(
     tls_key: str | None,
     link: bool,
     role: str,
+    no_tasks: bool,
+    no_page: bool,
 ) -> int:
-    """Show every checkpoint in a browser, and steer from there."""
+    """Show every checkpoint in a browser, steer from there, and run tasks."""
+    if no_page:
+        from holdfast.frontends.cli.supervise import until_told
+
+        until_told(session)
+        return 0
     if session.start is None:
         raise Failed("The page cannot be started from here.", "Run `holdfast serve` in a terminal.")
     options = {
@@ -51,6 +63,7 @@ def serve(
         "settings": session.following().now,
     }
     try:
-        return session.start("serve", options, session.around, session.now)
+        with nullcontext() if link or no_tasks else supervising(session):
+            return session.start("serve", options, session.around, session.now)
     except ModuleNotFoundError as error:
         raise Failed(f"The page needs {error.name}.", "Install it with `pip install 'holdfast[serve]'`.") from None
