@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from holdfast.core.errors import Busy, HoldfastError, Unreachable
 from holdfast.core.steps import step
-from holdfast.supervisor import process, questions, runs, telling
+from holdfast.supervisor import process, questions, recover, runs, telling
 from holdfast.supervisor.drivers import driver
 from holdfast.supervisor.notify import send_notices
 from holdfast.supervisor.settling import hold_open, settle
@@ -125,6 +125,8 @@ class Supervisor:
         """Go on until `stop` is set; with `until_idle`, until no task can go on by itself."""
         listener = Listener(self.ground.folder)
         try:
+            if self.ground.options.roots and not self.only:
+                recover.rebuild(self.ground, self.ground.options.roots)
             self.reconcile()
             while not self.stop.is_set():
                 if not self.tables.is_same_file():
