@@ -10,6 +10,7 @@ from holdfast.core.patterns import (
     ASSIGNED,
     CODE,
     CODED,
+    CONTINUED,
     ESCAPE,
     HEADER,
     KEYS,
@@ -25,7 +26,7 @@ from holdfast.core.patterns import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     Span = tuple[int, int, str]
 
@@ -34,6 +35,10 @@ MOST_TEXT = 4 << 20
 
 _compiled: dict[str, re.Pattern[str]] = {}
 """Patterns that were needed so far: most texts need none, and compiling all of them takes 20 ms."""
+SHOWN = frozenset(
+    ("pass", "passwd", "pwd", "pw", "tiger", "guest", "root", "admin", "postgres", "user", "foo", "bar", "p")
+)
+"""Passwords in the examples of every manual."""
 CONTROLS = [bytes([code]) for code in range(32) if code not in (9, 10, 13)]
 
 
@@ -52,8 +57,16 @@ def find(text: str) -> list[Span]:
     """Return (start, end, kind) of every secret, sorted, none of them overlapping."""
     spans = [*_keys(text), *_assigned(text), *_parameters(text), *_coded(text), *_random(text)]
     for other, places in _views(text):
-        spans += [(places[start], places[end - 1] + 1, kind) for start, end, kind in (*_keys(other), *_coded(other))]
+        spans += _back((*_keys(other), *_coded(other)), places)
+    if CONTINUED.search(text) is not None:
+        other, places = _view(text, CONTINUED, _nothing)
+        spans += _back(_assigned(other), places)
     return _merged(spans)
+
+
+def _back(spans: Iterable[Span], places: list[int]) -> list[Span]:
+    """Spans of a view, as those of the text that it is made from."""
+    return [(places[start], places[end - 1] + 1, kind) for start, end, kind in spans]
 
 
 def holds_secret(text: str, *, words: bool) -> bool:
@@ -63,6 +76,10 @@ def holds_secret(text: str, *, words: bool) -> bool:
             return True
     if words and (next(_assigned(text, strict=True), None) is not None or next(_parameters(text), None) is not None):
         return True
+    if words and CONTINUED.search(text) is not None:
+        other, _ = _view(text, CONTINUED, _nothing)
+        if next(_assigned(other, strict=True), None) is not None:
+            return True
     return any(next(_keys(other), None) or next(_coded(other), None) for other, _ in _views(text))
 
 
@@ -75,7 +92,7 @@ def _keys(text: str) -> Iterator[Span]:
             pattern = _compiled[kind] = re.compile(written)
         for match in pattern.finditer(text):
             group = 1 if pattern.groups else 0
-            if kind == "url-password" and PLACEHOLDER.match(match[1]):
+            if kind == "url-password" and (PLACEHOLDER.match(match[1]) or match[1].lower() in SHOWN):
                 continue
             if len(set(match[group])) > 4:  # `AKIAXXXXXXXXXXXXXXXX` shows how a key looks, and is none
                 yield match.start(group), match.end(group), kind

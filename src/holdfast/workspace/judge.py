@@ -56,7 +56,7 @@ def _around(content: bytes, wanted: int) -> Iterator[bytes]:
     """The parts of a content that surround marks; what overlaps is one part."""
     start = end = -1
     for place in places(content, wanted):
-        if place - BEFORE > end:
+        if start < 0 or place - BEFORE > end:
             if start >= 0:
                 yield content[start:end]
             start = max(place - BEFORE, 0)
