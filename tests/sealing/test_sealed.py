@@ -83,7 +83,7 @@ def test_a_large_content_is_sealed_in_parts_and_its_id_can_be_told_beforehand(sh
 
     found = shared.parts(io.BytesIO(content).read, lambda key, data, is_list: kept.update({key: data}))
 
-    assert found == shared.id_of(io.BytesIO(content).read)
+    assert [found] == shared.ids_of(io.BytesIO(content).read)
     ids = [kept[found][at : at + 32] for at in range(0, len(kept[found]), 32)]
     assert b"".join(shared.open(kept[part]) for part in ids) == content
     assert all(digest(data) == key for key, data in kept.items())

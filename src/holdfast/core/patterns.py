@@ -75,7 +75,7 @@ _QUOTE = r"(?:\\{0,3}[\"'`])"
 # `"db_password": "…"`, `PASSWORD=…`, `password: …`, `--token …`, `<password>…</password>`, also inside escaped JSON.
 ASSIGNED = re.compile(
     r"(?i)(?P<name>" + _NAME + r"(?:[_.-]?[a-z0-9]{1,12}){0,2})" + _QUOTE
-    + r"?\]?\s{0,4}(?P<sign>:=|=>|==?|:|>|\s)\s{0,4}(?:\|-?\s{1,8}|[brfu](?=[\"']))?"
+    + r"?\]?[ \t]{0,4}(?P<sign>:=|=>|==?|:|>|[ \t])[ \t]{0,4}(?:\|-?\s{1,8}|[brfu](?=[\"']))?"
     r"(?:(?P<quote>\\{0,3}[\"'`])(?P<quoted>(?:(?!(?P=quote))[^\r\n]){1,4096})(?P=quote)|(?P<bare>[^\s\"'`<>,;&|(){}\[\]]{3,4096}))"
 )  # fmt: skip
 HEADER = re.compile(

@@ -6,7 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.core.entry import ATTRIBUTES, BY_IGNORE, BY_MARKER, BY_NAME, EXCLUDED, LEFT_OUT, REASONS, UNSTEADY
+from holdfast.core.entry import (
+    ATTRIBUTES,
+    BY_IGNORE,
+    BY_MARKER,
+    BY_NAME,
+    EXCLUDED,
+    LEFT_OUT,
+    REASONS,
+    SEALED,
+    UNREADABLE,
+    UNSTEADY,
+)
 from holdfast.frontends.cli.reference import REFERENCE
 from holdfast.frontends.cli.session import Session, common, write_json
 
@@ -156,6 +167,8 @@ def _git(git: dict[str, Any]) -> str:
 
 
 def _why(entry: Entry) -> str:
+    if entry.kind == UNREADABLE and entry.flags & SEALED:
+        return "sealed, and left out of a bundle"
     if entry.kind == EXCLUDED:
         return WHY_EXCLUDED.get(entry.flags & BY_MARKER, REASONS[EXCLUDED])
     return REASONS[entry.kind] if entry.kind in REASONS else ", ".join(_losses(entry))
