@@ -76,11 +76,15 @@ def holds_secret(text: str, *, words: bool) -> bool:
             return True
     if words and (next(_assigned(text, strict=True), None) is not None or next(_parameters(text), None) is not None):
         return True
-    if words and CONTINUED.search(text) is not None:
-        other, _ = _view(text, CONTINUED, _nothing)
-        if next(_assigned(other, strict=True), None) is not None:
+    if words:
+        joined = CONTINUED.sub("", text)
+        if joined != text and next(_assigned(joined, strict=True), None) is not None:
             return True
-    return any(next(_keys(other), None) or next(_coded(other), None) for other, _ in _views(text))
+    for pattern, put in VIEWS:
+        other = pattern.sub(put, text)
+        if other != text and (next(_keys(other), None) or next(_coded(other), None)):
+            return True
+    return False
 
 
 def _keys(text: str) -> Iterator[Span]:
@@ -181,9 +185,11 @@ def _parameters(text: str) -> Iterator[Span]:
 def _coded(text: str) -> Iterator[Span]:
     """Base64 of something that is a secret itself."""
     for match in CODED.finditer(text):
-        if any(
-            next(_keys(inside), None) or next(_assigned(inside, strict=True), None) for inside in _decoded(match[0])
-        ):
+        run = match[0]
+        # Text in base64 has letters of both cases; most long names in programs do not.
+        if run.islower() or run.isupper():
+            continue
+        if any(next(_keys(inside), None) or next(_assigned(inside, strict=True), None) for inside in _decoded(run)):
             yield match.start(), match.end(), "base64"
 
 
@@ -212,7 +218,7 @@ def _random(text: str) -> Iterator[Span]:
 
 def _views(text: str) -> Iterator[tuple[str, list[int]]]:
     """The text without line breaks inside of values, and without escapes; each with the place of every character."""
-    for pattern, put in ((WRAP, _nothing), (ESCAPE, _character)):
+    for pattern, put in VIEWS:
         if pattern.search(text) is not None:
             yield _view(text, pattern, put)
 
@@ -238,6 +244,9 @@ def _nothing(match: re.Match[str]) -> str:
 
 def _character(match: re.Match[str]) -> str:
     return chr(int(match[1] or match[2], 16))
+
+
+VIEWS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = ((WRAP, _nothing), (ESCAPE, _character))
 
 
 def _merged(spans: list[Span]) -> list[Span]:
