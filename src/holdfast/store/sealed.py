@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from binascii import a2b_base64, b2a_base64
 from errno import EACCES, ENOENT, ENOTDIR
-from posix import fchmod, fstat, rename, urandom
+from posix import fchmod, fstat, geteuid, rename, urandom
 from struct import pack, unpack
 
 from blake3 import blake3
@@ -197,6 +197,15 @@ class Sealer:
         opened = self._opening()
         return [(one, bytes.fromhex(one) in opened) for one in known]
 
+    def is_backed_up(self) -> bool:
+        """Was a backup made of every key set there is now?"""
+        text = _read(self._backed_up) or b""
+        return {one.encode("ascii") for one, _ in self.sets()} <= set(text.split())
+
+    def note_backup(self) -> None:
+        text = " ".join(one for one, opens in self.sets() if opens) + "\n"
+        replace(self._backed_up, text.encode("ascii"), durable=False)
+
     def problem(self) -> str:
         """What is wrong with the store's part of the keys, in words; empty if nothing is."""
         if _read(self.seal_file) is None:
@@ -278,6 +287,10 @@ class Sealer:
             return len(new)
 
     # Private parts
+
+    @property
+    def _backed_up(self) -> str:
+        return self.key_file + ".backed-up"
 
     @property
     def _copy(self) -> str:
@@ -489,7 +502,7 @@ def _read(path: str) -> bytes | None:
     try:
         with open(path, "rb") as file:
             seen = fstat(file.fileno())
-            if path.endswith(".key") and seen.st_mode & 0o077:
+            if path.endswith(".key") and seen.st_mode & 0o077 and seen.st_uid == geteuid():
                 fchmod(file.fileno(), 0o600)  # whoever copied it back did not mean it for everybody
             return file.read(1 << 20)
     except IsADirectoryError:
