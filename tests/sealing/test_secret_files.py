@@ -262,3 +262,18 @@ def test_rows_say_that_their_content_is_sealed(box: Box) -> None:
     assert rows[b".env"].flags & SEALED and rows[b"vault.kdbx"].flags & SEALED
     assert not rows[b"plain.txt"].flags & SEALED
     assert json.dumps(sorted(path.decode() for path in rows)) == '[".env", "plain.txt", "vault.kdbx"]'
+
+
+def test_any_part_of_a_sealed_file_can_be_read_as_a_mount_does(box: Box) -> None:
+    from holdfast.store.open import open_store
+    from holdfast.store.ranges import Ranges
+
+    repository = open_store(str(box.store), keys=str(box.home / ".local/share/holdfast/keys"))
+    rows = {row.path: row for row in repository.ledger.state(repository.ledger.workspaces()[0].id, 1)}
+    ranges = Ranges(lambda: repository)
+
+    large, small = rows[b"vault.kdbx"], rows[b".env"]
+    parts = [ranges.read(large.content, large.size, at, 1000) for at in (0, (1 << 20) - 500, large.size - 10)]
+    assert parts == [LARGE[at : at + 1000] for at in (0, (1 << 20) - 500, large.size - 10)]
+    assert ranges.read(small.content, small.size, 3, 5) == ENV.encode()[3:8]
+    repository.close()

@@ -94,8 +94,9 @@ PARAMETER = re.compile(
 )
 RANDOM = re.compile(r"(?<![A-Za-z0-9+/_=.@-])[A-Za-z0-9+/_-]{32,512}={0,2}(?![A-Za-z0-9+/_=-])")
 CODED = re.compile(r"[A-Za-z0-9+/_-]{20,}={0,2}")
-WRAP = re.compile(r"(?:[\"']?\s*\+?\s*\\?\r?\n|\\{1,2}r?\\{0,2}n)[ \t>|#*+]*[\"']?")
-CONTINUED = re.compile(r"\\\r?\n[ \t]*|[\"'][ \t]*[+.]?[ \t]*\\?\r?\n[ \t]*[+.]?[ \t]*[\"']")
+# Blanks are counted: without an end to them, a page of blanks would be tried from every one of them.
+WRAP = re.compile(r"(?:[\"']?[ \t]{0,8}\+?[ \t]{0,8}\\?\r?\n|\\{1,2}r?\\{0,2}n)[ \t>|#*+]{0,60}[\"']?")
+CONTINUED = re.compile(r"\\\r?\n[ \t]{0,60}|[\"'][ \t]{0,8}[+.]?[ \t]{0,8}\\?\r?\n[ \t]{0,60}[+.]?[ \t]{0,8}[\"']")
 """Line breaks that a shell or a compiler takes out: only across these a value goes on for sure."""
 ESCAPE = re.compile(r"\\+u00([0-7][0-9a-fA-F])|%([2-7][0-9a-fA-F])")
 

@@ -56,8 +56,14 @@ def redact(text: str) -> str:
 def find(text: str) -> list[Span]:
     """Return (start, end, kind) of every secret, sorted, none of them overlapping."""
     spans = [*_keys(text), *_assigned(text), *_parameters(text), *_coded(text), *_random(text)]
+    known = {start: end for start, end, _ in spans}
     for other, places in _views(text):
-        spans += _back((*_keys(other), *_coded(other)), places)
+        # A key that ends with its line is whole; the word that begins the next line is none of it.
+        spans += [
+            (start, end, kind)
+            for start, end, kind in _back((*_keys(other), *_coded(other)), places)
+            if not PROSE.match(text[known.get(start, end) : end].strip("\r\n \t>|#*+\\\"'"))
+        ]
     if CONTINUED.search(text) is not None:
         other, places = _view(text, CONTINUED, _nothing)
         spans += _back(_assigned(other), places)
