@@ -106,6 +106,8 @@ class _Healing:
             what = f"packs {sorted(packs)} {sorted(report.gone)}"
             if self._once(what, partial(self._packs, repository, report, packs)):
                 return True
+        if report.seal_wrong and self._once("the sealed keys", partial(self._keys, repository)):
+            return True
         if report.search_wrong:
             return self._once("the index for searching", self._search)
         return report.ledger_wrong and self._once("the ledger that is wrong", rebuild)
@@ -196,6 +198,9 @@ class _Healing:
                 continue
             healed = self._healed(f"The document of v{version} was written again from the ledger.")
         return healed
+
+    def _keys(self, repository: Repository) -> bool:
+        return repository.sealing().heal() and self._healed("The sealed keys were written again from their copy.")
 
     # Packs, from other copies and from the disk
 
