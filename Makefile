@@ -39,7 +39,8 @@ bench: install
 	$(BIN)/python -m bench
 
 campaign: install
-	$(BIN)/python -m pytest --campaign -p no:xdist -s -m "campaign or not campaign" tests/faults tests/workspace tests/restore tests/supervisor
+	$(BIN)/python -m pytest --campaign -p no:xdist -s -m "campaign or not campaign" tests/faults tests/workspace tests/store tests/restore \
+		tests/supervisor tests/hooks tests/mcp_server
 
 # EVAL=DIR: recorded sessions; without it the small made-up ones in the tree.
 EVAL ?= tests/data/transcripts

@@ -18,7 +18,7 @@ from holdfast.store.repository import Repository
 from holdfast.store.rows import CHUNKS
 from holdfast.store.search import is_damaged
 from holdfast.store.sqlite import SqliteLedger
-from holdfast.store.upkeep import settle_after_failure
+from holdfast.store.store_log import settle_after_failure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
