@@ -11,10 +11,12 @@ from holdfast.core.errors import Conflict, DiskFull, Failed, HoldfastError, NotF
 from holdfast.core.model import Event
 from holdfast.core.planning import UNREAD, Plan, Step
 from holdfast.core.steps import step
-from holdfast.previewing import Preview, Previewing, Scope, differ
+from holdfast.previewing import Preview, Previewing, Scope, differ, digest_of
 from holdfast.store.journal import History, Journal
+from holdfast.store.reading import wholes
 from holdfast.workspace.apply import Applied, Apply, closed_folders
 from holdfast.workspace.find import show
+from holdfast.workspace.preparing import Contents
 from holdfast.workspace.room import Room
 
 TYPE_CHECKING = False
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from holdfast.store.rows import CheckpointRow
-    from holdfast.workspace.apply import Group
+    from holdfast.workspace.preparing import Group
 
     Pair = tuple[Entry | None, Entry | None]
 
@@ -84,7 +86,7 @@ class Restoring(Previewing):
             preview = self.preview(target, paths, made)
             mine: set[bytes] = set(preview.conflicts) if conflicts == MINE else set()
             if mine:
-                preview = Preview(preview.plan.without(mine), [], preview.scope)
+                preview = preview.without(mine)
             if not preview.plan.steps and not note:
                 return None
             if preview.conflicts and conflicts == ASK and ask is None:
@@ -187,13 +189,8 @@ class Restoring(Previewing):
         mtimes: bool,
         note: dict[str, Any],
     ) -> Restored:
-        scope, agreed = preview.scope, {one.path: one for one in preview.plan.steps}
-        left = {path for path, _ in preview.plan.untouched}
-        made = self._plan_between(before, target, scope).without(mine).without(left)
-        late = set() if everything else {one.path for one in made.steps if not _is_agreed(agreed.get(one.path), one)}
-        made = made.without(late, "it was changed after the question")
-        # A safety checkpoint of a few paths does not name what is left alone beside them; the preview did.
-        made.untouched = list(dict.fromkeys([*preview.plan.untouched, *made.untouched]))
+        scope = preview.scope
+        made, late = self._agreed(target, before, preview, mine, everything)
         said: dict[str, Any] = {
             "workspace": self.row.id,
             "target": target.version,
@@ -211,6 +208,21 @@ class Restoring(Previewing):
         self._record(journal, said, note)
         applied.kept += [(path, "it was changed after the question") for path in sorted(late)]
         return Restored(target.version, before.version, applied, made)
+
+    def _agreed(
+        self, target: CheckpointRow, before: CheckpointRow, preview: Preview, mine: set[bytes], everything: bool
+    ) -> tuple[Plan, set[bytes]]:
+        """What to do, from the safety checkpoint on, and the paths that were changed after the question."""
+        if self._is_as_seen(before, preview):
+            return preview.plan, set()
+        agreed = {one.path: one for one in preview.plan.steps}
+        left = {path for path, _ in preview.plan.untouched}
+        made = self._plan_between(before, target, preview.scope).without(mine).without(left)
+        late = set() if everything else {one.path for one in made.steps if not _is_agreed(agreed.get(one.path), one)}
+        made = made.without(late, "it was changed after the question")
+        # A safety checkpoint of a few paths does not name what is left alone beside them; the preview did.
+        made.untouched = list(dict.fromkeys([*preview.plan.untouched, *made.untouched]))
+        return made, late
 
     def _finish(
         self, journal: Journal, said: dict[str, Any], goal: CheckpointRow, origin: CheckpointRow, *, aborting: bool
@@ -280,7 +292,9 @@ class Restoring(Previewing):
         return Apply(
             root,
             self._anchors(made, goal),
-            lambda entry: self.repository.stream(entry.content),
+            Contents(
+                lambda entry: self.repository.stream(entry.content), lambda digests: wholes(self.repository, digests)
+            ),
             self.repository.ids,
             lambda key: bool(self.repository.ledger.locate([key])),
             known_link=lambda target: target in targets,
@@ -288,6 +302,7 @@ class Restoring(Previewing):
             mtimes=said["mtimes"],
             durable=self.engine.place.durable,
             deleting_first=Room(root, made).after_deleting,
+            accelerated=self.engine.settings["capture.accelerator"],
             progress=self.engine.progress,
         )
 

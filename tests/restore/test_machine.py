@@ -104,10 +104,11 @@ class Machine(RuleBasedStateMachine):
         self.is_as(before, paths, undone, done)
         self.nothing_else_was_touched(now, stats, undone)
         if redo:
+            between = disk(self.root)  # what an undo of the redo comes back to: it need not be all that was there before
             again = self.ground.redo()
             assert again is not None
             self.is_as(now, paths, again, undone)
-            self.undoable.append((before, done, paths))
+            self.undoable.append((between, again, paths))
 
     @rule(a=numbers)
     def forget(self, a: int) -> None:
