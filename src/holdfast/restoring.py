@@ -11,7 +11,7 @@ from holdfast.core.errors import Conflict, DiskFull, Failed, HoldfastError, NotF
 from holdfast.core.model import Event
 from holdfast.core.planning import UNREAD, Plan, Step
 from holdfast.core.steps import step
-from holdfast.previewing import Preview, Previewing, Scope, differ, digest_of
+from holdfast.previewing import Preview, Previewing, Scope, differ
 from holdfast.store.journal import History, Journal
 from holdfast.store.reading import wholes
 from holdfast.workspace.apply import Applied, Apply, closed_folders
@@ -73,11 +73,13 @@ class Restoring(Previewing):
         conflicts: str = ASK,
         mtimes: bool = False,
         ask: Callable[[Preview], bool] | None = None,
+        at_once: bool = False,
         note: dict[str, Any] | None = None,
         made: Iterable[bytes] = (),
     ) -> Restored | None:
         """Bring the scope to the target's state. None if `ask` said no or there is nothing to do.
 
+        `at_once`: `ask` answers without asking anybody, so that nothing can have changed much since the preview.
         Raises `Conflict` if work that no checkpoint has would be overwritten and nobody said that it may be, or if an
         earlier restore was cut off; `Busy` if another one is under way; `DiskFull` if there is no room for it.
         """
@@ -95,7 +97,7 @@ class Restoring(Previewing):
                 return None
             self._refuse_if_full(preview.plan)
             workspace = self.row.id
-            before = self._safety(preview.plan, preview.scope, f"before restoring v{target.version}")
+            before = self._safety(preview.plan, preview.only(at_once), f"before restoring v{target.version}")
             choices = mine, conflicts == THEIRS, mtimes, note or {}
             if before.workspace == workspace:
                 return self._run(journal, target, before, preview, *choices)
@@ -158,7 +160,7 @@ class Restoring(Previewing):
 
     # Steps
 
-    def _safety(self, made: Plan, scope: Scope, message: str) -> CheckpointRow:
+    def _safety(self, made: Plan, only: tuple[bytes, ...], message: str) -> CheckpointRow:
         """Save what is there: whatever the plan would touch, by whatever rule it is left out otherwise."""
         event = Event(
             self.root,
@@ -167,7 +169,7 @@ class Restoring(Previewing):
             message=message,
             created_by="system",
             force=frozenset(one.path for one in made.steps),
-            only=scope.only(one.path for one in made.steps),
+            only=only,
         )
         checkpoint: CheckpointRow | None = self.engine.handle(event).checkpoint
         if checkpoint is None:  # its marker went, or cannot be read any more
@@ -230,7 +232,7 @@ class Restoring(Previewing):
         """From wherever the disk is now to `goal`; what is neither there nor at `origin` is somebody's work and stays."""
         scope, kept = Scope(_bytes(said["paths"]), _bytes(said["made"])), set(_bytes(said["kept"]))
         ours = self._plan_between(origin, goal, scope).without(kept)
-        now = self._safety(ours, scope, "before finishing a restore")
+        now = self._safety(ours, scope.only(one.path for one in ours.steps), "before finishing a restore")
         mine = {one.path: one for one in ours.steps}
         made = self._plan_between(now, goal, scope)
         foreign = {one.path for one in made.steps if not _is_half_done(mine.get(one.path), one)}
