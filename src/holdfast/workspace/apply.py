@@ -45,8 +45,8 @@ class Applied:
 class Apply:
     """One plan on one root.
 
-    `anchors` are files already in place to which others of their group are to be linked; `contents`
-    gives what files hold; `ids(read)` gives the ids that a stream has as a content. `known(digest)` and `known_link(target)` say whether a
+    `anchors` are files already in place to which others of their group are to be linked; `contents` gives what files
+    hold; `ids(read)` the ids that a stream has as a content. `known(digest)` and `known_link(target)` say whether a
     checkpoint has what a restore that was cut off left behind: what none has is never removed. `closed` are folders
     that must be opened for writing meanwhile, with the modes that they have and shall keep. `touched` tells whether
     anything in the tree was changed.
