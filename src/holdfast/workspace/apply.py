@@ -10,6 +10,7 @@ from stat import S_IMODE, S_ISDIR, S_ISREG
 from holdfast.core.entry import FILE, FOLDER, LINK, Entry
 from holdfast.core.planning import DELETE, MODE, WRITE, Plan, Step
 from holdfast.core.steps import step as note
+from holdfast.workspace import preparing
 from holdfast.workspace.folding import refuse_folded
 from holdfast.workspace.preparing import MANY, Contents, Preparing, group_of
 from holdfast.workspace.staging import BUSY, CHANGED, REMOVED, Staging
@@ -121,8 +122,25 @@ class Apply:
                 self._mode(step)
         self._close_again({step.path for step in steps})
         if self.durable:
-            self.system.sync(self.root)
+            self._sync(steps)
         note("restore:synced")
+
+    def _sync(self, steps: list[Step]) -> None:
+        """Make the tree durable: the folders in which something was changed if they are few, else the file system."""
+        if len(steps) + len(self.closed) > preparing.FEW:
+            self.system.sync(self.root)
+            return
+        paths = {step.path.rpartition(b"/")[0] for step in steps}
+        # What was given a mode, and folders that were made, are to be synced themselves.
+        paths |= {step.path for step in steps if step.action == MODE or (step.new and step.new.kind == FOLDER)}
+        for path in sorted({*paths, *self.closed}):
+            try:
+                parent, last = self.folders.parent(path) if path else (self.root, b".")
+                self.system.sync_file(parent, last)
+            except OSError as error:
+                if error.errno not in GONE:
+                    raise
+                self.system.sync(self.root)  # somebody has moved it: wherever it is, it is synced
 
     def _prepare(self, files: list[Step], start: int) -> list[tuple[Step, bytes]]:
         return self.preparing.batch(files, start, self.progress, self.durable)

@@ -11,6 +11,7 @@ from posix import (
     close,
     fchmod,
     fstat,
+    fsync,
     ftruncate,
     link,
     lseek,
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 ZEROS = bytes(4096)
 MANY, MANY_BYTES = 128, 4 << 20
 """So many small files, or bytes of them, are written with one call."""
+FEW = 16
+"""Up to so many files are synced one by one."""
 ASKED = 4096
 """Contents that are asked for at once."""
 
@@ -102,7 +105,13 @@ class Preparing:
                 if progress is not None and not number & 63:
                     progress(number, len(files))
         note("restore:staged")
-        if names and durable:
+        if durable and 0 < len(names) <= FEW:
+            # A sync of the file system waits for everything that anybody has written to it.
+            for number, name in names.items():
+                if _entry(files[number]).kind == FILE:
+                    self.system.sync_file(self.staging.fd, name)
+            fsync(self.staging.fd)
+        elif durable and names:
             self.system.sync(self.staging.fd)
         note("restore:staged-synced")
         return [(files[number], names[number]) for number in range(start, end)]

@@ -3,7 +3,21 @@
 from __future__ import annotations
 
 from errno import EAGAIN, EEXIST, EINVAL, ENOSYS, ENOTDIR, EPERM
-from posix import O_CLOEXEC, O_DIRECTORY, O_NOFOLLOW, O_RDONLY, chmod, close, fstat, fsync, rename, stat, strerror, sync
+from posix import (
+    O_CLOEXEC,
+    O_DIRECTORY,
+    O_NOFOLLOW,
+    O_NONBLOCK,
+    O_RDONLY,
+    chmod,
+    close,
+    fstat,
+    fsync,
+    rename,
+    stat,
+    strerror,
+    sync,
+)
 from posix import open as open_fd
 from stat import S_ISDIR, S_ISREG
 
@@ -88,6 +102,18 @@ class System:
                 if error.errno != ENOSYS:
                     raise
             sync()
+            fsync(fd)
+        finally:
+            close(fd)
+
+    def sync_file(self, folder: int, name: bytes) -> None:
+        """Make one file or folder durable. Whoever may not open it has the whole file system synced."""
+        try:
+            fd = open_fd(name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, dir_fd=folder)
+        except PermissionError:
+            self.sync(folder)
+            return
+        try:
             fsync(fd)
         finally:
             close(fd)
