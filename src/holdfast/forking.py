@@ -21,6 +21,7 @@ from holdfast.store.rows import Query
 from holdfast.workspace.apply import Apply
 from holdfast.workspace.capture import NEVER
 from holdfast.workspace.choose import Chooser, Rulebook
+from holdfast.workspace.cloning import Cloning
 from holdfast.workspace.find import refuse, show
 from holdfast.workspace.git import facts
 from holdfast.workspace.preparing import Contents
@@ -200,6 +201,7 @@ class Forking:
                 Contents(
                     lambda entry: self.repository.stream(entry.content),
                     lambda digests: wholes(self.repository, digests),
+                    Cloning(self.root, self.repository.ids),
                 ),
                 self.repository.ids,
                 lambda key: bool(self.repository.ledger.locate([key])),

@@ -6,6 +6,7 @@ from posix import (
     O_CLOEXEC,
     O_CREAT,
     O_EXCL,
+    O_RDWR,
     O_WRONLY,
     chown,
     close,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any
 
+    from holdfast.workspace.cloning import Cloning
     from holdfast.workspace.staging import Staging
     from holdfast.workspace.system import Folders, System
 
@@ -53,15 +55,16 @@ class Contents:
     """Where contents come from. `load(entry)` yields one in parts.
 
     `wholes(digests)` yields (number, content) for many, in whatever order is cheapest, with None for one that must be
-    loaded in parts.
+    loaded in parts. `cloning` takes them from files that are there, as long as that is possible.
     """
 
     def __init__(
         self,
         load: Callable[[Entry], Iterator[bytes]],
         wholes: Callable[[Sequence[bytes]], Iterable[tuple[int, bytes | None]]] | None = None,
+        cloning: Cloning | None = None,
     ) -> None:
-        self.load = load
+        self.load, self.cloning = load, cloning
         self.wholes = wholes or (lambda digests: ((number, None) for number in range(len(digests))))
 
 
@@ -94,7 +97,13 @@ class Preparing:
         made = fstat(self.staging.fd)
         # A new file gets the owner of the folder that we have just made; where that is another, each is given away.
         ours = (made.st_uid, made.st_gid) == self.owner
-        simple = [number for number in range(start, end) if ours and _is_simple(_entry(files[number]))]
+        cloning = self.contents.cloning
+        for number in range(start, end):
+            if cloning is None or not cloning.possible:
+                break  # the file system has said no: the rest is written as always
+            names[number] = self._one(_entry(files[number]), groups)
+        rest = [number for number in range(start, end) if number not in names]
+        simple = [number for number in rest if ours and _is_simple(_entry(files[number]))]
         for at in range(0, len(simple), ASKED):
             self._many(files, simple[at : at + ASKED], names)
             if progress is not None:
@@ -160,10 +169,11 @@ class Preparing:
         group = group_of(entry)
         if entry.group and self._link(group, groups, name):
             return name
-        fd = open_fd(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600, dir_fd=self.staging.fd)
+        fd = open_fd(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o600, dir_fd=self.staging.fd)
         try:
-            for part in self.contents.load(entry):
-                write_all(fd, part, bool(entry.flags & SPARSE))
+            if self.contents.cloning is None or not self.contents.cloning.clone(entry, fd):
+                for part in self.contents.load(entry):
+                    write_all(fd, part, bool(entry.flags & SPARSE))
             if entry.flags & SPARSE:
                 ftruncate(fd, entry.size)
             self.attributes(entry, name, fd)
