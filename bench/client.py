@@ -44,7 +44,7 @@ def measure_client(plan: Plan, say_so: Callable[[str], None]) -> list[dict[str, 
         raise Failed(f"The real client cannot be had: {reason}") from None
     from claude.bench import Bench
 
-    turns, rounds = (3, 1) if plan.quick else (10, 4)
+    turns, rounds = (3, 1) if plan.quick else (8, 3)
     trees = {"small": TREES["small"]} if plan.quick else TREES
     results: list[dict[str, object]] = []
     for tree, files in trees.items():

@@ -98,7 +98,7 @@ def _finish(
 
 def save(engine: Engine, root: bytes, folder: str, told: dict[str, Any], only: tuple[bytes, ...] = ()) -> Outcome:
     """Make the checkpoint of an event that a hook recorded. Raises what `Engine.handle` raises."""
-    event = _event(engine, root, folder, told, only)
+    event = event_of(engine, root, folder, told, only)
     outcome = engine.handle(event)
     if outcome.status == OUTSIDE:
         event.cwd = root  # the folder that the agent was in is gone
@@ -108,13 +108,16 @@ def save(engine: Engine, root: bytes, folder: str, told: dict[str, Any], only: t
     return outcome
 
 
-def _event(engine: Engine, root: bytes, folder: str, told: dict[str, Any], only: tuple[bytes, ...]) -> Event:
+def event_of(engine: Engine, root: bytes, folder: str, told: dict[str, Any], only: tuple[bytes, ...] = ()) -> Event:
+    """The event with all that is known of its session: notes, tokens, files, conversation."""
     known = sessions.facts(folder, told["session"])
     prompt, said = known.get("prompt"), known.get("said")
     settings = engine.settings
     notes = _notes(told, settings)
     task = notes["analysis"]["current_task"].split("\n")[0] if notes is not None else ""
     summary = (task or (prompt if isinstance(prompt, str) else ""))[:SUMMARY]
+    if not settings["checkpoint.auto_summary_enabled"]:
+        summary = ""
     usage = tokens(
         folder,
         told["session"],

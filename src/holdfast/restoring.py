@@ -7,7 +7,7 @@ from posix import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close
 from posix import open as open_fd
 
 from holdfast.core.entry import FILE, FOLDER, LEFT_OUT, LINK, Entry
-from holdfast.core.errors import Conflict, DiskFull, Failed, HoldfastError, NotFound
+from holdfast.core.errors import Conflict, DiskFull, Failed, HoldfastError, NotFound, WrongKey
 from holdfast.core.model import Event
 from holdfast.core.planning import UNREAD, Plan, Step
 from holdfast.core.steps import step
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 ASK, MINE, THEIRS = "ask", "mine", "theirs"
 GO_ON = "`holdfast restore --continue` goes on, `holdfast restore --abort` takes it back."
 UNTOUCHED = "Nothing was changed."
+CLOSED = "it is sealed, and its key is not at hand"
+KEY_HINT = "`holdfast key import FILE` brings the key back from its backup."
 
 
 class Restored:
@@ -85,6 +87,14 @@ class Restoring(Previewing):
             mine: set[bytes] = set(preview.conflicts) if conflicts == MINE else set()
             if mine:
                 preview = Preview(preview.plan.without(mine), [], preview.scope)
+            closed = self.repository.closed(one.new for one in preview.plan.steps)
+            if closed and len(closed) == len(preview.plan.steps):
+                raise WrongKey(
+                    f"What is to be restored is sealed, and its key is not at hand: {show(min(closed))}.", KEY_HINT
+                )
+            if closed:
+                others = [path for path in preview.conflicts if path not in closed]
+                preview = Preview(preview.plan.without(closed, CLOSED), others, preview.scope)
             if not preview.plan.steps and not note:
                 return None
             if preview.conflicts and conflicts == ASK and ask is None:
@@ -96,10 +106,10 @@ class Restoring(Previewing):
             before = self._safety(preview.plan, preview.scope, f"before restoring v{target.version}")
             choices = mine, conflicts == THEIRS, mtimes, note or {}
             if before.workspace == workspace:
-                return self._run(journal, target, before, preview, *choices)
+                return _left_closed(self._run(journal, target, before, preview, *choices), closed)
         # The safety checkpoint has found out that this folder is a copy, and made it a workspace of its own.
         with self._turn() as journal:
-            return self._run(journal, target, before, preview, *choices)
+            return _left_closed(self._run(journal, target, before, preview, *choices), closed)
 
     def resume(self) -> Restored:
         """Finish a restore that was cut off. Raises `NotFound` if none was."""
@@ -404,6 +414,11 @@ def _explain(error: Exception, hint: str) -> HoldfastError:
         return Failed("The restore was stopped: the file system is read-only.", hint)
     where = error.filename.decode("utf-8", "replace") if isinstance(error.filename, bytes) else error.filename
     return Failed(f"The restore was stopped: {error.strerror or error}{f' ({where})' if where else ''}.", hint)
+
+
+def _left_closed(done: Restored, closed: set[bytes]) -> Restored:
+    done.applied.kept += [(path, CLOSED) for path in sorted(closed)]
+    return done
 
 
 def _megabytes(count: int) -> str:

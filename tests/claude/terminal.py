@@ -11,20 +11,20 @@ import time
 import uuid
 from types import TracebackType
 
+import pytest
+
 from .bench import Bench
 
 PROMPT = r"(?m)^\s*[❯>]"
 """The line on which the client waits for a prompt."""
 
 
-def is_there() -> bool:
-    return shutil.which("tmux") is not None
-
-
 class Terminal:
     """One interactive client; ends with the `with` block."""
 
     def __init__(self, bench: Bench, *arguments: str, columns: int = 160, lines: int = 50) -> None:
+        if shutil.which("tmux") is None:
+            pytest.skip("THE INTERACTIVE CLIENT WAS NOT TESTED: tmux is not installed.")
         self._bench = bench
         self._server = f"holdfast-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         variables = [f"{name}={value}" for name, value in bench.environment().items()]

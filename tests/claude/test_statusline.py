@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,10 @@ import pytest
 import holdfast
 from holdfast.conversation.figures import figures, keep, kept, path_of
 from holdfast.frontends import background
+
+from .bench import Bench
+from .endpoint import say
+from .terminal import PROMPT, Terminal
 
 PAYLOAD: dict[str, Any] = {
     "session_id": "7bf421eb-ce05-4a6a-bd53-977f6b12cec3",
@@ -123,6 +128,25 @@ def test_colours_warn_at_80_and_90(project: Project) -> None:
     said = project.line({**PAYLOAD, "cwd": str(project.folder)}, NO_COLOR="")
 
     assert "\x1b[33mcontext 82%\x1b[0m" in said and "\x1b[31m5h 93%\x1b[0m" in said
+
+
+def test_in_the_real_client_it_stands_in_front_of_the_users_own(bench: Bench) -> None:
+    bench.settings({"statusLine": {"type": "command", "command": "echo MY OWN LINE"}})
+    bench.holdfast("install", "claude", "--statusline")
+    bench.holdfast("init")
+    bench.holdfast("save", "-m", "first")
+    bench.script(say("Hello there.", usage={"input_tokens": 10, "cache_read_input_tokens": 849_990}))
+
+    with Terminal(bench) as terminal:
+        terminal.wait(PROMPT)
+        terminal.type("hello")
+        terminal.wait("Hello there")
+        shown = terminal.wait(r"v\d+ \d+s · context 85%")
+
+    assert re.search(r"v\d+ \d+s · context 85% · MY OWN LINE", shown)
+    (usage,) = bench.home.glob(".local/share/holdfast/store/workspaces/*/sessions/*.usage")
+    told = json.loads(usage.read_text())
+    assert (told["window"], told["used"], told["percent"]) == (1_000_000, 850_000, 85)
 
 
 @pytest.mark.parametrize("session", ["", "../../etc/passwd", "a/b", "a\0b", "x" * 200, ".."])

@@ -228,8 +228,7 @@ def test_a_turn_that_fails_is_stored_although_the_client_kills_slow_hooks(hooked
     turn = hooked.run("write")
 
     assert turn.code == 1
-    made = hooked.settle()
-    assert "error" in triggers(made)
+    assert hooked.wait_for(lambda: "error" in triggers(hooked.settle()))
     assert hooked.unsaved() == []
 
 
@@ -263,3 +262,28 @@ def test_the_users_git_is_not_touched(hooked: Bench) -> None:
         env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"},
     )
     assert listed.stdout == " M README.md\n"
+
+
+@pytest.mark.parametrize("trouble", ["newer store", "broken settings", "store is a file"])
+def test_the_agent_goes_on_whatever_is_wrong_with_us_and_the_user_is_told(hooked: Bench, trouble: str) -> None:
+    hooked.run("hello")
+    hooked.settle()
+    store = hooked.home / ".local/share/holdfast/store"
+    if trouble == "newer store":
+        format_file = store / "format"
+        format_file.write_text(format_file.read_text().replace("version 1", "version 99"))
+    elif trouble == "broken settings":
+        hooked.put("../home/.config/holdfast/config.json", '{"hooks": {')
+    else:
+        store.rename(store.with_name("elsewhere"))
+        store.write_text("")
+    hooked.script(call(use("Bash", command="rm -f nothing", description="remove")), say("Went on."))
+
+    turn = hooked.run("go on", "--include-hook-events")
+
+    assert turn.code == 0 and turn.result["result"] == "Went on."
+    assert {run["exit_code"] for run in hook_runs(turn)} <= {0, 1}
+    assert len(hooked.endpoint.main_requests()) == 3
+    assert "Traceback" not in turn.out
+    told = hooked.holdfast("status", check=False)
+    assert told.returncode != 0 and "holdfast:" in told.stderr

@@ -171,7 +171,7 @@ def keys_of(value: Any, stop: tuple[str, ...] = (), prefix: str = "") -> set[str
     return found
 
 
-CHECKPOINT = ("checkpoint", "last", "forgotten", "thinned", "changes", "coverage")
+CHECKPOINT = ("checkpoint", "last", "forgotten", "thinned", "changes", "coverage", "files", "analysis", "context")
 
 
 @pytest.mark.parametrize(

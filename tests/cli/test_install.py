@@ -52,11 +52,13 @@ def test_install_hooks_every_event_with_one_command_and_explicit_timeouts(box: B
     assert set(entries) == set(HOOKS)
     assert all(0 < entry["timeout"] <= 30 for event in entries.values() for entry in event)
     starts = [entry["command"] for entry in entries.pop("SessionStart")]
+    (failure,) = entries.pop("StopFailure")
     (command,) = {entry["command"] for event in entries.values() for entry in event}
     assert starts == [f"{command} --part 1", f"{command} --part 2"]
+    assert failure["command"] == f"setsid -f {command} >/dev/null 2>&1 || {command}"
     python = command.split()[0]
     assert os.path.isabs(python) and Path(python).read_bytes()[:4] == b"\x7fELF"
-    assert result.json()["changed"] and result.json()["commands"] == [*starts, command]
+    assert result.json()["changed"] and result.json()["commands"] == [*starts, command, failure["command"]]
 
 
 def test_the_hook_command_starts_from_any_folder_with_nothing_in_the_environment(box: Box) -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import pytest
 
-from cli.box import Box
+from cli.box import HOUR, Box
+from holdfast.store import sessions
 
 from .agent import Agent, call, within
 
 READING = (
-    "recall", "checkpoint_list", "checkpoint_search", "checkpoint_show", "checkpoint_diff",
+    "recall", "checkpoint_list", "checkpoint_search", "checkpoint_show", "checkpoint_diff", "checkpoint_resume",
     "checkpoint_restore_preview", "checkpoint_prepare",
 )  # fmt: skip
 
@@ -40,10 +42,9 @@ def test_a_save_keeps_what_the_agent_states(kept: Box) -> None:
         ["auth"],
     )
     assert shown["summary"] == "JWT middleware done"
-    assert shown["notes"]["stated"] is True
-    assert shown["notes"]["current_task"] == "JWT middleware done"
-    assert shown["notes"]["next_steps"] == ["Add token refresh", "Update docs"]
-    assert shown["notes"]["decisions"] == shown["key_points"] == ["Use HS256 for now"]
+    assert shown["notes"]["analysis"]["current_task"] == "JWT middleware done"
+    assert shown["notes"]["stated"]["next_steps"] == ["Add token refresh", "Update docs"]
+    assert shown["notes"]["stated"]["decisions"] == shown["key_points"] == ["Use HS256 for now"]
     listed = kept.call("list", "--json").json()[0]
     assert (listed["version"], listed["trigger"], listed["created_by"]) == ("v4", "manual", "system")
 
@@ -89,6 +90,51 @@ def test_a_list_is_newest_first_and_pages(kept: Box) -> None:
     assert [row["version"] for row in rest["checkpoints"]] == ["v1"]
     assert first["checkpoints"][1]["age"] == "1 hour ago"
     assert [row["version"] for row in call(kept, "checkpoint_list", tag="begin")["checkpoints"]] == ["v1"]
+
+
+def test_a_resume_tells_what_was_stated_first_and_stays_within_its_tokens(kept: Box) -> None:
+    call(
+        kept,
+        "checkpoint_save",
+        summary="JWT middleware done",
+        decisions=["Use HS256 for now"],
+        next_steps=["Add token refresh", "Update docs"],
+    )
+    kept.now += HOUR
+
+    resumed = call(kept, "checkpoint_resume")
+    short = call(kept, "checkpoint_resume", reference="v4", tokens=200)
+
+    assert (resumed["version"], resumed["summary"], resumed["age"]) == ("v4", "JWT middleware done", "1 hour ago")
+    assert resumed["text"].startswith("Resumed from checkpoint:")
+    for text in ("JWT middleware done", "1. Add token refresh", "2. Update docs", "Use HS256 for now"):
+        assert text in resumed["text"]
+    assert 0 < short["tokens"] <= 200
+    assert resumed["tokens"] <= 5_000
+    assert call(kept, "checkpoint_resume", tokens=50).failed
+
+
+def test_before_the_first_checkpoint_there_is_nothing_to_resume(box: Box) -> None:
+    box.call("init")
+
+    answer = call(box, "checkpoint_resume")
+
+    assert answer.failed
+    assert "No checkpoint found to resume from" in answer.text
+
+
+def test_a_save_belongs_to_the_session_that_its_client_is_in_now(kept: Box) -> None:
+    folder = str(kept.store / "workspaces" / json.loads((kept.project / ".holdfast/workspace.json").read_text())["id"])
+    kept.variables["CLAUDE_CODE_SESSION_ID"] = "first"
+    client = str(os.getppid())
+    sessions.remember(folder, "first", session="first", client=client)
+    before = call(kept, "checkpoint_save", summary="before")["checkpoint"]["session_id"]
+    sessions.remember(folder, "first", ended="clear")
+    sessions.remember(folder, "second", session="second", client=client)
+    sessions.remember(folder, "other", session="other", client="1")
+    after = call(kept, "checkpoint_save", summary="after")["checkpoint"]["session_id"]
+
+    assert (before, after) == ("first", "second")
 
 
 def test_how_many_are_listed_is_a_setting(kept: Box) -> None:

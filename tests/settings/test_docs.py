@@ -92,3 +92,16 @@ def test_the_examples_are_the_three_modes_of_the_guide() -> None:
         False,
     ]
     assert Settings().values["hooks.auto_checkpoint_on_clear"] == "prompt"
+
+
+def test_the_supervisor_goes_by_every_setting_of_its_section_and_by_its_defaults() -> None:
+    from dataclasses import fields
+
+    from holdfast.supervisor.options import Options
+
+    options = Options()
+    known = {f"supervisor.{field.name}": getattr(options, field.name) for field in fields(Options)}
+    defaults = {key: setting.default for key, setting in TABLE.items() if key.startswith("supervisor.")}
+
+    assert defaults == {key: value for key, value in known.items() if key in defaults}
+    assert Options.read(Settings()) == options

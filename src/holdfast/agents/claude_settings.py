@@ -24,6 +24,8 @@ class Hook(NamedTuple):
     timeout: int
     parts: int = 0
     is_async: bool = False
+    is_detached: bool = False
+    """Started in a session of its own, out of the client's reach; what it says is not heard."""
 
 
 HOOKS = {
@@ -34,7 +36,8 @@ HOOKS = {
     "PostToolUse": Hook(SHORT, is_async=True),
     "PostToolUseFailure": Hook(SHORT, is_async=True),
     "Stop": Hook(LONG),
-    "StopFailure": Hook(SHORT),
+    # A headless client that fails kills this one within a third of a second: too early for a busy machine.
+    "StopFailure": Hook(SHORT, is_detached=True),
     "SubagentStop": Hook(SHORT),
     "PreCompact": Hook(LONG),
     # A time limit in a settings file raises the client's own, which is 1.5 s for everybody together.
@@ -136,6 +139,8 @@ def without_status_line(text: str, name: str) -> str:
 def _entries(command: str, hook: Hook) -> list[dict[str, Any]]:
     commands = [f"{command} --part {part}" for part in range(1, hook.parts + 1)] or [command]
     more = {"async": True} if hook.is_async else {}
+    if hook.is_detached:
+        commands = [f"setsid -f {each} >/dev/null 2>&1 || {each}" for each in commands]  # macOS has no setsid
     return [{"type": "command", "command": each, "timeout": hook.timeout, **more} for each in commands]
 
 

@@ -184,7 +184,7 @@ TABLE: dict[str, Setting] = {
         CHOICE, "acceptEdits", "What the agent may do unasked, where a task does not say it.",
         ("acceptEdits", "plan", "default", "bypassPermissions"), from_environment=False,
     ),
-    "supervisor.concurrency": Setting(NUMBER, 2, "Agents that run at the same time.", (1, 1000), from_environment=False),
+    "supervisor.concurrency": Setting(NUMBER, 4, "Agents that run at the same time.", (1, 1000), from_environment=False),
     "supervisor.checkpoint_interval": Setting(
         TIME, 600, "Time between checkpoints while an agent runs.", (1, DAY), from_environment=False
     ),
@@ -205,8 +205,25 @@ TABLE: dict[str, Setting] = {
         TIME, 1800, "A run that says and changes nothing for this long is held for a human.", (10, 7 * DAY),
         from_environment=False,
     ),
+    "supervisor.silent_after": Setting(
+        TIME, 300, "A run that says nothing for this long is looked at more closely.", (10, 7 * DAY), from_environment=False
+    ),
+    "supervisor.pause_grace": Setting(
+        TIME, 60, "How long a pause waits for the agent's next step before it ends the process.", (1, 3600),
+        from_environment=False,
+    ),
     "supervisor.stop_grace": Setting(
-        TIME, 30, "How long a run may take to stop at each stage before the next.", (1, 3600), from_environment=False
+        TIME, 15, "How long a process may take to end before it is killed.", (1, 3600), from_environment=False
+    ),
+    "supervisor.question_timeout": Setting(
+        TIME, 1800, "How long an agent's question keeps its process waiting.", (10, 7 * DAY), from_environment=False
+    ),
+    "supervisor.verify_timeout": Setting(
+        TIME, 900, "How long a task's verification may take.", (1, 7 * DAY), from_environment=False
+    ),
+    "supervisor.allowed_tools": Setting(
+        LIST, ["Read", "Glob", "Grep", "Edit", "Write", "TodoWrite"], "Tools that an agent may use unasked.",
+        from_environment=False,
     ),
     "supervisor.environment": Setting(
         LIST, [], "Names of further variables that an agent is given from our own environment.", from_environment=False
@@ -224,7 +241,7 @@ TABLE: dict[str, Setting] = {
     ),
     # The page.
     "web.host": Setting(TEXT, "127.0.0.1", "Address that the page listens on.", from_environment=False),
-    "web.port": Setting(NUMBER, 8417, "Port of the page; 0: any that is free.", (0, 65535), from_environment=False),
+    "web.port": Setting(NUMBER, 8765, "Port of the page; 0: any that is free.", (0, 65535), from_environment=False),
     "web.open": Setting(FLAG, True, "Open a browser when the page starts on a desktop.", from_environment=False),
     "web.password_file": Setting(
         PATH, "", "File with the password's hash; needed beyond this machine.", from_environment=False

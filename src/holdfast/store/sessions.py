@@ -150,22 +150,6 @@ def note_cleared(folder: str, client: int, /, **known: object) -> None:
     _change(f"{folder}/cleared/{client}", change)
 
 
-def following(folder: str, client: int) -> str:
-    """The session that a client is in after `/clear`; empty if it cleared nothing, or nothing is known of it yet."""
-    ended = cleared(folder, client).get("session")
-    if not ended:
-        return ""
-    found: list[tuple[int, str]] = []
-    try:
-        for name in listdir(folder + FOLDER):
-            session, _, kind = name.rpartition(".")
-            if kind == "json" and session != ended:
-                found.append((stat(f"{folder}{FOLDER}/{name}").st_mtime_ns, session))
-    except OSError:
-        return ""
-    return max(found)[1] if found else ""
-
-
 def sweep(folder: str, now: int) -> None:
     """Drop what belongs to sessions of long ago, once there is much of it."""
     for place in (folder + FOLDER, folder + "/cleared"):

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import click
 
 from holdfast.core.errors import Failed
 from holdfast.frontends.cli.session import Session, common
+from holdfast.frontends.cli.supervise import supervising
 
 ROLES = ("viewer", "approver", "operator")
 
 
 @click.command()
-@click.option(
-    "--host", default="127.0.0.1", metavar="ADDRESS", help="Where to listen; loopback unless you know better."
-)
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0 takes any that is free."
-)
+@click.option("--host", metavar="ADDRESS", help="Where to listen (web.host): loopback unless you know better.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port (web.port); 0 takes any that is free.")
 @click.option("--no-open", is_flag=True, help="Do not open a browser.")
 @click.option(
     "--tls-cert", type=click.Path(exists=True, dir_okay=False), help="Certificate, for other addresses than loopback."
@@ -26,31 +25,44 @@ ROLES = ("viewer", "approver", "operator")
 @click.option(
     "--role", type=click.Choice(ROLES), default="operator", show_default=True, help="What that browser may do."
 )
+@click.option("--no-tasks", is_flag=True, help="Do not run tasks; `holdfast supervise` may do that elsewhere.")
+@click.option("--no-page", is_flag=True, help="Run tasks only.")
 @common
 def serve(
     session: Session,
-    host: str,
-    port: int,
+    host: str | None,
+    port: int | None,
     no_open: bool,
     tls_cert: str | None,
     tls_key: str | None,
     link: bool,
     role: str,
+    no_tasks: bool,
+    no_page: bool,
 ) -> int:
-    """Show every checkpoint in a browser, and steer from there."""
+    """Show every checkpoint in a browser, steer from there, and run tasks."""
+    if no_page:
+        from holdfast.frontends.cli.supervise import until_told
+
+        until_told(session)
+        return 0
     if session.start is None:
         raise Failed("The page cannot be started from here.", "Run `holdfast serve` in a terminal.")
+    settings = session.settings
+    desktop = bool(session.around.text("DISPLAY") or session.around.text("WAYLAND_DISPLAY"))
     options = {
-        "host": host,
-        "port": port,
-        "open": not no_open and bool(session.around.text("DISPLAY") or session.around.text("WAYLAND_DISPLAY")),
-        "tls_cert": tls_cert,
-        "tls_key": tls_key,
+        "host": host or settings["web.host"],
+        "port": settings["web.port"] if port is None else port,
+        "open": desktop and not no_open and settings["web.open"],
+        "tls_cert": tls_cert or settings["web.tls_certificate"] or None,
+        "tls_key": tls_key or settings["web.tls_key"] or None,
+        "password_file": settings["web.password_file"],
         "link": link,
         "role": role,
         "settings": session.following().now,
     }
     try:
-        return session.start("serve", options, session.around, session.now)
+        with nullcontext() if link or no_tasks else supervising(session):
+            return session.start("serve", options, session.around, session.now)
     except ModuleNotFoundError as error:
         raise Failed(f"The page needs {error.name}.", "Install it with `pip install 'holdfast[serve]'`.") from None

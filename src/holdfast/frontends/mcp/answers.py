@@ -103,6 +103,16 @@ class Recalled(BaseModel):
     note: str = DATA
 
 
+class Resumed(BaseModel):
+    version: str
+    summary: str
+    age: str
+    text: str = Field(description="What to know to go on: task, next steps, decisions, and exact excerpts of files")
+    tokens: int = Field(description="Estimated, on the safe side")
+    left_out: list[str] = Field(default=[], description="What did not fit; `recall` fetches it")
+    note: str = DATA
+
+
 class Prepared(BaseModel):
     """Something that only a person may do."""
 

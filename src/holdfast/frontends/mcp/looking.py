@@ -6,10 +6,12 @@ from typing import Annotated
 
 from pydantic import Field
 
+from holdfast.core.errors import NotFound
 from holdfast.core.passages import MOST_LINE, told
 from holdfast.core.secrecy import by_name
 from holdfast.frontends.mcp import answers, telling
 from holdfast.frontends.mcp.visit import Visits
+from holdfast.frontends.paint import age_in_words
 from holdfast.frontends.patches import patch, without_implied
 from holdfast.looking import Change, compare
 from holdfast.store.rows import Query
@@ -17,6 +19,7 @@ from holdfast.workspace.find import show
 
 MOST_LISTED, MOST_CHANGES, MOST_COUNTED = 100, 200, 60
 MOST_PATCH = 30_000
+MOST_TOKENS = 20_000
 Reference = Annotated[
     str, Field(description="v5, an id, a name, latest, @~2 (steps back) or @{2h} (back in time)", max_length=200)
 ]
@@ -123,6 +126,30 @@ def checkpoint_diff(
         if with_patch:
             _add_patch(answer, changes)
         return answer
+
+
+def checkpoint_resume(
+    visits: Visits,
+    reference: Annotated[str, Field(max_length=200, description="Empty: the newest checkpoint")] = "",
+    tokens: Annotated[int, Field(ge=200, le=MOST_TOKENS, description="At most so many")] = 5_000,
+) -> answers.Resumed:
+    """Get what is needed to go on from a checkpoint: task, next steps, decisions, last test, and exact excerpts of files."""
+    from holdfast.resuming import Resuming
+
+    with visits.open() as visit:
+        resuming = Resuming(visit.engine, visit.root, visit.row.id)
+        found = resuming.tell(visit.resolve(reference)) if reference else resuming.newest()
+        if found is None:
+            raise NotFound("No checkpoint found to resume from.", "`checkpoint_save` makes one.")
+        built = resuming.brief(found, tokens=tokens)
+        return answers.Resumed(
+            version=f"v{found.row.version}",
+            summary=telling.told(found.summary),
+            age=age_in_words(found.row.created_at, visit.now()),
+            text=built.text,
+            tokens=built.tokens,
+            left_out=[telling.told(text) for text in built.left_out[: telling.MOST_ITEMS]],
+        )
 
 
 def recall(

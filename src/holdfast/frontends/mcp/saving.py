@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import os
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from holdfast.core.errors import Failed, Usage
 from holdfast.core.model import Event
 from holdfast.core.redact import redact
+from holdfast.finishing import event_of
 from holdfast.frontends.facts import kept
 from holdfast.frontends.mcp import answers
 from holdfast.frontends.mcp.telling import checkpoint, told
-from holdfast.frontends.mcp.visit import Visits
+from holdfast.frontends.mcp.visit import Visit, Visits
 from holdfast.looking import coverage
 
 Line = Annotated[str, Field(max_length=1_000)]
@@ -36,20 +38,13 @@ def checkpoint_save(
         raise Usage("tags: one of them is empty or has a line break.", "Give plain words.")
     stated = {"next_steps": _plain(next_steps), "decisions": _plain(decisions)}
     with visits.open() as visit:
-        outcome = visit.engine.handle(
-            Event(
-                visit.cwd,
-                visit.now(),
-                trigger="manual",
-                message=f"{summary}\n\n{description.strip()}".strip(),
-                tags=tuple(dict.fromkeys([tag.strip() for tag in tags])),
-                session=visits.session(visit),
-                created_by="system",
-                summary=summary if len(summary) <= SHORT else summary[: SHORT - 1] + "…",
-                key_points=tuple(stated["decisions"]),
-                notes={"stated": True, "current_task": redact(summary), **stated},
-            )
-        )
+        event = _of_session(visit, visits.session(visit))
+        event.message = f"{summary}\n\n{description.strip()}".strip()
+        event.summary = summary if len(summary) <= SHORT else summary[: SHORT - 1] + "…"
+        event.tags = tuple(dict.fromkeys([tag.strip() for tag in tags]))
+        event.key_points = (*stated["decisions"], *event.key_points)
+        event.notes = _with_stated(event.notes or {}, redact(summary), stated)
+        outcome = visit.engine.handle(event)
         if outcome.checkpoint is None:
             raise Failed("No checkpoint was made.", "Run `holdfast status` to see why.")
         return answers.Saved(
@@ -57,6 +52,25 @@ def checkpoint_save(
             kept=kept(coverage(visit.refreshed())),
             notices=[told(notice) for notice in outcome.notices[:20]],
         )
+
+
+def _of_session(visit: Visit, session: dict[str, Any]) -> Event:
+    """A save by hand that knows the session it is made in, as far as hooks have noted it."""
+    told = {
+        "cwd": os.fsdecode(visit.cwd),
+        "at": visit.now(),
+        "trigger": "manual",
+        "agent": "claude-code" if session else "",
+        **{key: str(session.get(key) or "") for key in ("session", "transcript", "model")},
+    }
+    event = event_of(visit.engine, visit.root, visit.engine.place.folder(visit.row.id), told)
+    event.created_by = "system"
+    return event
+
+
+def _with_stated(notes: dict[str, Any], task: str, stated: dict[str, list[str]]) -> dict[str, Any]:
+    """What the agent says itself comes before what was read from its conversation."""
+    return {**notes, "analysis": {**notes.get("analysis", {}), "current_task": task}, "stated": stated}
 
 
 def _plain(lines: list[str]) -> list[str]:

@@ -39,6 +39,7 @@ TOOLS: list[tuple[Callable[..., Any], str, ToolAnnotations, dict[str, Any]]] = [
     (looking.checkpoint_search, "Search checkpoints", LOOKS, {}),
     (looking.checkpoint_show, "Show a checkpoint", LOOKS, {}),
     (looking.checkpoint_diff, "Compare checkpoints", LOOKS, {MOST: LARGE}),
+    (looking.checkpoint_resume, "Resume from a checkpoint", LOOKS, {MOST: LARGE}),
     (preparing.checkpoint_restore_preview, "Preview a restore", LOOKS, {}),
     (preparing.checkpoint_prepare, "Prepare a command for the user", LOOKS, {}),
     (configuring.checkpoint_configure, "Tighten settings", SETS, {}),

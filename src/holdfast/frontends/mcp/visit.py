@@ -71,15 +71,20 @@ class Visits:
             config or around.config, around.holdfast_variables(), self.cwd, required=config is not None, flags=flags
         )
         self.token_file: str = options.get("token_file") or around.data + "/mcp.token"
-        self._session, self._client = around.text("CLAUDE_CODE_SESSION_ID"), os.getppid()
+        self._session, self._client = around.text("CLAUDE_CODE_SESSION_ID"), str(os.getppid())
 
-    def session(self, visit: Visit) -> str:
-        """The agent's session, as far as its client tells: a server outlives `/clear`, its environment does not change."""
-        from holdfast.store.sessions import following
+    def session(self, visit: Visit) -> dict[str, Any]:
+        """What hooks have noted of the agent's session: the one that our parent, its client, is in now.
 
-        if not self._session:
-            return ""
-        return following(visit.engine.place.folder(visit.row.id), self._client) or self._session
+        A server outlives `/clear`, and its environment does not change; without hooks it is all there is.
+        """
+        from holdfast.store import sessions
+
+        folder = visit.engine.place.folder(visit.row.id)
+        for facts in sessions.every(folder):
+            if str(facts.get("client")) == self._client and not facts.get("ended"):
+                return facts
+        return {**sessions.facts(folder, self._session), "session": self._session} if self._session else {}
 
     @contextmanager
     def open(self) -> Iterator[Visit]:

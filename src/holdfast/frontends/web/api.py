@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 
 from holdfast import __version__
 from holdfast.core.errors import Usage
-from holdfast.frontends.web.book import OPERATOR, VIEWER
+from holdfast.frontends.web.book import APPROVER, OPERATOR, VIEWER
 
 if TYPE_CHECKING:
     from holdfast.frontends.web.desk import Desk
@@ -31,6 +31,9 @@ TEXT = {"type": "string", "maxLength": 2_000}
 CONFLICTS = {"type": "string", "enum": ["ask", "mine", "theirs"], "default": "ask"}
 DIGEST = {"type": "string", "pattern": "^([0-9a-f]{64})?$", "default": ""}
 LIMIT = {"type": "integer", "minimum": 1, "maximum": 1_000, "default": 50}
+TASK = {"type": "string", "pattern": "^task_[0-9a-f]{10}$"}
+PROMPT = {"type": "string", "minLength": 1, "maxLength": 80, "pattern": "^[A-Za-z0-9_:.-]+$"}
+AMOUNT = {"type": "number", "minimum": 0, "maximum": 1e12}
 COUNT = {"type": "integer", "minimum": 0, "maximum": 2**53, "default": 0}
 
 
@@ -61,6 +64,10 @@ def _preview(desk: Desk, values: Values) -> Any:
     return desk.preview(values["workspace"], values["reference"], [as_path(path) for path in values.get("paths", [])])
 
 
+def _action(action: str) -> Callable[[Desk, Values], Any]:
+    return lambda desk, values: desk.tasks.act(values["task"], action)
+
+
 def _file(desk: Desk, values: Values) -> Any:
     facts, content = desk.file(values["workspace"], values["reference"], as_path(values["path"]))
     try:
@@ -69,6 +76,8 @@ def _file(desk: Desk, values: Values) -> Any:
         return {**facts, "base64": base64.b64encode(content).decode("ascii")}
 
 
+NAMED = (("workspace", WORKSPACE), ("reference", REFERENCE), ("task", TASK), ("prompt", PROMPT))
+"""What may stand between braces in a path."""
 ONE = "/api/workspaces/{workspace}"
 OPERATIONS = (
     Operation("GET", "/api/workspaces", "listWorkspaces", "All workspaces of the store.", VIEWER,
@@ -122,6 +131,68 @@ OPERATIONS = (
               lambda desk, values: desk.search(values["text"], values.get("workspace", ""), values["limit"]),
               query={"text": {"type": "string", "minLength": 1, "maxLength": 500}, "workspace": WORKSPACE, "limit": LIMIT},
               needed=("text",)),
+    Operation("GET", "/api/tasks", "listTasks", "Unattended tasks, and why each waits.", VIEWER,
+              lambda desk, values: desk.tasks.all(values.get("status", ""), values["archived"]),
+              query={"status": {"type": "string", "maxLength": 40}, "archived": {"type": "boolean", "default": False}}),
+    Operation("POST", "/api/tasks", "newTask", "Make a task, and start it unless it is told otherwise.", OPERATOR,
+              lambda desk, values: desk.tasks.new({key: value for key, value in values.items() if key != "by"}),
+              body={"title": {"type": "string", "maxLength": 200}, "brief": {"type": "string", "maxLength": 100_000},
+                    "type": {"type": "string", "enum": ["create_app", "modify_app", "custom"]},
+                    "workspace": {"type": "string", "minLength": 1, "maxLength": 4096},
+                    "phases": {"type": "array", "items": {"type": "object"}, "maxItems": 50}, "agent": {"type": "object"},
+                    "budget": {"type": "object"}, "priority": {"type": "string", "enum": ["critical", "high", "normal", "low"]},
+                    "after": {"type": "array", "items": TASK, "maxItems": 50},
+                    "secrets": {"type": "array", "items": {"type": "string", "maxLength": 200}, "maxItems": 50},
+                    "start": {"type": "boolean"}}, needed=("brief", "workspace")),
+    Operation("GET", "/api/tasks/{task}", "showTask", "Everything about a task.", VIEWER,
+              lambda desk, values: desk.tasks.show(values["task"])),
+    Operation("PATCH", "/api/tasks/{task}", "setBudget", "Give a task another budget.", OPERATOR,
+              lambda desk, values: desk.tasks.budget(values["task"], values.get("tokens"), values.get("money"),
+                                                     values.get("minutes")),
+              body={"tokens": {"type": "integer", "minimum": 0, "maximum": 10**12}, "money": AMOUNT, "minutes": AMOUNT}),
+    Operation("DELETE", "/api/tasks/{task}", "deleteTask", "Cancel a task if need be, and put it out of sight.", OPERATOR,
+              lambda desk, values: desk.tasks.delete(values["task"])),
+    *[Operation("POST", f"/api/tasks/{{task}}/{path}", f"{action.replace('-n', 'N')}Task", summary, OPERATOR,
+                _action(action))
+      for path, action, summary in (
+          ("execute", "start", "Start a drafted task."), ("pause", "pause", "Pause at the next tool boundary."),
+          ("freeze", "freeze", "Stop everything where it stands."), ("resume", "resume", "Let a task go on."),
+          ("cancel", "cancel", "End a task for good."), ("retry", "retry", "Begin a failed task again."),
+          ("try-now", "try-now", "Do not wait for the limit any longer."), ("archive", "archive", "Put a task out of sight."))],
+    Operation("GET", "/api/tasks/{task}/status", "taskStatus", "State, phase, hold and countdown.", VIEWER,
+              lambda desk, values: desk.tasks.status(values["task"])),
+    Operation("GET", "/api/tasks/{task}/phases", "taskPhases", "Phases and their gates.", VIEWER,
+              lambda desk, values: desk.tasks.phases(values["task"])),
+    Operation("GET", "/api/tasks/{task}/reviews", "taskReviews", "Reviews of a task's phases.", VIEWER,
+              lambda desk, values: desk.tasks.prompts(values["task"], "approval")),
+    Operation("GET", "/api/tasks/{task}/questions", "taskQuestions", "Questions that the agent asked.", VIEWER,
+              lambda desk, values: desk.tasks.prompts(values["task"], "question")),
+    Operation("GET", "/api/tasks/{task}/log", "taskLog", "Events of a task after a number.", VIEWER,
+              lambda desk, values: desk.tasks.log(values["task"], values["since"], values["limit"]),
+              query={"since": COUNT, "limit": LIMIT}),
+    Operation("POST", "/api/tasks/{task}/restore", "restoreTask", "Bring a task's files back to a checkpoint.", OPERATOR,
+              lambda desk, values: desk.tasks.restore(values["task"], values["checkpointId"]),
+              body={"checkpointId": REFERENCE}, needed=("checkpointId",)),
+    Operation("POST", "/api/tasks/{task}/rate-limit-override", "overrideLimit", "Know better about a rate limit.", OPERATOR,
+              lambda desk, values: desk.tasks.override(values["task"], values["action"]),
+              body={"action": {"type": "string", "enum": ["mark_as_rate_limited", "clear_rate_limit", "reset_token_counter"]}},
+              needed=("action",)),
+    Operation("POST", "/api/tasks/{task}/secret", "provideSecret", "Give a value that the agent needs.", APPROVER,
+              lambda desk, values: desk.tasks.secret(values["task"], values["name"], values["value"]),
+              body={"name": {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]{0,199}$"},
+                    "value": {"type": "string", "minLength": 1, "maxLength": 65536}}, needed=("name", "value")),
+    Operation("PATCH", "/api/reviews/{prompt}/approve", "approve", "Let a reviewed phase pass.", APPROVER,
+              lambda desk, values: desk.tasks.approve(values["prompt"], values["by"]),
+              body={"comments": TEXT}),
+    Operation("PATCH", "/api/reviews/{prompt}/request-changes", "requestChanges", "Send a phase back with comments.", APPROVER,
+              lambda desk, values: desk.tasks.reject(values["prompt"], values["comments"], values["by"]),
+              body={"comments": {"type": "string", "minLength": 1, "maxLength": 50_000}}, needed=("comments",)),
+    Operation("POST", "/api/questions/{prompt}/answer", "answer", "Answer a question.", APPROVER,
+              lambda desk, values: desk.tasks.answer(values["prompt"], values["answer"], values["by"]),
+              body={"answer": {"type": "string", "minLength": 1, "maxLength": 10_000}}, needed=("answer",)),
+    Operation("GET", "/api/questions/pending", "pendingQuestions", "Questions that wait for somebody.", VIEWER,
+              lambda desk, _: desk.tasks.questions()),
+    Operation("GET", "/api/inbox", "inbox", "Everything that waits for a person.", VIEWER, lambda desk, _: desk.tasks.inbox()),
     Operation("GET", "/api/storage", "showStorage", "What the store takes and what keeps it small.", VIEWER,
               lambda desk, _: desk.storage()),
 )  # fmt: skip
@@ -134,7 +205,7 @@ def read_values(operation: Operation, parts: Mapping[str, str], query: bytes, bo
     for name, text in given.items():
         if name not in operation.query:
             raise Usage(f"{name[:40]} is not known here.", f"Known: {', '.join(operation.query) or 'nothing'}.")
-        values[name] = _number(text) if operation.query[name]["type"] == "integer" else text
+        values[name] = READ.get(operation.query[name]["type"], str)(text)
     if operation.body:
         try:
             sent = json.loads(body or b"{}")
@@ -161,23 +232,30 @@ def checked(operation: Operation, values: Values) -> Values:
     return values
 
 
+def _flag(text: str) -> bool | str:
+    return {"true": True, "false": False}.get(text, text)
+
+
 def _number(text: str) -> int | str:
     return int(text) if text.lstrip("-").isdecimal() and len(text) < 20 and text.isascii() else text
 
 
+READ: dict[str, Callable[[str], Any]] = {"integer": _number, "boolean": _flag}
+"""How a value in an address is read by its type; all others are text."""
+
 TYPES: dict[str, Any] = {
-    "string": (str,), "integer": (int,), "boolean": (bool,), "array": (list,), "object": (dict,),
+    "string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,), "array": (list,), "object": (dict,),
 }  # fmt: skip
 
 
 def _check(name: str, value: Any, schema: Mapping[str, Any]) -> None:
     """The part of JSON Schema that the table uses."""
     kind = schema["type"]
-    if not isinstance(value, TYPES[kind]) or (kind == "integer" and isinstance(value, bool)):
+    if not isinstance(value, TYPES[kind]) or (kind in ("integer", "number") and isinstance(value, bool)):
         raise Usage(f"{name} must be of type {kind}.")
     if "enum" in schema and value not in schema["enum"]:
         raise Usage(f"{name} must be one of {', '.join(schema['enum'])}.")
-    if kind == "integer" and not schema.get("minimum", value) <= value <= schema.get("maximum", value):
+    if kind in ("integer", "number") and not schema.get("minimum", value) <= value <= schema.get("maximum", value):
         raise Usage(f"{name} must lie between {schema['minimum']} and {schema['maximum']}.")
     if kind == "string":
         if not schema.get("minLength", 0) <= len(value) <= schema.get("maxLength", len(value)):
@@ -218,9 +296,7 @@ def as_text(path: bytes) -> str:
 
 
 def _of_path(path: str) -> dict[str, Any]:
-    return {
-        name: schema for name, schema in (("workspace", WORKSPACE), ("reference", REFERENCE)) if f"{{{name}}}" in path
-    }
+    return {name: schema for name, schema in NAMED if f"{{{name}}}" in path}
 
 
 # The document

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Scope
 
     from holdfast.engine import Engine
+    from holdfast.supervisor.ground import Ground
 
 STATUS = (
     (NotFound, HTTPStatus.NOT_FOUND), (NoWorkspace, HTTPStatus.NOT_FOUND), (Usage, HTTPStatus.BAD_REQUEST),
@@ -43,9 +44,15 @@ MOST_STREAMS = 150
 class Site:
     """Everything behind the gate. `build` gives a request its own engine."""
 
-    def __init__(self, book: Book, build: Callable[[], Engine], now: Callable[[], int]) -> None:
-        self.book, self.build, self.now = book, build, now
-        self.stream = Stream(book, build)
+    def __init__(
+        self,
+        book: Book,
+        build: Callable[[], Engine],
+        now: Callable[[], int],
+        ground: Callable[[], Ground] | None = None,
+    ) -> None:
+        self.book, self.build, self.now, self.ground = book, build, now, ground
+        self.stream = Stream(book, build, ground)
         self.templates = pages.environment()
         self.gate: Gate | None = None
 
@@ -99,7 +106,7 @@ class Site:
         fields = (
             request.scope["holdfast.form"] if route.method == "POST" else pages.fields_of(request.scope["query_string"])
         )
-        with opened(self.build, self.now) as desk:
+        with opened(self.build, self.now, self.ground) as desk:
             return route.run(pages.Ask(desk, self.book, request.path_params, fields, visitor, self._words(request)))
 
     def _operation(self, operation: api.Operation) -> Callable[[Request], Any]:
@@ -122,7 +129,9 @@ class Site:
     def _run_operation(self, request: Request, operation: api.Operation) -> Any:
         body = request.scope.get("holdfast.body", b"")
         values = api.read_values(operation, request.path_params, request.scope["query_string"], body)
-        with opened(self.build, self.now) as desk:
+        with opened(self.build, self.now, self.ground) as desk:
+            if operation.changes:
+                values["by"] = request.scope["holdfast.visitor"].role
             return operation.run(desk, values)
 
     def _audit(self, method: str, visitor: Visitor, target: str, outcome: str) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.entry import FILE, FOLDER, LINK
@@ -19,8 +20,12 @@ from holdfast.workspace.find import show
 
 if TYPE_CHECKING:
     from holdfast.engine import Engine
+    from holdfast.frontends.web.work import Work
     from holdfast.previewing import Preview
     from holdfast.restoring import Restored
+    from holdfast.store.ports import Ledger
+    from holdfast.store.repository import Repository
+    from holdfast.supervisor.ground import Ground
     from holdfast.workspace.diff import FileDiff
 
 NOW = "now"
@@ -34,10 +39,32 @@ DAY = 86_400_000_000_000
 class Desk:
     """One visitor's request. `engine` is this request's own."""
 
-    def __init__(self, engine: Engine, now: Callable[[], int]) -> None:
-        self.engine, self.now = engine, now
-        self.repository = engine.repository()
-        self.ledger = self.repository.ledger
+    def __init__(self, engine: Engine, now: Callable[[], int], ground: Callable[[], Ground] | None = None) -> None:
+        self.engine, self.now, self._make_ground = engine, now, ground
+        self._ground: Ground | None = None
+
+    @cached_property
+    def repository(self) -> Repository:
+        return self.engine.repository()
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.repository.ledger
+
+    @cached_property
+    def tasks(self) -> Work:
+        """Unattended tasks, on tables that are opened when first asked for."""
+        from holdfast.frontends.web.work import Work
+
+        if self._make_ground is None:
+            raise NotFound("There are no tasks here.")
+        self._ground = self._make_ground()
+        return Work(self._ground, self)
+
+    def close(self) -> None:
+        if self._ground is not None:
+            self._ground.close()
+        self.engine.close()
 
     # Workspaces
 
@@ -376,13 +403,15 @@ class Desk:
 
 
 @contextmanager
-def opened(build: Callable[[], Engine], now: Callable[[], int]) -> Iterator[Desk]:
+def opened(
+    build: Callable[[], Engine], now: Callable[[], int], ground: Callable[[], Ground] | None = None
+) -> Iterator[Desk]:
     """A desk with an engine of its own, closed in the end."""
-    engine = build()
+    desk = Desk(build(), now, ground)
     try:
-        yield Desk(engine, now)
+        yield desk
     finally:
-        engine.close()
+        desk.close()
 
 
 def _agree(agreed: str, conflicts: str) -> Callable[[Preview], bool]:

@@ -29,6 +29,13 @@ GROUPS = {
     "before_compact": "guard", "before_clear": "guard", "rate_limit": "alarm", "error": "alarm", "crash": "alarm",
 }  # fmt: skip
 """Triggers by the colour of their bar; all others are the agent's everyday ones."""
+LANES = {
+    "task_created": 0, "phase_complete": 0, "state_transition": 0, "checkpoint_created": 1, "checkpoint_restored": 1,
+    "wanted": 2, "answered": 2, "budget_told": 2, "question_expired": 2, "run_begun": 3, "agent_ended": 3, "stopping": 3,
+    "trouble": 3,
+}  # fmt: skip
+"""Which lane of a task's timeline an event belongs to."""
+LANE_EVENTS = 120
 _FORMAT = HtmlFormatter(nowrap=True)
 
 
@@ -37,6 +44,11 @@ def visible(text: str) -> str:
     if text.isprintable():
         return text
     return "".join([_sign(char) for char in text])
+
+
+def visible_lines(text: str) -> str:
+    """The same for a text of several lines, which stay lines."""
+    return "\n".join([visible(line) for line in text.replace("\r\n", "\n").split("\n")])
 
 
 def _sign(char: str) -> str:
@@ -126,4 +138,47 @@ def timeline(rows: Sequence[CheckpointRow], chosen: int, title: str) -> Markup:
     return Markup(
         f'<svg class="timeline" viewBox="0 0 1000 100" preserveAspectRatio="none" role="img" aria-label="{escape(title)}">'
         f'{"".join(bars)}<line x1="0" y1="97" x2="1000" y2="97"/></svg>'
+    )
+
+
+def lanes(events: Sequence[dict[str, Any]], title: str) -> Markup:
+    """What happened to a task, oldest left: phases, checkpoints, holds and restarts, each in a lane of its own."""
+    known = [(LANES[event["type"]], event) for event in events if event["type"] in LANES][-LANE_EVENTS:]
+    if not known:
+        return Markup("")
+    step = 1000 / len(known)
+    marks = []
+    for number, (lane, event) in enumerate(known):
+        said = escape(f"{event['type']} {event.get('trigger') or event.get('reason') or ''} {event['timestamp']}")
+        place = f'cx="{number * step + step / 2:.1f}" cy="{14 + lane * 22}"'
+        marks.append(f'<circle class="lane{lane}" {place} r="6"><title>{said}</title></circle>')
+    rows = "".join([f'<line x1="0" x2="1000" y1="{14 + lane * 22}" y2="{14 + lane * 22}"/>' for lane in range(4)])
+    return Markup(
+        f'<svg class="lanes" viewBox="0 0 1000 96" preserveAspectRatio="none" role="img" aria-label="{escape(title)}">'
+        f"{rows}{''.join(marks)}</svg>"
+    )
+
+
+def filled(events: Sequence[dict[str, Any]], title: str) -> Markup:
+    """Tokens of the conversation against 70, 80 and 90 percent of what it may hold, as far as the events tell."""
+    points = [
+        (event["context_tokens"], event["context_window"])
+        for event in events
+        if isinstance(event.get("context_tokens"), int) and event.get("context_window")
+    ][-200:]
+    if len(points) < 2:
+        return Markup("")
+    step = 1000 / (len(points) - 1)
+    line = " ".join(
+        [
+            f"{number * step:.1f},{100 - min(100, 100 * used / window):.1f}"
+            for number, (used, window) in enumerate(points)
+        ]
+    )
+    marks = "".join(
+        [f'<line class="at{part}" x1="0" x2="1000" y1="{100 - part}" y2="{100 - part}"/>' for part in (70, 80, 90)]
+    )
+    return Markup(
+        f'<svg class="filled" viewBox="0 0 1000 100" preserveAspectRatio="none" role="img" aria-label="{escape(title)}">'
+        f'{marks}<polyline points="{line}"/></svg>'
     )

@@ -22,6 +22,7 @@ from holdfast.frontends.web.book import OPERATOR, Book
 if TYPE_CHECKING:
     from holdfast.engine import Engine
     from holdfast.frontends.surroundings import Surroundings
+    from holdfast.supervisor.ground import Ground
 
 HEAD_SECONDS = 10
 MOST_HEAD = 32 << 10
@@ -62,8 +63,15 @@ def run(options: Mapping[str, Any], around: Surroundings, clock: Callable[[], in
         def engine() -> Engine:
             return build(settings(), around.data, around.home, clock)
 
+        def ground() -> Ground:
+            from holdfast.supervisor.serving import make_ground
+
+            variables = {os.fsdecode(name): os.fsdecode(value) for name, value in around.variables.items()}
+            return make_ground(settings(), around.data, around.home, clock, variables)
+
         engine().close()
-        site = Site(book, engine, clock)
+        ground().close()
+        site = Site(book, engine, clock, ground)
         address = next(iter(origins.values()))
         _announce(book, address, options)
         config = uvicorn.Config(

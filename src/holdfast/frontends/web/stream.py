@@ -18,6 +18,7 @@ from holdfast.store.rows import Query
 
 if TYPE_CHECKING:
     from holdfast.engine import Engine
+    from holdfast.supervisor.ground import Ground
 
 EVERY, BEAT = 1.0, 15.0
 MOST_AT_ONCE = 200
@@ -28,8 +29,8 @@ WAITING = 1_000
 class Stream:
     """Watches the store for what others do, records it, and tells whoever listens."""
 
-    def __init__(self, book: Book, build: Callable[[], Engine]) -> None:
-        self.book, self.build = book, build
+    def __init__(self, book: Book, build: Callable[[], Engine], ground: Callable[[], Ground] | None = None) -> None:
+        self.book, self.build, self.ground = book, build, ground
         self.listeners: set[asyncio.Queue[Happening | None]] = set()
         self.loop: asyncio.AbstractEventLoop | None = None
         self._known: dict[str, tuple[int, int]] = {}
@@ -65,6 +66,26 @@ class Stream:
                 self._known[name] = stamps[name]
         finally:
             engine.close()
+        if self.ground is not None:
+            self._tasks(self.ground())
+
+    def _tasks(self, ground: Ground) -> None:
+        """Pass on what the supervisor and people have logged about tasks."""
+        from holdfast.supervisor.documents import event
+
+        try:
+            newest = ground.tables.one("SELECT max(sequence) AS last FROM event")
+            last = (newest["last"] if newest is not None else 0) or 0
+            known = int(self.book.keep("task events", lambda: str(last)))
+            if last <= known:
+                return
+            rows = ground.tables.all("SELECT * FROM event WHERE sequence > ? ORDER BY sequence LIMIT 500", known)
+            for row in rows:
+                told = event(row)
+                self.tell(told.pop("type"), "", told, str(told["taskId"]))
+            self.book.put("task events", str(rows[-1]["sequence"] if rows else last))
+        finally:
+            ground.close()
 
     def _told(self, engine: Engine, workspace: str) -> None:
         ledger = engine.repository().ledger

@@ -137,6 +137,63 @@ KOREAN = {
 }
 
 
+KOREAN.update(
+    {
+        "Waiting for you": "답변 대기",
+        "Nothing waits for you.": "대기 중인 것이 없습니다.",
+        "Tasks": "작업",
+        "New task": "새 작업",
+        "Working": "진행 중",
+        "For review": "검토 대기",
+        "Drafts": "초안",
+        "Done": "완료",
+        "Answer": "답변",
+        "Approve": "승인",
+        "Request changes": "변경 요청",
+        "What should change?": "무엇을 바꿔야 하나요?",
+        "Comment on this file": "이 파일에 대한 의견",
+        "Provide": "제공",
+        "The value is sealed and never shown again.": "값은 암호화되어 다시 표시되지 않습니다.",
+        "question": "질문",
+        "approval": "검토",
+        "secret": "비밀 값",
+        "hold": "대기",
+        "Phases": "단계",
+        "Checks": "검증",
+        "Log": "기록",
+        "Output": "출력",
+        "Runs": "실행",
+        "Budget": "예산",
+        "minutes": "분",
+        "money": "비용",
+        "Set": "설정",
+        "progress": "진행률",
+        "until": "까지",
+        "Changed in this phase": "이 단계에서 변경된 내용",
+        "Go back to": "되돌리기",
+        "start": "시작",
+        "pause": "일시 정지",
+        "freeze": "정지",
+        "resume": "재개",
+        "cancel": "취소",
+        "retry": "다시 시도",
+        "try-now": "지금 시도",
+        "archive": "보관",
+        "What is to be done": "할 일",
+        "Title": "제목",
+        "Workspace": "작업 공간",
+        "Phases, one per block; a line with --- between them": "단계별 내용. 단계 사이는 --- 한 줄로 구분",
+        "Verification command": "검증 명령",
+        "Agent command (Claude Code if empty)": "에이전트 명령 (비우면 Claude Code)",
+        "Start at once": "바로 시작",
+        "Make it": "만들기",
+        "Verification": "검증 결과",
+        "no task yet": "작업 없음",
+        "Notify me here": "여기서 알림 받기",
+    }
+)
+
+
 class Words:
     """`words(text)` gives the sentence in the visitor's language; what has no translation stays English."""
 

@@ -28,7 +28,7 @@ async function fragment(address) {
 
 let waiting = 0;
 function refresh(workspace) {
-  const parts = [...document.querySelectorAll("[data-follow]")].filter((part) => part.dataset.follow === "*" || part.dataset.follow === workspace);
+  const parts = [...document.querySelectorAll("[data-follow]")].filter((part) => part.dataset.follow === "*" || part.dataset.follow === workspace || (part.dataset.follow === "tasks" && !workspace));
   if (!parts.length || waiting) return;
   waiting = setTimeout(async () => {
     waiting = 0;
@@ -100,6 +100,14 @@ function scrubbing(scrub) {
   });
 }
 
+// How long a hold still lasts, counted down where somebody looks at it.
+function countdowns() {
+  for (const mark of document.querySelectorAll("[data-until]")) {
+    const left = Math.round((new Date(mark.dataset.until) - Date.now()) / 1000);
+    if (left > 0) mark.textContent = left >= 3600 ? `${Math.floor(left / 3600)}h ${Math.floor(left % 3600 / 60)}m` : left >= 60 ? `${Math.floor(left / 60)}m ${left % 60}s` : `${left}s`;
+  }
+}
+
 function themes() {
   const root = document.documentElement;
   const kept = localStorage.getItem("theme");
@@ -124,6 +132,8 @@ async function enter() {
 
 themes();
 localTimes(document);
+countdowns();
+setInterval(countdowns, 1000);
 const scrub = document.getElementById("scrub");
 if (scrub) scrubbing(scrub);
 if (!(await enter()) && body.dataset.signed === "yes") follow();

@@ -1,0 +1,189 @@
+"""Unattended tasks as pages and API ask for them, over the same functions that `holdfast task` uses."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from holdfast.core.errors import Conflict, NotFound, Usage
+from holdfast.supervisor.tasks import Tasks
+
+if TYPE_CHECKING:
+    from holdfast.frontends.web.desk import Desk
+    from holdfast.supervisor.ground import Ground
+    from holdfast.supervisor.tables import Prompt, Task
+
+LOG_TAIL = 64 << 10
+ACTIONS = ("start", "pause", "freeze", "resume", "cancel", "retry", "try-now", "archive")
+OVERRIDES = ("mark_as_rate_limited", "clear_rate_limit", "reset_token_counter")
+WAITING = "status IN ('pending', 'presented')"
+
+
+class Work:
+    """One request about tasks."""
+
+    def __init__(self, ground: Ground, desk: Desk) -> None:
+        self.ground, self.desk, self.tasks = ground, desk, Tasks(ground)
+
+    # Looking
+
+    def all(self, status: str = "", archived: bool = False) -> list[dict[str, Any]]:
+        return self.tasks.listing(state=status, archived=archived)
+
+    def show(self, task: str) -> dict[str, Any]:
+        found = self.tasks.show(task)
+        row = self._row(task)
+        return {**found, "workspace_id": row.workspace_id, "needs": row.needs, "fork_of": row.fork_of or None}
+
+    def status(self, task: str) -> dict[str, Any]:
+        return self.tasks.describe(self._row(task))
+
+    def phases(self, task: str) -> list[dict[str, Any]]:
+        """Every phase with its gate, and how far it is."""
+        row = self._row(task)
+        state = row.state
+        found = []
+        for number, phase in enumerate(row.phases, 1):
+            done = number < row.phase or state == "done"
+            now = number == row.phase and not done
+            status = "completed" if done else ("review" if state == "review" else "in_progress") if now else "pending"
+            gate = {"verify": phase["verify"] or None, "review": phase["review"]}
+            found.append({"number": number, "name": phase["name"], "status": status, **gate})
+        return found
+
+    def prompts(self, task: str, kind: str) -> list[dict[str, Any]]:
+        return [
+            self.tasks.prompt(one)
+            for one in self.ground.tables.prompts("task = ? AND kind = ?", self._row(task).id, kind)
+        ]
+
+    def inbox(self) -> list[dict[str, Any]]:
+        """Everything that waits for a person, the oldest first: prompts, and holds that only a person can lift."""
+        prompts = self.tasks.inbox()
+        asked = {one["task"] for one in prompts}
+        holds = [
+            {
+                "id": "", "task": one["id"], "kind": "hold", "title": one["title"],
+                "text": one["hold"]["reason"] or one["hold"]["kind"],
+                "hold": one["hold"]["kind"], "created_at": one["hold"]["since"], "actions": one["actions"], "options": [],
+            }
+            for one in self.all()
+            if one["hold"] and one["hold"]["needs_you"] and one["id"] not in asked
+        ]  # fmt: skip
+        return sorted(prompts + holds, key=lambda one: one["created_at"])
+
+    def questions(self) -> list[dict[str, Any]]:
+        return [one for one in self.tasks.inbox() if one["kind"] == "question"]
+
+    def log(self, task: str, since: int = 0, limit: int = 500) -> list[dict[str, Any]]:
+        return self.tasks.log(task, since, limit)
+
+    def output(self, task: str) -> str:
+        """The end of what the agent said and did, as its shim wrote it down, without secrets."""
+        run = self.ground.tables.last_run(self._row(task).id)
+        if run is None:
+            return ""
+        try:
+            with open(f"{run.folder}/out.log", "rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                file.seek(max(0, size - LOG_TAIL))
+                text = file.read(LOG_TAIL)
+        except OSError:
+            return ""
+        if size > LOG_TAIL:
+            text = text[text.find(b"\n") + 1 :]
+        return text.decode("utf-8", "replace")
+
+    def changes(self, task: str) -> dict[str, Any]:
+        """What changed since the task's phase began: the oldest checkpoint of that phase against the disk."""
+        row = self._row(task)
+        rows = self.ground.tables.all(
+            "SELECT version FROM checkpoint WHERE task = ? AND phase = ? ORDER BY made_at LIMIT 1", row.id, row.phase
+        )
+        old = f"v{rows[0]['version']}" if rows else ""
+        if not old or not row.workspace_id:
+            return {"old": None, "new": "now", "changes": [], "changed": 0}
+        return self.desk.diff(row.workspace_id, old, "now")
+
+    # Doing
+
+    def new(self, values: dict[str, Any]) -> dict[str, Any]:
+        from holdfast.supervisor import taskfile
+
+        start = values.pop("start", True)
+        if not os.path.isabs(values.get("workspace", "")):
+            raise Usage("workspace must be an absolute path.")
+        spec = taskfile.check(values, values["workspace"])
+        return self.tasks.describe(self.tasks.new(spec, start=start))
+
+    def act(self, task: str, action: str) -> dict[str, Any]:
+        """One of `ACTIONS`. Raises `Conflict` if the task's state does not allow it."""
+        if action not in ACTIONS:
+            raise Usage(f"{action[:20]} is not done with tasks.", f"Known: {', '.join(ACTIONS)}.")
+        done = getattr(self.tasks, action.replace("-", "_"))(self._row(task).id)
+        return self.tasks.describe(done)
+
+    def delete(self, task: str) -> dict[str, Any]:
+        """Cancel what is not over yet, and put it out of sight; its files and checkpoints stay."""
+        row = self._row(task)
+        if row.state not in ("done", "failed", "cancelled"):
+            self.tasks.cancel(row.id)
+            row = self._row(task)
+        if row.state in ("done", "failed", "cancelled"):
+            row = self.tasks.archive(row.id)
+        return self.tasks.describe(row)
+
+    def approve(self, prompt: str, by: str) -> dict[str, Any]:
+        return self.tasks.describe(self.tasks.approve(self._waiting(prompt, "approval"), by=by))
+
+    def reject(self, prompt: str, comments: str, by: str) -> dict[str, Any]:
+        return self.tasks.describe(self.tasks.reject(self._waiting(prompt, "approval"), comments, by=by))
+
+    def answer(self, prompt: str, text: str, by: str) -> dict[str, Any]:
+        task, warning = self.tasks.answer(self._waiting(prompt, "question"), text, by=by)
+        return {**self.tasks.describe(task), "warning": warning or None}
+
+    def secret(self, task: str, name: str, value: str) -> dict[str, Any]:
+        return self.tasks.describe(self.tasks.secret(self._row(task).id, name, value))
+
+    def budget(self, task: str, tokens: int | None, money: float | None, minutes: float | None) -> dict[str, Any]:
+        return self.tasks.describe(self.tasks.budget(self._row(task).id, tokens=tokens, money=money, minutes=minutes))
+
+    def restore(self, task: str, checkpoint: str) -> dict[str, Any]:
+        """Bring the task's files back to a checkpoint; it goes on from there with a fresh session."""
+
+        def bring(found: Task, wanted: str) -> str:
+            target = self.desk.resolve(found.workspace_id, wanted)
+            self.desk.restore(found.workspace_id, f"v{target.version}", (), "theirs", "")
+            return target.id
+
+        return self.tasks.describe(self.tasks.restore(self._row(task).id, checkpoint, bring))
+
+    def override(self, task: str, action: str) -> dict[str, Any]:
+        """What a person knows better about a rate limit than the supervisor does."""
+        row = self._row(task)
+        if action == "clear_rate_limit":
+            return self.act(task, "try-now")
+        if action == "mark_as_rate_limited":
+            return self.act(task, "pause")
+        with self.ground.tables.write():
+            self.ground.tables.change(row.id, self.ground.now(), windows=0)
+        return self.status(task)
+
+    # Parts
+
+    def _row(self, task: str) -> Task:
+        rows = self.ground.tables.tasks("id = ?", task)
+        if not rows:
+            raise NotFound(f"There is no task {task[:40]}.", "The first page lists them all.")
+        return rows[0]
+
+    def _waiting(self, prompt: str, kind: str) -> str:
+        """The id, if it is one that still waits. A link may be older than the answer that somebody gave elsewhere."""
+        found: list[Prompt] = self.ground.tables.prompts("id = ?", prompt)
+        if not found or found[0].kind != kind:
+            raise NotFound(f"There is no {kind} {prompt[:40]}.")
+        if found[0].status not in ("pending", "presented"):
+            by = found[0].answered_by
+            raise Conflict(f"It is no longer waiting{f': answered by {by}' if by else ''}.")
+        return prompt

@@ -1,0 +1,108 @@
+"""The state document of `show --json` has the source's form, and the settings under `checkpoint.*` bound it."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.box import Box
+from holdfast.finishing import event_of
+from holdfast.store import sessions
+from mcp_server.agent import call, visits
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Box:
+    """A project with work of an agent that said what it decided."""
+    box = Box(tmp_path)
+    assert box.call("init").code == 0
+    box.put("old.py", "old\n")
+    box.save("-m", "begin")
+    box.put("src/a.py", "one\n")
+    box.put("src/b.py", "two\n" * 1000)
+    box.put("debug.log", "noise\n")
+    box.put(".env", "TOKEN=x\n")
+    call(
+        box,
+        "checkpoint_save",
+        summary="Auth done",
+        description="All tests pass.",
+        decisions=["HS256"],
+        next_steps=["Docs"],
+    )
+    return box
+
+
+def shown(box: Box, **settings: str) -> dict[str, Any]:
+    for key, value in settings.items():
+        assert box.call("config", "set", f"checkpoint.{key}", value).code == 0
+    found: dict[str, Any] = box.call("show", "--json").json()
+    return found
+
+
+def test_it_has_the_form_of_the_source(box: Box) -> None:
+    told = shown(box)
+
+    state = told["state"]
+    assert (told["summary"], told["description"]) == ("Auth done", "All tests pass.")
+    assert set(state) == {"files", "analysis", "context", "total_size_bytes"}
+    assert set(state["files"]) == {"src/a.py", "src/b.py"}
+    file = state["files"]["src/a.py"]
+    assert file["hash"] == sha256(b"one\n").hexdigest()
+    assert (file["path"], file["size_bytes"], set(file)) == (
+        "src/a.py",
+        4,
+        {"path", "content", "hash", "size_bytes", "last_modified"},
+    )
+    assert state["analysis"] == {
+        "current_task": "Auth done",
+        "next_steps": ["Docs"],
+        "decisions_made": ["HS256"],
+        "blockers": [],
+        "relevant_docs": [],
+    }
+    assert state["context"]["working_directory"] == str(box.project)
+    assert state["total_size_bytes"] == 4004
+    assert sorted(told["state_left_out"]) == [".env: secret", "debug.log: excluded by *.log"]
+
+
+def test_what_is_too_large_is_named_and_the_snapshot_has_it_all_the_same(box: Box) -> None:
+    one = shown(box, max_file_size="1000")
+    both = shown(box, max_file_size="1MB", max_checkpoint_size="4003")
+
+    assert set(one["state"]["files"]) == {"src/a.py"}
+    assert "src/b.py: 4,000 bytes, over checkpoint.max_file_size" in one["state_left_out"]
+    assert set(both["state"]["files"]) == {"src/a.py"}
+    assert "src/b.py: over checkpoint.max_checkpoint_size with the others" in both["state_left_out"]
+    assert box.call("cat", "latest", "src/b.py").out == "two\n" * 1000
+
+
+def test_patterns_files_analysis_and_mode_are_settings(box: Box) -> None:
+    assert set(shown(box, exclude_patterns="*/b.py")["state"]["files"]) == {"debug.log", "src/a.py"}
+    assert shown(box, capture_files="false")["state"]["files"] == {}
+    assert shown(box, capture_analysis="false")["state"]["analysis"]["current_task"] == ""
+    assert "state" not in shown(box, mode="summary")
+
+
+@pytest.mark.parametrize(("variable", "value"), [("MODE", "summary"), ("MAX_SIZE", "3")])
+def test_the_short_names_of_the_source_bound_it_too(box: Box, variable: str, value: str) -> None:
+    box.variables[f"HOLDFAST_CHECKPOINT_{variable}"] = value
+
+    assert not shown(box).get("state", {"files": {}})["files"]
+
+
+def test_automatic_checkpoints_have_a_summary_unless_the_setting_says_no(box: Box) -> None:
+    told = {"session": "s", "transcript": "", "model": "", "cwd": "", "at": box.now, "trigger": "turn", "agent": "x"}
+
+    def summary() -> str:
+        with visits(box).open() as visit:
+            folder = visit.engine.place.folder(visit.row.id)
+            sessions.remember(folder, "s", prompt="Make it fast")
+            return event_of(visit.engine, visit.root, folder, told).summary
+
+    assert summary() == "Make it fast"
+    box.call("config", "set", "checkpoint.auto_summary_enabled", "false")
+    assert summary() == ""

@@ -1,0 +1,202 @@
+"""Tasks in the page: what waits for a person is answered there, and the agent goes on."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from web import chromium
+from web.served import Program
+from web.test_browser import PHONE, Visit
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+AGENT = Path(__file__).parents[2] / "tools/scripted_agent.py"
+QUESTION = (
+    "[USER_QUESTION]\ncategory: choice\nquestion: Which colour?\noptions:\n  - red\n  - blue\n"
+    "required: true\n[/USER_QUESTION]"
+)
+NEED = "[DEPENDENCY_REQUEST]\ntype: api_key\nname: SHOP_KEY\ndescription: The shop's key\nrequired: true\n[/DEPENDENCY_REQUEST]"
+VALUE = "s3cr3t-value-of-the-shop-0123456789"
+
+
+def phase(number: int) -> dict[str, str]:
+    return {"say": f"=== PHASE {number} COMPLETE ===\nReady for review."}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    try:
+        chromium.program()
+    except chromium.Unavailable as why:
+        pytest.skip(f"NO BROWSER TESTS: {why}")
+    with chromium.browser() as made:
+        yield made
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Iterator[Program]:
+    home = tmp_path / "home"
+    (home / "project").mkdir(parents=True)
+    made = Program.__new__(Program)
+    made.home, made.port = home, 0
+    made.run("init", cwd=home / "project")
+    made.start()
+    yield made
+    if made.process.poll() is None:
+        made.stop()
+
+
+def make(program: Program, name: str, *turns: list[dict[str, Any]], phases: int = 1, verify: str = "") -> str:
+    """A task whose agent plays these turns; its id."""
+    folder = program.home / name
+    folder.mkdir(exist_ok=True)
+    script = program.home / f"{name}.json"
+    script.write_text(json.dumps({"turns": turns}))
+    file = program.home / f"{name}.task.json"
+    file.write_text(
+        json.dumps(
+            {
+                "title": name,
+                "brief": f"Do {name}.",
+                "workspace": str(folder),
+                "agent": {"command": [sys.executable, str(AGENT), str(script), str(program.home / f"{name}.journal")]},
+                "phases": [
+                    {"prompt": f"Phase {number + 1}", "verify": verify, "review": True} for number in range(phases)
+                ],
+            }
+        )
+    )
+    listed = json.loads(program.run("task", "new", "--file", str(file), "--json"))
+    return str(listed[0]["id"])
+
+
+@pytest.fixture
+def visit(browser: Browser, program: Program) -> Iterator[Visit]:
+    made = Visit(browser, program)
+    yield made
+    made.browsing.close()
+
+
+def test_a_question_is_answered_in_one_tap_and_a_phase_approved(visit: Visit) -> None:
+    name = make(
+        visit.program, "shop", [{"say": QUESTION}], [{"write": ["a.txt", "blue"]}, phase(1)], verify="test -e a.txt"
+    )
+    page = visit.enter()
+    page.wait_for_selector("#inbox >> text=Which colour?", timeout=90_000)
+    page.click("#inbox >> button:has-text('blue')")
+    page.wait_for_selector("#inbox >> button:has-text('Approve')", timeout=90_000)
+    page.click("#inbox >> button:has-text('Approve')")
+    page.wait_for_selector("#board >> .badge:has-text('completed')", timeout=90_000)
+
+    shown = json.loads(visit.program.run("task", "show", name, "--json"))
+    assert shown["status"] == "completed"
+    assert [one["answered_by"] for one in shown["prompts"]] == ["operator", "operator"]
+    assert visit.complaints == []
+
+
+def test_changes_are_requested_with_comments_that_become_the_prompt(visit: Visit) -> None:
+    make(
+        visit.program,
+        "site",
+        [{"write": ["page.html", "<p>"]}, phase(1)],
+        [{"write": ["page.html", "<p></p>"]}, phase(1)],
+    )
+    page = visit.enter()
+    page.wait_for_selector("#inbox >> button:has-text('Approve')", timeout=90_000)
+    page.click("#inbox >> a:has-text('site')")
+    page.click("summary:has-text('Request changes')")
+    page.fill("textarea[name=comments]", "Close the tag.")
+    page.fill("input[name='at page.html']", "the paragraph in line 1")
+    page.click("details >> button:has-text('Request changes')")
+    told = visit.program.home / "site.journal.told"
+    page.wait_for_selector("#head >> button:has-text('Approve')", timeout=90_000)
+
+    assert "Close the tag." in told.read_text()
+    assert "page.html: the paragraph in line 1" in told.read_text()
+
+
+def test_a_secret_is_taken_and_never_shown(visit: Visit) -> None:
+    name = make(
+        visit.program,
+        "keys",
+        [{"say": NEED}],
+        [{"show_variable": "SHOP_KEY"}, {"say": "=== CUSTOM TASK COMPLETE ==="}],
+        phases=0,
+    )
+    page = visit.enter()
+    page.wait_for_selector("#inbox >> input[name=value]", timeout=90_000)
+    page.fill("#inbox >> input[name=value]", VALUE)
+    page.click("#inbox >> button:has-text('Provide')")
+    page.wait_for_selector("#board >> .badge:has-text('completed')", timeout=90_000)
+    page.goto(f"{visit.program.origin}/t/{name}")
+
+    assert VALUE not in page.content()
+    assert "SHOP_KEY is" in page.inner_text("#output")
+    stored = [path for path in visit.program.home.rglob("*") if path.is_file() and VALUE.encode() in path.read_bytes()]
+    assert stored == []
+
+
+def test_a_task_is_made_paused_resumed_and_cancelled(visit: Visit) -> None:
+    page = visit.enter()
+    wait = visit.program.home / "go"
+    script = visit.program.home / "slow.json"
+    script.write_text(
+        json.dumps({"turns": [[{"wait_for": str(wait)}], [{"wait_for": str(wait)}], [{"wait_for": str(wait)}]]})
+    )
+    command = f"{sys.executable} {AGENT} {script} {visit.program.home}/slow.journal"
+    page.click("text=New task")
+    page.fill("input[name=title]", "slow one")
+    page.fill("textarea[name=brief]", "Wait.")
+    page.fill("input[name=workspace]", str(visit.program.home / "project"))
+    page.fill("input[name=command]", command)
+    page.click("text=Make it")
+    page.wait_for_url(re.compile("/t/task_"))
+    page.wait_for_selector("button:has-text('freeze')", timeout=90_000)
+    page.wait_for_function("document.querySelector('#log').innerText.includes('run_begun')", timeout=90_000)
+    page.click("button:has-text('pause')")
+    page.wait_for_selector("#head >> .badge:has-text('paused')", timeout=150_000)
+    page.click("button:has-text('resume')")
+    page.wait_for_selector("#head >> .badge:has-text('in_progress')", timeout=90_000)
+    page.click("button:has-text('cancel')")
+
+    page.wait_for_selector("#head >> .badge:has-text('cancelled')", timeout=150_000)
+    assert visit.complaints == []
+
+
+def test_an_answer_that_came_too_late_says_so(browser: Browser, visit: Visit) -> None:
+    make(visit.program, "late", [{"say": QUESTION}], [phase(1)])
+    other = Visit(browser, visit.program, PHONE)
+    page, phone = visit.enter(), other.enter()
+    for one in (page, phone):
+        one.wait_for_selector("#inbox >> text=Which colour?", timeout=90_000)
+    phone.evaluate("document.querySelectorAll('[data-follow]').forEach(part => part.removeAttribute('data-follow'))")
+    page.click("#inbox >> button:has-text('blue')")
+    page.wait_for_load_state()
+    phone.click("#inbox >> button:has-text('red')")
+
+    assert "no longer waiting" in phone.inner_text("main")
+    other.browsing.close()
+
+
+def test_tasks_go_on_after_the_server_was_killed(visit: Visit) -> None:
+    go = visit.program.home / "go"
+    name = make(visit.program, "hardy", [{"wait_for": str(go)}, {"write": ["a.txt", "1"]}, phase(1)])
+    page = visit.enter()
+    page.wait_for_selector("#board >> .badge:has-text('in_progress')", timeout=90_000)
+    visit.program.stop(signal.SIGKILL)
+    visit.program.start()
+    go.touch()
+    page.wait_for_selector("#inbox >> button:has-text('Approve')", timeout=150_000)
+
+    shown = json.loads(visit.program.run("task", "show", name, "--json"))
+    assert (visit.program.home / "hardy/a.txt").read_text() == "1"
+    assert len(shown["runs"]) == 1
