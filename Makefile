@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 WORKERS ?= 2
 
-.PHONY: install demo test check bench campaign clean
+.PHONY: install demo demo-task test check bench campaign eval clean
 
 install: $(STAMP)
 
@@ -17,6 +17,9 @@ $(STAMP): pyproject.toml setup.py $(wildcard src/holdfast/workspace/*.c)
 
 demo: install
 	@$(BIN)/python tools/demo.py
+
+demo-task: install
+	@$(BIN)/python tools/demo_task.py
 
 test: install
 	$(BIN)/python -m pytest -n $(WORKERS)
@@ -36,7 +39,15 @@ bench: install
 	$(BIN)/python -m bench
 
 campaign: install
-	$(BIN)/python -m pytest --campaign -p no:xdist -s -m "campaign or not campaign" tests/faults tests/workspace tests/restore
+	$(BIN)/python -m pytest --campaign -p no:xdist -s -m "campaign or not campaign" tests/faults tests/workspace tests/store tests/restore \
+		tests/supervisor tests/hooks tests/mcp_server
+
+# EVAL=DIR: recorded sessions; without it the small made-up ones in the tree.
+EVAL ?= tests/data/transcripts
+
+eval: install
+	@mkdir -p build
+	$(BIN)/holdfast eval $(EVAL) --refit --plot build/eval.svg
 
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*

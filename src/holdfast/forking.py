@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from holdfast.workspace.git import GitFacts
 
 TRIGGER = "fork"
+CLOSED = "it is sealed, and its key is not at hand"
 
 
 class Forked:
@@ -210,7 +211,10 @@ class Forking:
                 accelerated=self.engine.settings["capture.accelerator"],
                 progress=self.engine.progress,
             )
-            return apply.run(made)
+            closed = self.repository.closed(one.new for one in made.steps)
+            applied = apply.run(made.without(closed, CLOSED))
+            applied.kept += [(path, CLOSED) for path in sorted(closed)]
+            return applied
         finally:
             close(root)
 

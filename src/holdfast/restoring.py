@@ -7,7 +7,7 @@ from posix import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close
 from posix import open as open_fd
 
 from holdfast.core.entry import FILE, FOLDER, LEFT_OUT, LINK, Entry
-from holdfast.core.errors import Conflict, DiskFull, Failed, HoldfastError, NotFound
+from holdfast.core.errors import Conflict, DiskFull, Failed, HoldfastError, NotFound, WrongKey
 from holdfast.core.model import Event
 from holdfast.core.planning import UNREAD, Plan, Step
 from holdfast.core.steps import step
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 ASK, MINE, THEIRS = "ask", "mine", "theirs"
 GO_ON = "`holdfast restore --continue` goes on, `holdfast restore --abort` takes it back."
 UNTOUCHED = "Nothing was changed."
+CLOSED = "it is sealed, and its key is not at hand"
+KEY_HINT = "`holdfast key import FILE` brings the key back from its backup."
 
 
 class Restored:
@@ -89,6 +91,13 @@ class Restoring(Previewing):
             mine: set[bytes] = set(preview.conflicts) if conflicts == MINE else set()
             if mine:
                 preview = preview.without(mine)
+            closed = self.repository.closed(one.new for one in preview.plan.steps)
+            if closed and len(closed) == len(preview.plan.steps):
+                raise WrongKey(
+                    f"What is to be restored is sealed, and its key is not at hand: {show(min(closed))}.", KEY_HINT
+                )
+            if closed:
+                preview = preview.without(closed, CLOSED)
             if not preview.plan.steps and not note:
                 return None
             if preview.conflicts and conflicts == ASK and ask is None:
@@ -100,10 +109,10 @@ class Restoring(Previewing):
             before = self._safety(preview.plan, preview.only(at_once), f"before restoring v{target.version}")
             choices = mine, conflicts == THEIRS, mtimes, note or {}
             if before.workspace == workspace:
-                return self._run(journal, target, before, preview, *choices)
+                return _left_closed(self._run(journal, target, before, preview, *choices), closed)
         # The safety checkpoint has found out that this folder is a copy, and made it a workspace of its own.
         with self._turn() as journal:
-            return self._run(journal, target, before, preview, *choices)
+            return _left_closed(self._run(journal, target, before, preview, *choices), closed)
 
     def resume(self) -> Restored:
         """Finish a restore that was cut off. Raises `NotFound` if none was."""
@@ -421,6 +430,11 @@ def _explain(error: Exception, hint: str) -> HoldfastError:
         return Failed("The restore was stopped: the file system is read-only.", hint)
     where = error.filename.decode("utf-8", "replace") if isinstance(error.filename, bytes) else error.filename
     return Failed(f"The restore was stopped: {error.strerror or error}{f' ({where})' if where else ''}.", hint)
+
+
+def _left_closed(done: Restored, closed: set[bytes]) -> Restored:
+    done.applied.kept += [(path, CLOSED) for path in sorted(closed)]
+    return done
 
 
 def _megabytes(count: int) -> str:

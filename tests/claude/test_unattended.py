@@ -19,7 +19,7 @@ from holdfast.supervisor.tables import Task
 from supervisor.place import PHASE, QUICK, Place
 
 from .bench import Bench
-from .endpoint import Reply, call, say, use
+from .endpoint import Reply, Rule, call, say, use
 
 ONE, TWO = say("=== PHASE 1 COMPLETE ===\nReady for review."), say("=== PHASE 2 COMPLETE ===\nReady for review.")
 DONE = say("=== CUSTOM TASK COMPLETE ===\nSummary: all")
@@ -73,7 +73,7 @@ def test_a_task_of_two_phases(here: ClientPlace) -> None:
 
     assert here.state(task) == ("done", ""), here
     assert (here.bench.project / "code.py").read_text() == "code\n"
-    assert here.reasons(task) == ["start", "phase_complete", "phase_complete"]
+    assert here.reasons(task) == ["start", "phase_complete", "phase_complete", "final"]
     assert "Write the plan." in here.last_request() and "Build what was planned." in here.last_request()
     assert len(here.bench.transcripts()) == 1
 
@@ -240,3 +240,34 @@ def _alive(command: str, token: str) -> bool:
     listed = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True).stdout.splitlines()
     pids = [int(line.split()[0]) for line in listed if line.endswith(command)]
     return any(f"{process.TOKEN}={token}".encode() in process._environment(pid) for pid in pids)
+
+
+@pytest.mark.campaign
+def test_nothing_comes_after_a_pause_whatever_runs_at_once(here: ClientPlace, request: pytest.FixtureRequest) -> None:
+    """Parallel tools and a background subagent: no request and no tool starts once the task is paused."""
+    subagent = use(
+        "Task",
+        description="look",
+        prompt="SUBAGENT: look around",
+        subagent_type="general-purpose",
+        run_in_background=True,
+    )
+    for number in range(50 if request.config.getoption("campaign") else 2):
+        marks = here.base / f"marks{number}"
+        marks.mkdir()
+        tools = [
+            use("Bash", command=f"touch {marks}/{one}; sleep 1; touch {marks}/{one}.end", description="work")
+            for one in "abc"
+        ]
+        slow = [Rule([bash(f"touch {marks}/sub; sleep 1")] * 9, first="SUBAGENT")]
+        here.bench.script(call(subagent, *tools), *[bash(f"touch {marks}/more; sleep 1")] * 9, rules=slow)
+        task = here.ask()
+        here.supervise(until=(marks / "a").exists)
+        here.tasks.pause(task.id)
+        here.supervise(until=here.holds(task, "user_pause"))
+        asked, seen = len(here.bench.endpoint.requests), sorted(path.name for path in marks.iterdir())
+        time.sleep(1.2)
+
+        assert len(here.bench.endpoint.requests) == asked, "a request came after the pause"
+        assert sorted(path.name for path in marks.iterdir()) == seen, "a tool started or went on after the pause"
+        here.tasks.cancel(task.id)

@@ -72,7 +72,9 @@ def claim_all_is_well(place: Place, task: Task) -> None:
         "a.txt": "1", "b.txt": "2", "c.txt": "3",
     }  # fmt: skip
     reasons = place.reasons(task)
-    assert sorted(reasons) == sorted(["start", "question", "phase_complete", "rate_limit", "phase_complete"])
+    # A kill after the last row leaves no later step that would take the final one.
+    wanted = ["start", "question", "phase_complete", "rate_limit", "phase_complete"]
+    assert sorted(reasons) in (sorted(wanted), sorted([*wanted, "final"]))
     with place.ground.engine() as engine:
         from holdfast.store.rows import Query
 

@@ -24,7 +24,7 @@ def test_a_task_of_two_phases_runs_to_its_end(place: Place) -> None:
 
     assert place.state(task) == ("done", "")
     assert place.outcomes(task) == ["phase", "phase"]
-    assert place.reasons(task) == ["start", "phase_complete", "phase_complete"]
+    assert place.reasons(task) == ["start", "phase_complete", "phase_complete", "final"]
     assert place.journal() == ["begin 0", "end 0", "begin 1", "end 1"]
     assert "Make a plan." in place.told()[0]
     assert "Now phase 2: Build." in place.told()[1]

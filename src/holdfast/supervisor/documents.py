@@ -177,14 +177,13 @@ def _extend(ground: Ground, id: str, path: str) -> None:
 
 def event(row: Any) -> dict[str, Any]:
     """An event as it is told outside."""
-    return {
+    head = {
         "sequence": row["sequence"],
         "timestamp": moment(row["at"]),
         "taskId": row["task"],
         "run": row["run"] or None,
-        **json.loads(row["facts"]),
-        "type": row["type"],
     }
+    return {**json.loads(row["facts"]), **head, "type": row["type"]}
 
 
 def prune(workspace: str, keep: int = KEEP) -> None:

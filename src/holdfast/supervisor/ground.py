@@ -11,7 +11,7 @@ from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING, Protocol
 
 from holdfast.supervisor.options import Options
-from holdfast.supervisor.sealing import FileKey
+from holdfast.supervisor.sealing import DocumentKey, StoreSeals
 from holdfast.supervisor.shim import boot_id
 from holdfast.supervisor.tables import Tables
 
@@ -44,8 +44,8 @@ class Ground:
         self.folder, self.options, self.now, self.variables = folder, options, clock, variables
         self.build = build
         self.tables = Tables(folder + "/tasks.db")
-        self.key = FileKey(folder + "/key")
-        self.seals: Seals = seals or self.key
+        self.key = DocumentKey(folder + "/key")
+        self.seals: Seals = seals or StoreSeals(self.engine)
         self.boot = boot_id()
         self.host = os.uname().nodename
         self.noise: Callable[[], float] = random.random

@@ -111,7 +111,7 @@ def wish(folder: str, what: str, reason: str = "") -> int:
     """Tell a shim to stop, kill, freeze or thaw; return the number of the wish."""
     before = read(folder + "/wish") or {}
     number = int(before.get("number", 0)) + 1
-    shim.write_file(folder + "/wish", {"number": number, "do": what, "reason": reason})
+    shim.write_file(folder + "/wish", {"number": number, "do": what, "reason": reason}, durable=False)
     facts = read(folder + "/lock")
     if facts is None or not is_locked(folder + "/lock"):
         return number

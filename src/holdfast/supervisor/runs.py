@@ -123,7 +123,8 @@ class _Observer:
         self.driver = driver(self.task.agent, ground.options)
         self.output = self.driver.output(ground.now() / SECOND, ground.zone)
         self.tails = [(Tail(f"{run.folder}/{name}"), feed) for name, feed in _files(self.output)]
-        self.heard_at = self.began_at = monotonic()
+        self.heard_at = monotonic()
+        self.began_at = self.heard_at - self._age()
         self.told_at = self.asked_at = 0.0
         self.pause_at = self.stop_at = 0.0
         self.silent = False
@@ -296,6 +297,13 @@ class _Observer:
     def _log(self, type: str, facts: dict[str, object]) -> None:
         with self.ground.tables.write() as tables:
             tables.log(self.task.id, self.ground.now(), type, facts, self.run.id)
+
+    def _age(self) -> float:
+        """Seconds that the agent has run before we came, by the kernel's clock, which nobody can set."""
+        start = process.agent(self.folder).get("start")
+        if not start or self.run.boot != self.ground.boot:
+            return 0.0
+        return max(self.ground.since_boot() / SECOND - int(start) / os.sysconf("SC_CLK_TCK"), 0.0)
 
     def _since_last_save(self) -> float:
         row = self.ground.tables.one("SELECT MAX(made_at) AS at FROM checkpoint WHERE run = ?", self.run.id)

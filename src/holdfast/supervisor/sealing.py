@@ -1,49 +1,50 @@
-"""Keys of the supervisor: sealing named values with AES-256-GCM, and a code that shows whether a document is ours."""
+"""What the supervisor seals and signs: named values with the store's keys, documents with a key of its own."""
 
 from __future__ import annotations
 
 import hmac
 import os
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from hashlib import sha256
+from typing import TYPE_CHECKING
 
-from holdfast.core.errors import Damaged, Failed
+from holdfast.core.errors import Failed
 
-SHOWN = "encrypted:"
+if TYPE_CHECKING:
+    from holdfast.engine import Engine
 
 
-class FileKey:
-    """32 random bytes in a file that only its owner can read; made when first needed."""
+class StoreSeals:
+    """Named values, sealed as the store seals contents: AES-256-GCM, shown as `encrypted:…`."""
+
+    def __init__(self, engine: Callable[[], AbstractContextManager[Engine]]) -> None:
+        self.engine = engine
+
+    def seal_value(self, name: str, value: bytes) -> str:
+        """Return a text that shows nothing of the value."""
+        with self.engine() as engine:
+            return engine.place.create().sealing().seal_value(name, value)
+
+    def open_value(self, name: str, text: str) -> bytes:
+        """Return the value. Raises `WrongKey`, and `Damaged` if it was changed or belongs to another name."""
+        with self.engine() as engine:
+            return engine.repository().sealing().open_value(name, text)
+
+
+class DocumentKey:
+    """32 random bytes in a file that only its owner can read; made when first needed. Signs documents."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self._key: bytes | None = None
 
-    def seal_value(self, name: str, value: bytes) -> str:
-        """Return a text that shows nothing of the value."""
-        nonce = os.urandom(12)
-        box = _cipher(self._derived("values")).encrypt(nonce, value, name.encode())
-        return SHOWN + urlsafe_b64encode(nonce + box).decode()
-
-    def open_value(self, name: str, text: str) -> bytes:
-        """Return the value. Raises `Damaged` if it was changed, or sealed by another key or for another name."""
-        from cryptography.exceptions import InvalidTag
-
-        try:
-            raw = urlsafe_b64decode(text.removeprefix(SHOWN))
-            return bytes(_cipher(self._derived("values")).decrypt(raw[:12], raw[12:], name.encode()))
-        except (ValueError, InvalidTag):
-            raise Damaged(f"The sealed value of {name} cannot be opened.", "Give it again.") from None
-
     def code(self, text: bytes) -> str:
         """The authentication code of a document."""
-        return hmac.new(self._derived("documents"), text, sha256).hexdigest()
+        return hmac.new(self._read(), b"holdfast document\0" + text, sha256).hexdigest()
 
     def is_ours(self, text: bytes, code: object) -> bool:
         return isinstance(code, str) and hmac.compare_digest(self.code(text), code)
-
-    def _derived(self, purpose: str) -> bytes:
-        return hmac.new(self._read(), b"holdfast supervisor " + purpose.encode(), sha256).digest()
 
     def _read(self) -> bytes:
         if self._key is not None:
@@ -63,19 +64,10 @@ class FileKey:
         with open(self.path, "rb") as file:
             text = file.read().strip()
         try:
-            self._key = bytes.fromhex(text.decode())
+            key = bytes.fromhex(text.decode())
         except ValueError:
-            self._key = b""
-        if len(self._key) != 32:
-            self._key = None
-            raise Failed(
-                f"The key file {self.path} is damaged.",
-                "Bring it back from a backup, or move it away and give secrets again.",
-            )
-        return self._key
-
-
-def _cipher(key: bytes):  # type: ignore[no-untyped-def]
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
-    return AESGCM(key)
+            key = b""
+        if len(key) != 32:
+            raise Failed(f"The key file {self.path} is damaged.", "Bring it back from a backup, or move it away.")
+        self._key = key
+        return key

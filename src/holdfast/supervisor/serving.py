@@ -38,7 +38,7 @@ def make_ground(
     )
 
 
-def run(ground: Ground, stop: Flag, *, until_idle: bool = False, durable: bool = True) -> None:
+def run(ground: Ground, stop: Flag, *, until_idle: bool = False, durable: bool = True, only: str = "") -> None:
     """Supervise until `stop` is set, or nothing goes on by itself. Raises `Busy` if another supervisor runs.
 
     Agents live on when it returns, and are found again by the next one.
@@ -47,7 +47,7 @@ def run(ground: Ground, stop: Flag, *, until_idle: bool = False, durable: bool =
     try:
         workflows = _workflows(ground, durable)
         try:
-            supervisor = Supervisor(ground, workflows)
+            supervisor = Supervisor(ground, workflows, only)
             supervisor.stop = stop
             supervisor.run(until_idle)
         finally:

@@ -23,6 +23,7 @@ from holdfast.supervisor.task import (
     BACKOFF,
     BUDGET,
     CRASHED,
+    DONE,
     ENDED,
     QUESTION,
     RATE_LIMIT,
@@ -76,7 +77,15 @@ def settle(ground: Ground, id: str) -> None:
     step("settle:verified")
     Settlement(ground, task, run, look, output, judged, taken, passed, shown, rebooted).write()
     step("settle:written")
+    keep_final(ground, task.id, run)
     documents.project(ground, task.id)
+
+
+def keep_final(ground: Ground, id: str, run: Run | None = None) -> None:
+    """The state in which a task was finished, kept for good; once for each time that it is."""
+    task = ground.tables.task(id)
+    if task.state == DONE and task.phases:
+        checkpoints.take(ground, task, run, "final", f"{id}:final:{task.epoch}")
 
 
 def _judge(task: Task, run: Run, look: process.Look, output: Output) -> Verdict:
@@ -287,9 +296,9 @@ class Settlement:
         options = self.ground.options
         resets = int(limit.resets_at * SECOND)
         self._limit_account(tables, account, resets, limit)
-        wait = jitter(
-            self.ground.noise(), int(options.limit_jitter_least * SECOND), int(options.limit_jitter_most * SECOND)
-        )
+        least, most = int(options.limit_jitter_least * SECOND), int(options.limit_jitter_most * SECOND)
+        # Seconds of a short limit are not made minutes.
+        wait = min(jitter(self.ground.noise(), least, most), max(resets - self.now, SECOND))
         others = [
             hold.due_at
             for hold in tables.holds()

@@ -53,6 +53,7 @@ class Shim:
             out: Stream(self.folder + "/out.log", self.job.get("secrets", []), self.log_most),
             err: Stream(self.folder + "/err.log", self.job.get("secrets", []), self.log_most),
         }
+        self._grant()
         while self.status is None:
             ready, _, _ = select.select([*streams, self.wakeup], [], [], self._timeout())
             self._read([fd for fd in ready if fd != self.wakeup], streams)
@@ -124,7 +125,9 @@ class Shim:
             command = self.job["command"]
             os.execvpe(command[0], command, self.job["environment"])
         except OSError as error:
-            where = self.job["command"][0] if error.filename in (None, self.job["command"][0]) else error.filename
+            where = (
+                error.filename if error.filename in (self.job["cwd"], self.job.get("stdin")) else self.job["command"][0]
+            )
             os.write(telling, f"{where}: {error.strerror}".encode())
         finally:
             os._exit(127)
@@ -365,18 +368,41 @@ def forms(secrets: list[str]) -> list[bytes]:
 
 def below(root: int) -> dict[int, str]:
     """Every process that descends from `root`, and the letter of its state."""
+    if not os.path.exists(f"/proc/{root}/task/{root}/children"):
+        return _below_by_parents(root)
+    found: dict[int, str] = {}
+    todo = _children(root)
+    while todo:
+        pid = todo.pop()
+        if pid in found:
+            continue
+        fields = _stat(pid)
+        if fields:
+            found[pid] = fields[0].decode()
+            todo += _children(pid)
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
+                found += [int(number) for number in file.read().split()]
+    except OSError:
+        pass  # it has just ended; its children are ours in the next round
+    return found
+
+
+def _below_by_parents(root: int) -> dict[int, str]:
+    """The same where the kernel does not list children: every process is asked for its parent."""
     children: dict[int, list[int]] = {}
     letters: dict[int, str] = {}
     for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
-        try:
-            with open(f"/proc/{name}/stat", "rb") as file:
-                fields = file.read().rpartition(b")")[2].split()
-        except OSError:
-            continue
-        letters[int(name)] = fields[0].decode()
-        children.setdefault(int(fields[1]), []).append(int(name))
+        fields = _stat(int(name)) if name.isdigit() else []
+        if fields:
+            letters[int(name)] = fields[0].decode()
+            children.setdefault(int(fields[1]), []).append(int(name))
     found: dict[int, str] = {}
     todo = list(children.get(root, []))
     while todo:
@@ -384,6 +410,14 @@ def below(root: int) -> dict[int, str]:
         found[pid] = letters[pid]
         todo += children.get(pid, [])
     return found
+
+
+def _stat(pid: int) -> list[bytes]:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()
+    except OSError:
+        return []
 
 
 def start_time(pid: int) -> int:
@@ -531,6 +565,8 @@ def _leave_streams() -> None:
 
 def main(folder: str) -> int:
     """Take the job, the lock, and the agent; return when all of it has ended."""
+    # A wish may come as soon as our lock says who we are, and its signal would end a process that is not ready for it.
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     job = json.loads(sys.stdin.buffer.read())
     os.umask(0o077)
     try:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from holdfast.core.errors import Busy, HoldfastError, Unreachable
 from holdfast.core.steps import step
-from holdfast.supervisor import process, questions, runs, telling
+from holdfast.supervisor import process, questions, recover, runs, telling
 from holdfast.supervisor.drivers import driver
 from holdfast.supervisor.notify import send_notices
 from holdfast.supervisor.settling import hold_open, settle
-from holdfast.supervisor.tables import Hold, Run, Tables, Task
-from holdfast.supervisor.task import ACTIVE, ENDED, QUEUED, RATE_LIMIT, SECRET, STARTING
+from holdfast.supervisor.tables import Hold, Run, Task
+from holdfast.supervisor.task import ACTIVE, QUEUED, RATE_LIMIT, SECRET, STARTING
 from holdfast.supervisor.wake import Listener
 
 if TYPE_CHECKING:
@@ -114,8 +114,10 @@ class Lock:
 class Supervisor:
     """Tick and reconcile."""
 
-    def __init__(self, ground: Ground, workflows: Workflows) -> None:
+    def __init__(self, ground: Ground, workflows: Workflows, only: str = "") -> None:
         self.ground, self.tables, self.workflows = ground, ground.tables, workflows
+        self.only = only
+        """Look after this one task, not after all."""
         self.stop = Flag()
         self._reconciled = 0.0
 
@@ -123,6 +125,8 @@ class Supervisor:
         """Go on until `stop` is set; with `until_idle`, until no task can go on by itself."""
         listener = Listener(self.ground.folder)
         try:
+            if self.ground.options.roots and not self.only:
+                recover.rebuild(self.ground, self.ground.options.roots)
             self.reconcile()
             while not self.stop.is_set():
                 if not self.tables.is_same_file():
@@ -230,7 +234,8 @@ class Supervisor:
         rows = self.tables.tasks(
             "state IN ('queued', 'active') AND archived = 0 AND id NOT IN (SELECT task FROM hold WHERE lifted_at IS NULL)"
         )
-        ready = [task for task in rows if all(self.tables.task(id).state == "done" for id in task.after)]
+        mine = [task for task in rows if self.only in ("", task.id)]
+        ready = [task for task in mine if all(self.tables.task(id).state == "done" for id in task.after)]
         # Whoever has begun goes on before anybody else begins.
         return sorted(
             ready, key=lambda task: (-questions.TASK_WEIGHT[task.priority], task.state != ACTIVE, task.updated_at)
@@ -327,7 +332,7 @@ class Supervisor:
         """Look at every run that is not over, and let somebody go on with it. Doing it twice changes nothing."""
         self._reconciled = monotonic()
         for run in self.tables.runs("state != 'ended'"):
-            if self.workflows.is_busy(run.id):
+            if self.workflows.is_busy(run.id) or self.only not in ("", run.task):
                 continue
             kind = process.look(run.folder, run.id).kind
             if kind == process.ABSENT and run.boot != self.ground.boot:
@@ -337,7 +342,3 @@ class Supervisor:
                     tables.log(run.task, self.ground.now(), "found", {"as": kind}, run.id)
             self.workflows.start(run.id)
         step("reconciled")
-
-
-def count_open(tables: Tables) -> int:
-    return len(tables.runs("state != ?", ENDED))

@@ -15,7 +15,7 @@ from holdfast.core.errors import Conflict, HoldfastError, NotFound, Refused, Usa
 from holdfast.supervisor import checkpoints, documents, process, questions, telling
 from holdfast.supervisor import task as machine
 from holdfast.supervisor.drivers import driver
-from holdfast.supervisor.settling import hold_open
+from holdfast.supervisor.settling import hold_open, keep_final
 from holdfast.supervisor.tables import Hold, Prompt, Run, Tables, Task
 from holdfast.supervisor.task import ACTIVE, APPROVAL, BUDGET, DRAFT, USER_PAUSE, NotAllowed
 from holdfast.supervisor.wake import wake
@@ -60,7 +60,7 @@ class Tasks:
                 workspace_id=workspace, agent=spec["agent"], phases=spec["phases"], budget=budget,
                 priority=spec["priority"], after=after, needs=spec["secrets"], state=DRAFT, created_at=now, updated_at=now,
             )  # fmt: skip
-            self.tables.log(id, now, "task_created", {"title": spec["title"], "type": spec["type"]})
+            self.tables.log(id, now, "task_created", {"title": spec["title"], "taskType": spec["type"]})
         if start:
             return self.start(id)
         documents.project(self.ground, id)
@@ -288,22 +288,15 @@ class Tasks:
         if prompt.tree and not anyway and checkpoints.changed_since(self.ground, task, prompt.tree):
             raise Conflict("The workspace changed since the review began.", "Look again, and approve with --anyway.")
         last = task.phase >= len(task.phases)
+        text = "" if last else telling.next_phase(task, task.phase + 1)
+        more = {} if last else {"phase": task.phase + 1, "reworks": 0, "fraction": 0.0, "next_prompt": text}
         with self.tables.write():
             self._answer(prompt, "approved", by)
             self._check_epoch(task)
-            if last:
-                return self._move(task, "finish", "approve", epoch=task.epoch + 1)
-            text = telling.next_phase(task, task.phase + 1)
-            return self._move(
-                task,
-                "approve",
-                "approve",
-                epoch=task.epoch + 1,
-                phase=task.phase + 1,
-                reworks=0,
-                fraction=0.0,
-                next_prompt=text,
-            )
+            done = self._move(task, "finish" if last else "approve", "approve", epoch=task.epoch + 1, **more)
+        if last:
+            keep_final(self.ground, task.id)
+        return done
 
     def reject(self, ref: str, comments: str, *, by: str = "user") -> Task:
         """Ask for changes; the comments become the next prompt. After three reworks only approve or cancel is left."""

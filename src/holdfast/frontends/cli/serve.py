@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import click
 
 from holdfast.core.errors import Failed
 from holdfast.frontends.cli.session import Session, common
+from holdfast.frontends.cli.supervise import supervising
 
 ROLES = ("viewer", "approver", "operator")
 
@@ -18,24 +21,31 @@ ROLES = ("viewer", "approver", "operator")
     "--tls-cert", type=click.Path(exists=True, dir_okay=False), help="Certificate, for other addresses than loopback."
 )
 @click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), help="Its key.")
-@click.option("--page-only", is_flag=True, help="Do not run tasks; another supervisor does.")
 @click.option("--link", is_flag=True, help="Print a link that lets another browser in, once, and end.")
 @click.option(
     "--role", type=click.Choice(ROLES), default="operator", show_default=True, help="What that browser may do."
 )
+@click.option("--no-tasks", is_flag=True, help="Do not run tasks; `holdfast supervise` may do that elsewhere.")
+@click.option("--no-page", is_flag=True, help="Run tasks only.")
 @common
 def serve(
     session: Session,
     host: str | None,
     port: int | None,
     no_open: bool,
-    page_only: bool,
     tls_cert: str | None,
     tls_key: str | None,
     link: bool,
     role: str,
+    no_tasks: bool,
+    no_page: bool,
 ) -> int:
-    """Show every checkpoint and every task in a browser, run the tasks, and steer from there."""
+    """Show every checkpoint in a browser, steer from there, and run tasks."""
+    if no_page:
+        from holdfast.frontends.cli.supervise import until_told
+
+        until_told(session)
+        return 0
     if session.start is None:
         raise Failed("The page cannot be started from here.", "Run `holdfast serve` in a terminal.")
     settings = session.settings
@@ -44,7 +54,6 @@ def serve(
         "host": host or settings["web.host"],
         "port": settings["web.port"] if port is None else port,
         "open": desktop and not no_open and settings["web.open"],
-        "page_only": page_only,
         "tls_cert": tls_cert or settings["web.tls_certificate"] or None,
         "tls_key": tls_key or settings["web.tls_key"] or None,
         "password_file": settings["web.password_file"],
@@ -53,6 +62,7 @@ def serve(
         "settings": session.following().now,
     }
     try:
-        return session.start("serve", options, session.around, session.now)
+        with nullcontext() if link or no_tasks else supervising(session):
+            return session.start("serve", options, session.around, session.now)
     except ModuleNotFoundError as error:
         raise Failed(f"The page needs {error.name}.", "Install it with `pip install 'holdfast[serve]'`.") from None

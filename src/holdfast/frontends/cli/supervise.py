@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import Event as Flag
 
 import click
@@ -18,6 +20,10 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 @common
 def supervise(session: Session, until_idle: bool) -> None:
     """Run tasks until Ctrl-C; agents live on and are found again by the next supervisor."""
+    until_told(session, until_idle)
+
+
+def until_told(session: Session, until_idle: bool = False) -> None:
     from holdfast.supervisor.serving import run
     from holdfast.supervisor.wake import wake
 
@@ -35,3 +41,20 @@ def supervise(session: Session, until_idle: bool) -> None:
         finally:
             for number, old in before.items():
                 signal.signal(number, old)
+
+
+@contextmanager
+def supervising(session: Session) -> Iterator[None]:
+    """Run tasks beside something else, unless another supervisor does; what goes wrong is said at the end."""
+    from holdfast.core.errors import Busy
+    from holdfast.supervisor.serving import Background
+
+    with ground_of(session) as ground:
+        background = Background(ground)
+        background.start()
+        try:
+            yield
+        finally:
+            background.close()
+            if background.error is not None and not isinstance(background.error, Busy):
+                session.warn(f"holdfast: tasks were not run: {background.error}")

@@ -440,9 +440,9 @@ def diff(session: Session, ref: str) -> None:
     with tasks_of(session) as tasks:
         patch = _patch(session, tasks, ref)
     if session.json:
-        write_json({"files": patch.files, "patch": b"".join(patch.lines).decode("utf-8", "replace")})
+        write_json({"files": patch.files, "patch": _text(patch).decode("utf-8", "replace")})
         return
-    write_bytes(b"".join(patch.lines))
+    write_bytes(_text(patch))
 
 
 @task.command("apply")
@@ -475,7 +475,7 @@ def apply(session: Session, ref: str, dry_run: bool) -> None:
         done = subprocess.run(
             words,
             cwd=home.workspace,
-            input=b"".join(patch.lines),
+            input=_text(patch),
             capture_output=True,
             env={"PATH": session.around.text("PATH"), "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_DIR": "/nonexistent"},
         )
@@ -488,6 +488,10 @@ def apply(session: Session, ref: str, dry_run: bool) -> None:
             write_json({"files": patch.files, "applied": not dry_run, "workspace": home.workspace})
         else:
             session.say(f"{'Would change' if dry_run else 'Changed'} {patch.files} files in {home.workspace}.")
+
+
+def _text(patch: Any) -> bytes:
+    return b"".join([line + b"\n" for line in patch.lines])
 
 
 def _patch(session: Session, tasks: Tasks, ref: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,6 +12,7 @@ from holdfast.frontends.cli.session import Session, common, write_json
 
 if TYPE_CHECKING:
     from holdfast.store.check import Problem
+    from holdfast.supervisor.recover import Found
 
 CHECKPOINTS = 10
 
@@ -30,17 +32,24 @@ def verify(session: Session, quick: bool, repair: bool) -> int:
 
 
 @click.command()
+@click.argument("folders", nargs=-1, metavar="[DIR]...")
 @common
-def rebuild(session: Session) -> None:
-    """Make the ledger again from packs and logs, and put it in the place of the old one."""
+def rebuild(session: Session, folders: tuple[str, ...]) -> None:
+    """Make the ledger again from packs and logs, and lost tasks from their workspaces.
+
+    Tasks are looked for below each DIR, below `supervisor.roots` and in every known workspace; they come back held for you.
+    """
     from holdfast.frontends.paint import plural
     from holdfast.store.check import rebuild as make_again
 
     _reach(session)
     with session.progress("Rebuilding") as progress:
         report = make_again(session.engine.place, progress=progress)
+    tasks = _rebuild_tasks(session, folders)
     if session.json:
-        write_json({"workspaces": report.workspaces, "checkpoints": report.checkpoints, "notices": report.notices})
+        found = [{"workspace": one.workspace, "task": one.task or None, "outcome": one.outcome} for one in tasks]
+        facts = {"workspaces": report.workspaces, "checkpoints": report.checkpoints, "notices": report.notices}
+        write_json({**facts, "tasks": found})
         return
     session.say(
         f"The ledger was made again: {plural(report.checkpoints, 'checkpoint')}"
@@ -48,6 +57,26 @@ def rebuild(session: Session) -> None:
     )
     for notice in report.notices:
         session.warn(notice)
+    for one in tasks:
+        session.say(f"Task {one.task or '?'} in {one.workspace}: {one.outcome}")
+
+
+def _rebuild_tasks(session: Session, folders: tuple[str, ...]) -> list[Found]:
+    """Look for tasks only where some may be: the supervisor's tables are not made for nothing."""
+    from holdfast.frontends.cli.task import ground_of
+    from holdfast.supervisor.recover import rebuild as take_over
+    from holdfast.supervisor.recover import workspaces
+
+    known = [os.fsdecode(row.path) for row in session.repository.ledger.workspaces() if row.path]
+    roots = [
+        *folders,
+        *session.settings["supervisor.roots"],
+        *[path for path in known if os.path.isdir(path + "/.metadata")],
+    ]
+    if not any(True for _ in workspaces(roots)):
+        return []
+    with ground_of(session) as ground:
+        return take_over(ground, roots)
 
 
 def _reach(session: Session) -> None:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from holdfast.engine import Engine
     from holdfast.frontends.surroundings import Surroundings
     from holdfast.supervisor.ground import Ground
-    from holdfast.supervisor.serving import Background
 
 HEAD_SECONDS = 10
 MOST_HEAD = 32 << 10
@@ -73,7 +72,6 @@ def run(options: Mapping[str, Any], around: Surroundings, clock: Callable[[], in
         engine().close()
         ground().close()
         site = Site(book, engine, clock, ground)
-        supervisor = _supervise(ground, options)
         address = next(iter(origins.values()))
         _announce(book, address, options)
         config = uvicorn.Config(
@@ -92,25 +90,10 @@ def run(options: Mapping[str, Any], around: Surroundings, clock: Callable[[], in
             ssl_certfile=options.get("tls_cert"),
             ssl_keyfile=options.get("tls_key"),
         )
-        try:
-            _Server(config, site).run([listening])
-        finally:
-            if supervisor is not None:
-                supervisor.close()
+        _Server(config, site).run([listening])
         return 0
     finally:
         book.close()
-
-
-def _supervise(ground: Callable[[], Ground], options: Mapping[str, Any]) -> Background | None:
-    """Run tasks beside the page, unless another supervisor already does."""
-    if options.get("page_only"):
-        return None
-    from holdfast.supervisor.serving import Background
-
-    background = Background(ground())
-    background.start()
-    return background
 
 
 class _Server(uvicorn.Server):

@@ -1,0 +1,43 @@
+"""`holdfast report`: what unattended tasks did, and what needs you."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.frontends.cli.session import Session, common, write_json
+from holdfast.frontends.cli.task import clock, ground_of
+
+HOUR = 3_600_000_000_000
+
+
+@click.command()
+@click.option("--hours", type=click.FloatRange(0), default=24.0, show_default=True, help="How far to look back.")
+@common
+def report(session: Session, hours: float) -> None:
+    """What ran, waited, cost, changed and needs you since yesterday."""
+    from holdfast.supervisor.report import report as make
+
+    with ground_of(session) as ground:
+        found = make(ground, session.now() - int(hours * HOUR))
+    if session.json:
+        write_json(found)
+        return
+    if found["needs_you"]:
+        session.print("Needs you:")
+        for one in found["needs_you"]:
+            name = one.get("id") or one["task"]
+            session.print(f"  {name}  {one['kind']}  {one['title']}: {one['text']}")
+    if not found["tasks"]:
+        session.print("No task did anything.")
+        return
+    rows = []
+    for one in found["tasks"]:
+        waited = ", ".join([f"{kind} {clock(int(seconds))}" for kind, seconds in one["waited_seconds"].items()])
+        changed = "" if one["changed_files"] is None else str(one["changed_files"])
+        rows.append(
+            [one["id"], one["status"], clock(one["ran_seconds"]), waited, f"{one['tokens']:,}", changed, one["title"]]
+        )
+    head = ["TASK", "STATUS", "RAN", "WAITED", "TOKENS", "FILES", "TITLE"]
+    for line in session.paint.table(head, rows, give=6):
+        session.print(line)
+    session.print(f"Together: {found['tokens']:,} tokens, ${found['money']:.2f}.")

@@ -1,0 +1,178 @@
+"""`holdfast run -- COMMAND …`: one command under supervision, in the foreground."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from threading import Event as Flag
+from threading import Thread
+from time import sleep
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast.core.errors import Busy, HoldfastError, Usage
+from holdfast.frontends.cli.session import Session, common
+from holdfast.frontends.cli.task import clock, ground_of
+
+if TYPE_CHECKING:
+    from holdfast.supervisor.ground import Ground
+    from holdfast.supervisor.tables import Task
+
+LIMITED = 75
+"""EX_TEMPFAIL: try again later."""
+SHORT = ("-p", "--print")
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("--no-wait", is_flag=True, help="At a limit, end with exit code 75 instead of waiting.")
+@click.argument("command", nargs=-1, required=True, metavar="-- COMMAND…")
+@common
+def run(session: Session, no_wait: bool, command: tuple[str, ...]) -> int:
+    """Run one command as a task: checkpoints, limits waited for, crashes tried again.
+
+    `claude` without -p keeps the terminal to itself: nothing is between you and it but its hooks.
+    """
+    words = list(command)
+    if os.path.basename(words[0]) == "claude" and not any(word in SHORT for word in words):
+        return _pass_through(session, words)
+    from holdfast.supervisor import taskfile
+    from holdfast.supervisor.tasks import Tasks
+
+    with ground_of(session) as ground:
+        tasks = Tasks(ground)
+        spec = taskfile.check(_spec(words), os.fsdecode(session.cwd))
+        task = tasks.new(spec, start=True)
+        return _follow(session, ground, task, no_wait)
+
+
+def _spec(words: list[str]) -> dict[str, Any]:
+    title = " ".join(words)[:80]
+    if os.path.basename(words[0]) != "claude":
+        return {"title": title, "brief": title, "agent": {"command": words, "completes_on": "exit"}}
+    rest, prompt = words[1:], ""
+    kept: list[str] = []
+    while rest:
+        word = rest.pop(0)
+        if word in SHORT:
+            continue
+        if word.startswith("-"):
+            kept.append(word)
+            if rest and not rest[0].startswith("-") and len(rest) > 1:
+                kept.append(rest.pop(0))
+        elif not prompt:
+            prompt = word
+        else:
+            kept.append(word)
+    if not prompt:
+        raise Usage("Give the prompt with -p.", "For example: holdfast run -- claude -p 'Mend the tests'")
+    agent = {"kind": "claude", "command": [words[0]], "arguments": kept, "completes_on": "exit"}
+    return {"title": prompt.split("\n")[0][:80], "brief": prompt, "agent": agent}
+
+
+def _follow(session: Session, ground: Ground, task: Task, no_wait: bool) -> int:
+    """Supervise in a thread of our own, show what the agent says, and end as the task ends."""
+    from holdfast.supervisor.serving import run as supervise
+    from holdfast.supervisor.wake import wake
+
+    stop = Flag()
+    troubles: list[HoldfastError] = []
+
+    def work() -> None:
+        try:
+            supervise(ground, stop, durable=False, only=task.id)
+        except Busy:
+            stop.wait()  # the supervisor that runs looks after it
+        except HoldfastError as error:
+            troubles.append(error)
+
+    thread = Thread(target=work, daemon=True)
+    thread.start()
+    shown: dict[str, int] = {}
+    told = ""
+    try:
+        while thread.is_alive():
+            _show(ground, task.id, shown)
+            now = ground.tables.task(task.id)
+            hold = ground.tables.hold(task.id)
+            if now.state in ("done", "failed", "cancelled"):
+                break
+            if hold is not None:
+                if hold.kind in ("rate_limit", "backoff") and no_wait:
+                    return LIMITED
+                if hold.human:
+                    session.warn(f"holdfast: {task.id} waits for you ({hold.kind}): {hold.reason}")
+                    return LIMITED if hold.kind == "rate_limit" else 1
+                left = max((hold.due_at or 0) - session.now(), 0) // 1_000_000_000
+                text = f"holdfast: {hold.kind}, goes on in {clock(left)}"
+                if text != told and sys.stderr.isatty():
+                    sys.stderr.write(f"\r{text}\x1b[K")
+                    sys.stderr.flush()
+                elif hold.kind != told:
+                    session.remark(text)
+                told = text if sys.stderr.isatty() else hold.kind
+            sleep(0.2)
+    except KeyboardInterrupt:
+        from holdfast.supervisor.tasks import Tasks
+
+        Tasks(ground).cancel(task.id)
+        for _ in range(100):
+            if ground.tables.task(task.id).state == "cancelled":
+                break
+            sleep(0.2)
+        return 130
+    finally:
+        stop.set()
+        wake(ground.folder)
+        thread.join(30)
+    _show(ground, task.id, shown)
+    if troubles:
+        raise troubles[0]
+    ended = ground.tables.task(task.id)
+    last = ground.tables.last_run(task.id)
+    if ended.state == "done":
+        return 0
+    session.warn(f"holdfast: {ended.state}: {ended.reason}")
+    return last.exit_code or 1 if last is not None else 1
+
+
+def _show(ground: Ground, task: str, shown: dict[str, int]) -> None:
+    """What came since: the agent's own output, as its log has it."""
+    for one in ground.tables.runs("task = ?", task):
+        for name, stream in (("out.log", sys.stdout), ("err.log", sys.stderr)):
+            path = f"{one.folder}/{name}"
+            try:
+                with open(path, "rb") as file:
+                    file.seek(shown.get(path, 0))
+                    part = file.read()
+            except OSError:
+                continue
+            if part:
+                shown[path] = shown.get(path, 0) + len(part)
+                stream.flush()
+                stream.buffer.write(part)
+                stream.buffer.flush()
+
+
+def _pass_through(session: Session, words: list[str]) -> int:
+    """The terminal is the client's; a limit that it says at its end becomes exit code 75."""
+    from holdfast.core.model import Event
+
+    session.engine.handle(Event(session.cwd, session.now(), trigger="auto", message="before a session", adopt=True))
+    marker = f"{session.around.data}/supervisor/limited.{os.getpid()}"
+    os.makedirs(os.path.dirname(marker), mode=0o700, exist_ok=True)
+    import json
+    import shlex
+
+    note = f'grep -q \'"error":"rate_limit"\' && : > {shlex.quote(marker)}; true'
+    settings = {"hooks": {"StopFailure": [{"hooks": [{"type": "command", "command": note, "timeout": 5}]}]}}
+    variables = {os.fsdecode(name): os.fsdecode(value) for name, value in session.around.variables.items()}
+    try:
+        code = subprocess.run([words[0], "--settings", json.dumps(settings), *words[1:]], env=variables).returncode
+    except OSError as error:
+        raise Usage(f"{words[0]} cannot be started: {error.strerror}.") from None
+    limited = os.path.exists(marker)
+    if limited:
+        os.unlink(marker)
+    return LIMITED if limited and code else code

@@ -1,0 +1,139 @@
+"""A lost task database, made again from the documents in workspaces. Approvals are never restored; people decide."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from holdfast.core.errors import HoldfastError
+from holdfast.supervisor import documents
+from holdfast.supervisor.task import ACTIVE, DONE, DRAFT, FAILED, TERMINAL, USER_PAUSE
+
+if TYPE_CHECKING:
+    from holdfast.supervisor.ground import Ground
+
+DEPTH = 3
+"""How deep below a root workspaces are looked for."""
+PLANNING, DESIGN, LEAST = 9, 5, 500
+"""Documents of a finished planning and design phase, and characters of each, as the source counts them."""
+
+
+class Found(NamedTuple):
+    """What became of one workspace's task."""
+
+    workspace: str
+    task: str
+    outcome: str
+    """rebuilt, there, cold start, or why it could not be used."""
+
+
+def workspaces(roots: Iterable[str]) -> Iterator[str]:
+    """Folders with a task's metadata, below the roots or the roots themselves."""
+    seen: set[str] = set()
+    for root in roots:
+        base = os.path.realpath(root)
+        for folder, names, _ in os.walk(base):
+            deep = folder[len(base) :].count(os.sep)
+            if documents.METADATA in names and folder not in seen:
+                seen.add(folder)
+                yield folder
+            names[:] = (
+                [name for name in names if not name.startswith(".") and name != "node_modules"] if deep < DEPTH else []
+            )
+
+
+def rebuild(ground: Ground, roots: Iterable[str]) -> list[Found]:
+    """Take over every task that the database does not know. They come back held for a person."""
+    return [_take_over(ground, folder) for folder in workspaces(roots)]
+
+
+def _take_over(ground: Ground, workspace: str) -> Found:
+    path = f"{workspace}/{documents.METADATA}/task.json"
+    try:
+        known = documents.load(ground, path)
+    except HoldfastError as error:
+        return Found(workspace, "", str(error))
+    id = str(known.get("id", ""))
+    if not id or os.path.realpath(str(known.get("workspace", ""))) != workspace:
+        return Found(workspace, id, "Workspace validation failed: the document belongs to another folder.")
+    if ground.tables.tasks("id = ?", id):
+        return Found(workspace, id, "there")
+    latest = _latest(ground, workspace)
+    cold = latest is None and known["state"] not in TERMINAL and known["attempt"] > 0
+    phase = infer_phase(workspace, known["type"], known["phase"], len(known["phases"])) if cold else known["phase"]
+    _insert(ground, known, phase, latest, cold)
+    return Found(workspace, id, "cold start" if cold else "rebuilt")
+
+
+def _insert(ground: Ground, known: dict[str, Any], phase: int, latest: dict[str, Any] | None, cold: bool) -> None:
+    now, id = ground.now(), str(known["id"])
+    ended = known["state"] in (DONE, FAILED, "cancelled", DRAFT)
+    columns = {name: known[name] for name in documents.COLUMNS if name not in ("state", "phase")}
+    with ground.tables.write() as tables:
+        tables.insert("task", **columns, state=known["state"] if ended else ACTIVE, phase=phase, updated_at=now)
+        for name, sealed in dict(known.get("secrets", {})).items():
+            tables.insert("secret", task=id, name=str(name), sealed=str(sealed), given_at=now)
+        for one in known.get("questions", []):
+            tables.insert(
+                "prompt", id=one["id"], task=id, run="", kind="question", key=one["question"].casefold(), text=one["question"],
+                category=one["category"], options=one["options"], standard=one["default"] or "", required=int(one["required"]),
+                status=one["status"], answer=one["answer"], created_at=now, delivered="before" if one["delivered"] else "",
+            )  # fmt: skip
+        facts = {"from": "documents", "checkpoint": latest["id"] if latest else None, "cold": cold}
+        tables.log(id, now, "rebuilt", facts)
+        if not ended:
+            why = "The task database was rebuilt; resume the task when you have looked at it."
+            if cold:
+                why = f"No checkpoint was left; the task begins again at phase {phase}. Work may be lost."
+                tables.change(
+                    id, now, next_prompt="The work so far is in the folder; what was said about it is lost.", session=""
+                )
+                tables.notify(id, now, "warning", f"{known['title']}: {why}")
+            tables.insert("hold", task=id, kind=USER_PAUSE, since=now, reason=why, human=1)
+            tables.change(id, now, reason=why)
+        if latest is not None:
+            tables.do(
+                "INSERT OR IGNORE INTO checkpoint VALUES (?, ?, '', ?, 0, ?, ?, '', 'latest.json', ?)",
+                f"{id}:rebuilt", id, latest["id"], latest["reason"], phase, now,
+            )  # fmt: skip
+
+
+def _latest(ground: Ground, workspace: str) -> dict[str, Any] | None:
+    """The newest document that is ours and whole."""
+    folder = f"{workspace}/{documents.CHECKPOINTS}"
+    try:
+        names = sorted((name for name in os.listdir(folder) if name.startswith("checkpoint_")), reverse=True)
+    except OSError:
+        return None
+    for name in ["latest.json", *names]:
+        try:
+            return documents.load(ground, f"{folder}/{name}")
+        except HoldfastError:
+            continue
+    return None
+
+
+def infer_phase(workspace: str, type: str, phase: int, phases: int) -> int:
+    """Where a task without any checkpoint begins again: what lies in the folder tells; never beyond the last phase."""
+    found = phase
+    if type == "create_app":
+        if _count(f"{workspace}/docs/planning") >= PLANNING:
+            found = max(found, 2)
+            if _count(f"{workspace}/docs/design") >= DESIGN:
+                found = max(found, 3)
+                if os.path.isdir(f"{workspace}/src"):
+                    found = max(found, 4)
+    elif type == "modify_app" and _count(f"{workspace}/docs/analysis") >= 1:
+        found = max(found, 2)
+        if _count(f"{workspace}/docs/plan") >= 1:
+            found = max(found, 3)
+    return min(found, max(phases, 1))
+
+
+def _count(folder: str) -> int:
+    """Documents that are long enough to be meant."""
+    try:
+        return sum(1 for one in os.scandir(folder) if one.is_file() and one.stat().st_size >= LEAST)
+    except OSError:
+        return 0

@@ -1,0 +1,158 @@
+"""The commands about tasks, as a person types them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .place import AGENT, say_phase
+
+
+class Person:
+    """A home, a project, and a terminal."""
+
+    def __init__(self, base: Path) -> None:
+        self.base, self.project = base, base / "home" / "project"
+        self.project.mkdir(parents=True)
+        self.variables = {"HOME": str(base / "home"), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TZ": "UTC"}
+
+    def run(self, *words: str, given: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "holdfast", *words],
+            cwd=self.project, env=self.variables, input=given, capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+
+    def json(self, *words: str) -> Any:
+        done = self.run(*words, "--json")
+        assert done.returncode == 0, done
+        return json.loads(done.stdout)
+
+    def agent(self, *turns: list[dict[str, Any]]) -> str:
+        (self.base / "script.json").write_text(json.dumps({"turns": turns}))
+        return f"{sys.executable} {AGENT} {self.base / 'script.json'} {self.base / 'journal'}"
+
+
+@pytest.fixture
+def person(tmp_path: Path) -> Iterator[Person]:
+    yield Person(tmp_path.resolve())
+
+
+def test_a_task_from_flags_to_its_approval(person: Person) -> None:
+    agent = person.agent([{"write": ["a.txt", "1"]}, say_phase(1)], [{"write": ["a.txt", "2"]}, say_phase(1)])
+    made = person.run(
+        "task", "new", "Write a.txt", "--phase", "Write it.", "--verify", "test -e a.txt", "--agent", agent
+    )
+    assert made.returncode == 0, made
+    assert made.stdout.startswith("Queued task_")
+    assert "No supervisor is running" in made.stderr
+    id = made.stdout.split()[1].rstrip(":")
+
+    assert person.run("supervise", "--until-idle").returncode == 0
+    assert person.json("task", "list")[0]["status"] == "review"
+    assert person.run("task", "reject", id, "Write 2.").returncode == 0
+    assert person.run("supervise", "--until-idle").returncode == 0
+    shown = person.run("task", "show", id[:9])
+    assert "you can: approve, reject, cancel" in shown.stdout
+    assert person.run("task", "approve", id).returncode == 0
+
+    assert person.json("task", "show", id)["status"] == "completed"
+    assert (person.project / "a.txt").read_text() == "2"
+    assert "completed" in person.run("report").stdout
+    assert person.run("task", "archive", id).returncode == 0
+    assert person.json("task", "list") == []
+    assert "phase_complete" in person.run("task", "log", id).stdout
+    assert "PHASE 1 COMPLETE" in person.run("task", "log", id, "--output").stdout
+
+
+def test_run_shows_what_the_command_says_and_ends_as_it_ends(person: Person) -> None:
+    done = person.run("run", "--", "sh", "-c", "echo hello; echo careful >&2; echo made > made.txt")
+
+    assert (done.returncode, done.stdout) == (0, "hello\n"), done
+    assert "careful" in done.stderr
+    assert person.json("list")[0]["trigger"] == "final"
+
+
+def test_run_ends_with_75_at_a_limit_if_nobody_waits(person: Person) -> None:
+    done = person.run("run", "--no-wait", "--", "sh", "-c", "echo 'Rate limit hit, retry after 60 seconds' >&2; exit 1")
+
+    assert done.returncode == 75, done
+
+
+def test_a_secret_is_read_from_standard_input_and_never_shown(person: Person) -> None:
+    agent = person.agent([{"show_variable": "TOKEN"}, {"say": "=== CUSTOM TASK COMPLETE ==="}])
+    id = person.json("task", "new", "x", "--agent", agent, "--secret", "TOKEN")[0]["id"]
+    assert person.run("supervise", "--until-idle").returncode == 0
+    assert person.json("task", "list")[0]["status"] == "pending"
+
+    given = person.run("task", "secret", id, "TOKEN", given="very-secret-value\n")
+    assert given.returncode == 0, given
+    assert person.run("supervise", "--until-idle").returncode == 0
+
+    shown = person.run("task", "show", id, "--json").stdout + person.run("task", "log", id, "--output").stdout
+    assert '"completed"' in shown
+    assert "TOKEN is [secret]" in shown
+    assert "very-secret-value" not in shown
+
+
+def test_a_fork_and_its_way_back(person: Person) -> None:
+    (person.project / "a.txt").write_text("old\n")
+    id = person.json("task", "new", "x", "--agent", "true", "--draft")[0]["id"]
+    forked = person.json("task", "fork", id, "../trial")
+    (Path(forked["workspace"]) / "a.txt").write_text("new\n")
+
+    assert "+new" in person.run("task", "diff", forked["id"]).stdout
+    assert person.run("task", "apply", forked["id"], "--dry-run").returncode == 0
+    applied = person.run("task", "apply", forked["id"])
+
+    assert applied.returncode == 0, applied
+    assert (person.project / "a.txt").read_text() == "new\n"
+
+
+def test_the_unit_of_the_service(person: Person) -> None:
+    shown = person.json("service", "install", "--dry-run")
+
+    assert shown["kind"] == "systemd"
+    assert "KillMode=process" in shown["text"]
+    assert not Path(shown["path"]).exists()
+    assert person.run("service", "install", "--no-start").returncode == 0
+    assert person.json("service", "status") == {
+        **{k: shown[k] for k in ("kind", "path")},
+        "installed": True,
+        "running": False,
+    }
+    assert person.json("service", "uninstall")["removed"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["task", "show", "nothing"], 4, "There is no task 'nothing'"),
+        (["task", "new"], 2, "Say what is to be done"),
+        (["task", "new", "--file", "nowhere.json"], 2, "cannot be read"),
+        (["task", "new", "x", "--agent", "no-such-agent"], 2, "'no-such-agent' was not found"),
+        (["task", "budget", "x"], 2, "Give --tokens"),
+        (["run"], 2, "COMMAND"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said(person: Person, words: list[str], code: int, said: str) -> None:
+    done = person.run(*words)
+
+    assert done.returncode == code, done
+    assert said in done.stderr
+
+
+def test_lost_tasks_come_back_by_rebuild(person: Person) -> None:
+    id = person.json("task", "new", "x", "--agent", "true")[0]["id"]
+    (person.base / "home/.local/share/holdfast/supervisor/tasks.db").unlink()
+
+    rebuilt = person.json("rebuild")
+
+    assert [(one["task"], one["outcome"]) for one in rebuilt["tasks"]] == [(id, "rebuilt")]
+    assert person.json("task", "list")[0]["status"] == "paused"

@@ -1,0 +1,171 @@
+"""Files in the workspace: the source's fields, one `latest`, a code against forgery, and a database made again from them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from holdfast.core.errors import Damaged, NewerFormat
+from holdfast.supervisor import documents, recover
+
+from .place import DONE, PHASE, Place, say_phase
+
+ASK = {"say": "[USER_QUESTION]\nquestion: Which one?\noptions:\n - a\n - b\n[/USER_QUESTION]"}
+
+
+def folder(place: Place) -> Path:
+    return place.workspace() / ".checkpoints"
+
+
+def test_a_checkpoint_has_the_fields_of_the_source(place: Place) -> None:
+    task = place.task([{"write": ["docs/idea.md", "x"]}, say_phase(1)], phases=[PHASE])
+    place.tasks.secret(task.id, "API_KEY", "value-of-the-key")
+
+    place.supervise()
+
+    assert os.readlink(folder(place) / "latest.json").endswith("_final.json")
+    [latest] = folder(place).glob("*_phase1_complete.json")
+    document = json.loads(latest.read_text())
+    assert set(document) == {
+        "schemaVersion", "id", "taskId", "createdAt", "createdBy", "reason", "task", "agent", "conversationHistory",
+        "environment", "workspace", "protocols", "mac",
+    }  # fmt: skip
+    assert set(document["task"]) == {"status", "type", "currentPhase", "progress"}
+    assert set(document["agent"]) == {"status", "pid", "currentPhase", "currentStep", "tokensUsed", "blockedBy"}
+    assert document["environment"]["variables"]["API_KEY"].startswith("encrypted:")
+    assert document["environment"]["dependencies"][0]["name"] == "API_KEY"
+    assert document["workspace"]["deliverables"] == ["docs/idea.md"]
+    assert (document["reason"], document["createdBy"]) == ("phase_complete", "system")
+    assert documents.load(place.ground, str(latest))["id"] == document["id"]
+
+
+def test_a_document_that_somebody_changed_is_not_used(place: Place) -> None:
+    place.task([DONE])
+    place.supervise()
+    path = folder(place) / "latest.json"
+    document = json.loads(path.read_text())
+    document["task"]["status"] = "completed, I promise"
+    forged = folder(place) / "checkpoint_forged.json"
+    forged.write_text(json.dumps(document))
+
+    with pytest.raises(Damaged, match="does not carry our code"):
+        documents.load(place.ground, str(forged))
+
+
+def test_ten_of_an_interval_stay_and_all_others(place: Place) -> None:
+    where = folder(place)
+    where.mkdir()
+    for number in range(15):
+        (where / f"checkpoint_2026-01-01T00-00-{number:02d}-000.json").write_text("{}")
+    (where / "checkpoint_2025-01-01T00-00-00-000_phase1_complete.json").write_text("{}")
+    (where / "latest.json").symlink_to("checkpoint_2026-01-01T00-00-14-000.json")
+
+    documents.prune(str(place.workspace()))
+
+    names = sorted(path.name for path in where.iterdir() if path.name.startswith("checkpoint"))
+    assert len(names) == 11
+    assert names[0] == "checkpoint_2025-01-01T00-00-00-000_phase1_complete.json.gz"
+    assert (where / "latest.json").read_text() == "{}"
+    assert gzip.decompress((where / names[0]).read_bytes()) == b"{}"
+
+
+def test_our_folders_are_ignored_by_git_and_not_captured(place: Place) -> None:
+    place.task([DONE])
+    place.supervise()
+
+    for name in (".metadata", ".checkpoints", ".logs"):
+        assert (place.workspace() / name / ".gitignore").read_text().endswith("*\n")
+    with place.ground.engine() as engine:
+        _, row = engine.root(os.fsencode(place.workspace()))
+        paths = [entry.path for entry in engine.repository().ledger.state(row.id, row.version)]
+        assert not [path for path in paths if path.startswith((b".metadata/", b".checkpoints/"))]
+
+
+def test_the_history_is_appended_to_once(place: Place) -> None:
+    task = place.task([DONE])
+    place.supervise()
+    documents.project(place.ground, task.id)
+
+    lines = (place.workspace() / ".metadata/history.jsonl").read_text().splitlines()
+    numbers = [json.loads(line)["sequence"] for line in lines]
+    assert numbers == sorted(set(numbers))
+    assert {"task_created", "state_transition", "checkpoint_created"} <= {json.loads(line)["type"] for line in lines}
+
+
+def test_older_documents_are_migrated_and_newer_ones_refused() -> None:
+    old = {"version": 0, "task": {"phase": 2}, "conversationHistory": {"messages": [{"content": "x"}]}}
+
+    found = documents.migrate(old)
+
+    assert found["task"]["currentPhase"] == 2
+    assert found["conversationHistory"]["messages"][0]["role"] == "assistant"
+    assert found["environment"]["dependencies"] == []
+    with pytest.raises(NewerFormat):
+        documents.migrate({"schemaVersion": 99})
+
+
+def test_the_incremental_form(place: Place) -> None:
+    task = place.task([{"write": ["a.txt", "1"]}, ASK], [{"write": ["b.txt", "2"]}, DONE])
+    place.supervise()
+    place.tasks.answer(task.id, "a")
+    place.supervise()
+
+    found = place.tasks.show(task.id)["incremental"]
+
+    assert set(found) == {"baseCheckpointId", "changes"}
+    assert found["changes"]["workspace"]["newFiles"] == ["b.txt"]
+
+
+def test_a_lost_database_is_made_again_and_people_decide(place: Place) -> None:
+    phases = [{**PHASE, "review": True}, PHASE]
+    task = place.task([{"write": ["a.txt", "1"]}, say_phase(1)], [say_phase(2)], phases=phases)
+    asked = place.task([ASK], [DONE], name="asked")
+    place.tasks.secret(asked.id, "TOKEN", "value-of-it")
+    place.supervise()
+    place.close()
+    (place.data / "supervisor/tasks.db").unlink()
+    place.__init__(place.base)  # type: ignore[misc]
+
+    found = recover.rebuild(place.ground, [str(place.base)])
+
+    assert {one.outcome for one in found} == {"rebuilt"}
+    assert place.state(task) == ("active", "user_pause"), "an approval is never restored"
+    assert place.tasks.show(task.id)["phase"] == 1
+    assert place.tasks.show(asked.id)["secrets"] == ["TOKEN"]
+    assert [prompt["text"] for prompt in place.tasks.inbox()] == ["Which one?"]
+    assert recover.rebuild(place.ground, [str(place.base)])[0].outcome == "there"
+    place.tasks.answer(asked.id, "a")
+    place.tasks.resume(asked.id)
+    place.supervise()
+    assert place.state(asked) == ("done", "")
+
+
+def test_without_any_checkpoint_it_is_a_cold_start(place: Place) -> None:
+    task = place.task([ASK], [DONE], type="create_app", phases=[PHASE] * 4)
+    place.supervise()
+    planning = place.workspace() / "docs/planning"
+    planning.mkdir(parents=True)
+    for number in range(9):
+        (planning / f"{number}.md").write_text("x" * 600)
+    for path in folder(place).iterdir():
+        path.unlink()
+    place.close()
+    (place.data / "supervisor/tasks.db").unlink()
+    place.__init__(place.base)  # type: ignore[misc]
+
+    [found] = recover.rebuild(place.ground, [str(place.base)])
+
+    assert found.outcome == "cold start"
+    assert place.tasks.show(task.id)["phase"] == 2
+
+
+def test_a_cold_start_never_goes_beyond_the_last_phase(tmp_path: Path) -> None:
+    (tmp_path / "docs/analysis").mkdir(parents=True)
+    (tmp_path / "docs/analysis/a.md").write_text("x" * 600)
+
+    assert recover.infer_phase(str(tmp_path), "modify_app", 1, 1) == 1
+    assert recover.infer_phase(str(tmp_path), "modify_app", 1, 4) == 2

@@ -1,0 +1,152 @@
+"""What is read of an agent's output; above all, that talk about limits is no limit."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC
+from random import Random
+from typing import Any
+
+import pytest
+
+from holdfast.supervisor.reading import ClaudeOutput, Output, PlainOutput
+
+from .test_limits import CORPUS, NOW
+
+TALK = [row[0] for row in CORPUS] + [
+    "The test expects 'rate limit exceeded' and HTTP 429.",
+    "gh: API rate limit exceeded for user ID 1. Please wait a few minutes before retrying.",
+    'FAILED test_limits.py::test_reset - "You\'ve hit your limit · resets 3pm"',
+    '{"type":"rate_limit_event","rate_limit_info":{"status":"rejected"}}',
+]
+
+
+def claude() -> ClaudeOutput:
+    return ClaudeOutput(NOW, UTC)
+
+
+def feed(output: Output, *events: dict[str, Any]) -> Output:
+    for event in events:
+        output.feed(json.dumps(event).encode())
+    return output
+
+
+def said(text: str, **more: Any) -> dict[str, Any]:
+    return {"type": "assistant", "message": {"id": str(id(text)), "content": [{"type": "text", "text": text}]}, **more}
+
+
+def tool_result(text: str) -> dict[str, Any]:
+    return {"type": "user", "message": {"content": [{"type": "tool_result", "tool_use_id": "t", "content": text}]}}
+
+
+RESULT = {"type": "result", "subtype": "success", "is_error": False, "result": "done", "total_cost_usd": 0.5}
+LIMITED = {"type": "rate_limit_event", "rate_limit_info": {"status": "rejected", "resetsAt": NOW + 60}}
+
+
+def test_five_thousand_lines_of_talk_about_limits_are_no_limit() -> None:
+    random = Random(3)
+    for make in (claude, lambda: PlainOutput(NOW, UTC)):
+        output = make()
+        for _ in range(5000):
+            text = f"{random.choice(['', 'He said: ', '> ', 'log: '])}{random.choice(TALK)}"
+            if isinstance(output, ClaudeOutput):
+                feed(output, random.choice([said(text), tool_result(text)]))
+            else:
+                output.feed(text.encode() if not text.startswith("{") else b" " + text.encode())
+        if isinstance(output, ClaudeOutput):
+            feed(output, {**RESULT, "result": random.choice(TALK)})
+        output.close(0)
+
+        assert output.limit is None
+        assert output.lines >= 5000
+
+
+def test_a_rejection_counts_only_with_a_failing_result() -> None:
+    failing = {**RESULT, "is_error": True, "api_error_status": 429, "result": "You've hit your 5-hour limit"}
+
+    assert feed(claude(), LIMITED, RESULT).limit is None
+    assert feed(claude(), LIMITED, failing).limit is not None
+    assert feed(claude(), LIMITED, failing, RESULT).limit is None, "one process may say several results"
+
+
+def test_the_subtype_lies_and_is_error_does_not() -> None:
+    output = feed(
+        claude(), {**RESULT, "is_error": True, "api_error_status": 529, "result": "API Error: 529 Overloaded"}
+    )
+
+    assert output.failed
+    assert output.limit is not None
+    assert output.limit.scope == "overload"
+
+
+def test_a_warning_comes_before_the_limit() -> None:
+    info = {"status": "allowed_warning", "resetsAt": NOW + 60, "utilization": 0.93}
+    output = feed(claude(), {"type": "rate_limit_event", "rate_limit_info": info}, RESULT)
+
+    assert output.limit is None
+    assert output.near is not None
+    assert output.near.used == 0.93
+
+
+def test_tokens_are_counted_once_per_message() -> None:
+    usage = {"input_tokens": 10, "cache_read_input_tokens": 1000, "output_tokens": 5}
+    message = {"type": "assistant", "message": {"id": "m1", "content": [], "usage": usage}}
+
+    assert feed(claude(), message, message).tokens == 15
+
+
+def test_open_tools_are_those_without_a_result() -> None:
+    use = {"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": "make"}}
+    begun = {"type": "assistant", "message": {"id": "m", "content": [use]}}
+
+    assert [tuple(tool) for tool in feed(claude(), begun).tools.values()] == [("Bash", "make")]
+    assert feed(claude(), begun, tool_result("ok")).tools == {}
+
+
+def test_what_a_subagent_says_is_not_for_us() -> None:
+    assert feed(claude(), said("=== PHASE 1 COMPLETE ===", parent_tool_use_id="x")).blocks == []
+    assert len(feed(claude(), said("=== PHASE 1 COMPLETE ===")).blocks) == 1
+
+
+def test_the_hook_of_a_failed_stop_is_the_second_source() -> None:
+    output = feed(claude(), {**RESULT, "is_error": True, "result": "something"})
+    output.feed_failure(json.dumps({"error": "rate_limit", "error_details": "429 Too Many Requests"}).encode())
+
+    assert output.limit is not None
+    assert output.limit.source == "hook"
+
+
+def test_calls_of_our_tools_are_blocks() -> None:
+    output = claude()
+    output.feed_call(b'{"name": "PHASE_COMPLETE", "fields": {"phase": "1"}}')
+    output.feed_call(b"garbage")
+
+    assert [block.name for block in output.blocks] == ["PHASE_COMPLETE"]
+
+
+def test_codex_lines() -> None:
+    output = PlainOutput(NOW, UTC)
+    message = "You've hit your usage limit. Try again in 5 minutes."
+    feed(
+        output, {"type": "thread.started", "thread_id": "abc"},
+        {"type": "item.completed", "item": {"type": "agent_message", "text": "=== PHASE 1 COMPLETE ==="}},
+        {"type": "token_count", "rate_limits": {"primary": {"used_percent": 95.0, "resets_at": NOW + 60}}},
+        {"type": "turn.failed", "error": {"message": message}},
+    )  # fmt: skip
+    output.close(1)
+    assert output.limit is not None
+    assert output.limit.resets_at == NOW + 300
+    assert output.near is not None
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"{", b"[1]", b'{"type":"assistant"}', b"\xff\xfe", b"null", b'{"type":"result","usage":3}']
+)
+def test_garbage_is_counted_and_never_raises(line: bytes) -> None:
+    for output in (claude(), PlainOutput(NOW, UTC)):
+        output.feed(line)
+        output.feed_error(line)
+        output.feed_failure(line)
+        output.close(0)
+
+        assert output.limit is None
