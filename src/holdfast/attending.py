@@ -222,8 +222,9 @@ class Attending:
     def _compaction_starts(self) -> Reply:
         decision = self._decide("")
         is_due = not isinstance(decision, Skip) and self._claim(decision)
-        seconds = self._deadline()
-        result = self._result(lambda: self._newest(decision.trigger if is_due else ""), seconds)
+        result = self._result(lambda: self._newest(decision.trigger if is_due else ""), self._deadline())
+        if result["status"] == "late":
+            result = self._result(lambda: self._newest(""), PATIENCE)  # then the one before it
         if result.get("status") == "failed":
             return Reply(failed=str(result["why"]))
         if not result.get("id"):

@@ -68,10 +68,10 @@ class Preview:
         touched |= self.seen.keys()
         return tuple(sorted(touched | parents(touched))) if at_once and len(touched) <= FEW_PATHS else ()
 
-    def without(self, paths: Collection[bytes], why: str = "kept as it is") -> Preview:
-        """The same, leaving these paths as they are."""
-        conflicts = [path for path in self.conflicts if path not in paths]
-        return Preview(self.plan.without(paths, why), conflicts, self.scope, self.newest, self.seen)
+    def without(self, paths: set[bytes], why: str = "kept as it is") -> Preview:
+        """The same, leaving these paths as they are: work that lies there is not in the way."""
+        others = [path for path in self.conflicts if path not in paths]
+        return Preview(self.plan.without(paths, why), others, self.scope, self.newest, self.seen)
 
 
 class Previewing:

@@ -212,6 +212,19 @@ def test_fields_of_another_type_are_as_if_they_were_not_there(value: object) -> 
         judge(name, *answer(event, FULL))
 
 
+def test_half_a_character_is_no_text_for_a_store() -> None:
+    payload = {
+        "hook_event_name": "Stop",
+        "session_id": "s\ud800",
+        "prompt": "\udcff",
+        "last_assistant_message": "ok \ud83d",
+    }
+
+    event = read(json.dumps(payload).encode(), {})
+
+    assert (event.session, event.prompt, event.said) == ("s?", "?", "ok ?")
+
+
 def test_agents_are_known_by_name() -> None:
     for name in registry.NAMES:
         agent = registry.agent(name)

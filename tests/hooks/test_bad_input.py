@@ -228,7 +228,8 @@ def test_a_session_whose_name_is_no_name_for_a_file(started: Ground) -> None:
         payload = started.payload("PostToolUse", tool_name="Edit", tool_input={"file_path": "/x"})
 
         assert started.send(json.dumps({**payload, "session_id": session}).encode()).returncode == 0
-        assert started.send(json.dumps(started.payload("Stop") | {"session_id": session}).encode()).returncode == 0
+        for name in ("SessionStart", "Stop"):
+            assert started.send(json.dumps(started.payload(name) | {"session_id": session}).encode()).returncode == 0
     started.settle()
 
     assert started.notices() == []

@@ -75,7 +75,8 @@ def test_an_event_saves_what_anybody_changed(started: Ground, name: str, fields:
 def test_nothing_changed_makes_no_version(started: Ground, name: str) -> None:
     done = started.hook(name, source="startup", reason="clear", agent_type="x")
 
-    assert (done.returncode, done.stdout) == (0, b"")
+    judge(name, done.stdout, done.returncode)
+    assert (done.returncode, done.stderr) == (0, b"")
     assert started.triggers() == ["session_start"]
 
 
@@ -496,6 +497,15 @@ def test_the_summariser_is_told_of_the_last_checkpoint_twice_if_asked_twice(star
     assert first.stdout == second.stdout
     assert f"{row.id} (v2, before_compact)".encode() in first.stdout
     judge("PreCompact", first.stdout, first.returncode)
+
+
+def test_the_summariser_is_told_of_the_checkpoint_before_if_the_new_one_takes_too_long(started: Ground) -> None:
+    started.configure(hooks={"before_command_deadline": 1})
+    first = started.checkpoints()[0]
+    with held(started):
+        done = started.hook("PreCompact", trigger="auto")
+
+    assert f"{first.id} (v1, session_start)".encode() in done.stdout
 
 
 def test_a_cleared_session_is_found_by_the_client_that_goes_on(started: Ground) -> None:

@@ -65,14 +65,14 @@ def read(payload: bytes, environment: Mapping[bytes, bytes]) -> AgentEvent:
     told = _members(payload)
     name = _text(told.get("hook_event_name"))
     event = AgentEvent(NAME, KINDS.get(name, OTHER), name)
-    event.session = _text(told.get("session_id"))
+    event.session = _whole(told.get("session_id"))
     event.transcript = _path(told.get("transcript_path"))
     event.cwd = _path(told.get("cwd")).encode("utf-8", "surrogateescape")
-    event.subagent, event.subagent_kind = _text(told.get("agent_id")), _text(told.get("agent_type"))
-    event.model = _text(told.get("model"))
-    event.reason = _text(told.get("source") or told.get("reason") or told.get("error") or told.get("trigger"))
-    event.prompt = _text(told.get("prompt"))[:LONGEST_TEXT]
-    event.said = _text(told.get("last_assistant_message"))[:LONGEST_TEXT]
+    event.subagent, event.subagent_kind = _whole(told.get("agent_id")), _whole(told.get("agent_type"))
+    event.model = _whole(told.get("model"))
+    event.reason = _whole(told.get("source") or told.get("reason") or told.get("error") or told.get("trigger"))
+    event.prompt = _whole(told.get("prompt"))
+    event.said = _whole(told.get("last_assistant_message"))
     tokens = told.get("context_tokens")
     event.context_tokens = tokens if type(tokens) is int else 0
     _read_tool(event, told)
@@ -154,6 +154,16 @@ def _paths(call: dict[str, Any]) -> list[str]:
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
+
+
+def _whole(value: object) -> str:
+    """A text that can be stored: not without end, and without halves of characters."""
+    text = _text(value)[:LONGEST_TEXT]
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode("utf-8")
+    return text
 
 
 def _path(value: object) -> str:
