@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from holdfast.core.brief_clean import clean, fence
 from holdfast.core.brief_notes import Facts, opening, render_notes
 from holdfast.core.brief_rank import is_generated, rank
-from holdfast.core.brief_select import Choice, ranges, select
+from holdfast.core.brief_select import Choice, Selector, ranges
 from holdfast.core.notes import Notes
 from holdfast.core.tokens import estimate, weigh
 from holdfast.core.working import WorkingFile
@@ -27,6 +27,9 @@ READ_FIRST = (
 # A secret can span lines, so what stands around an excerpt is looked at with it.
 REDACTED_AROUND = 60
 MOST_NAMED = 12
+MARKS = 60  # the fence around a part
+TRIES = 6
+ENOUGH = 120  # characters that may stay unused
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,11 @@ class Brief:
     left_out: list[str] = field(default_factory=list)
     excerpts: list[Excerpt] = field(default_factory=list)
 
+    @property
+    def shown(self) -> int:
+        """Characters of files in it."""
+        return sum([len(excerpt.text) for excerpt in self.excerpts])
+
 
 def build(
     notes: Notes,
@@ -70,31 +78,36 @@ def build(
     known = facts or Facts()
     strike = redact or _unchanged
     characters = notes.characters
-    room = tokens * characters
     first = _notes_part(notes, known, now, strike, tokens, characters)
     shown = [file for file in files if file.lines and not file.gone]
     names = [relative(file.path, notes.cwd) for file in shown]
-    blocks = rank(shown, notes.signals, weights)
     head = _head(notes, known, 2)
-    spare = room - _size(first, characters) - len(head) - 190 - 60 * min(len(files), MOST_NAMED) // 2
-    for _ in range(12):
-        choice = select(blocks, shown, names, spare, characters)
-        brief = _assemble(first, head, notes, known, shown, files, names, choice, strike, characters)
-        over = brief.tokens - tokens
-        if over <= 0 and all(len(part) <= PART for part in brief.parts):
-            return brief
-        spare -= max(over * characters, 60.0) + 20
+    selector = Selector(rank(shown, notes.signals, weights), shown, names, characters)
+
+    def assembled(choice: Choice) -> Brief:
+        return _assemble(first, head, notes, known, shown, files, names, choice, strike, characters)
+
+    best = assembled({})
+    if best.tokens > tokens:
+        return _assemble(first, head, notes, known, [], [], [], {}, strike, characters)
+    # How much headers and struck secrets really cost is known only when all is written, so the room is found by trying.
+    spare = (tokens - best.tokens) * characters - len(head) - MARKS
+    for _ in range(TRIES):
         if spare <= 0:
             break
-    return _assemble(first, head, notes, known, shown, files, names, Choice(), strike, characters, named=False)
+        brief = assembled(selector.take(spare))
+        fits = brief.tokens <= tokens and all(len(part) <= PART for part in brief.parts)
+        if fits and brief.shown >= best.shown:
+            best = brief
+        free = (tokens - brief.tokens) * characters
+        if fits and free < ENOUGH:
+            break
+        spare += free - ENOUGH / 2 if fits else min(free - ENOUGH / 2, -ENOUGH)
+    return best
 
 
 def _unchanged(text: str) -> str:
     return text
-
-
-def _size(text: str, characters: float) -> float:
-    return weigh(text, characters) * characters
 
 
 def relative(path: str, cwd: str) -> str:
@@ -140,16 +153,15 @@ def _assemble(
     choice: Choice,
     strike: Callable[[str], str],
     characters: float,
-    named: bool = True,
 ) -> Brief:
     sections: list[tuple[str, list[Excerpt]]] = []
-    for number in sorted(choice.lines, key=lambda number: (-shown[number].touched, number)):
-        sections.append(_section(shown[number], names[number], choice.lines[number], strike))
+    for number in sorted(choice, key=lambda number: (-shown[number].touched, number)):
+        sections.append(_section(shown[number], names[number], choice[number], strike))
     excerpts = [excerpt for _, of in sections for excerpt in of]
     left_out = _left_out(files, excerpts, notes.cwd)
     parts = [first]
     bodies = _distribute([text for text, _ in sections], PART - len(head) - 80, PART - len(first) - 130)
-    missing = _named(left_out) if named else ""
+    missing = _named(left_out)
     if bodies.rest:
         parts[0] = f"{first}\n[working files, more in part 2; {GUARD}]\n{fence(bodies.rest, LABEL)}"
     for number, body in enumerate(bodies.main):

@@ -2,48 +2,50 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from holdfast.core.brief_rank import Block
 from holdfast.core.tokens import CHARACTERS, weigh
 from holdfast.core.working import WorkingFile
 
 # What is added to a block's own cost before its worth is divided by it: short blocks are not to crowd out whole ones.
 OVERHEAD = 90
-SMALLEST = 150
+SMALLEST = 60
 RANGE = 14  # "@1200-1234" and its line end
 
 
-@dataclass(slots=True)
-class Choice:
-    """The chosen lines (from 0) of each file, by the file's number."""
-
-    lines: dict[int, set[int]] = field(default_factory=dict)
-    used: float = 0.0  # characters, where a token is `characters` of them
+Choice = dict[int, set[int]]
+"""The chosen lines (from 0) of each file, by the file's number."""
 
 
-def select(
-    blocks: list[Block], files: list[WorkingFile], names: list[str], room: float, characters: float = CHARACTERS
-) -> Choice:
-    """Take the blocks with the most worth per character while they fit into `room` characters."""
-    choice = Choice()
-    costs = [_cost(files[block.file], block, characters) for block in blocks]
-    order = sorted(range(len(blocks)), key=lambda at: (-blocks[at].chance / (costs[at] + OVERHEAD), at))
-    for at in order:
-        block = blocks[at]
-        taken = choice.lines.get(block.file)
-        price = costs[at]
-        if taken is None:
-            price += len(names[block.file]) + 20 + RANGE
-        elif block.first - 1 not in taken and block.last + 1 not in taken:
-            price += RANGE
-        if choice.used + price > room:
-            if room - choice.used < SMALLEST:
-                break
-            continue
-        choice.used += price
-        choice.lines.setdefault(block.file, set()).update(range(block.first, block.last + 1))
-    return choice
+class Selector:
+    """Blocks in the order of their worth, to be taken as far as there is room."""
+
+    def __init__(
+        self, blocks: list[Block], files: list[WorkingFile], names: list[str], characters: float = CHARACTERS
+    ) -> None:
+        costs = [_cost(files[block.file], block, characters) for block in blocks]
+        worths = [block.chance / (cost + OVERHEAD) for block, cost in zip(blocks, costs, strict=True)]
+        order = sorted(range(len(blocks)), key=lambda at: (-worths[at], at))
+        self.ordered = [(blocks[at], costs[at]) for at in order]
+        self.headings = [len(name) + 6 + RANGE for name in names]
+
+    def take(self, room: float) -> Choice:
+        """The blocks with the most worth per character that fit into `room` characters."""
+        choice: Choice = {}
+        left = room
+        for block, cost in self.ordered:
+            taken = choice.get(block.file)
+            price = cost
+            if taken is None:
+                price += self.headings[block.file]
+            elif block.first - 1 not in taken and block.last + 1 not in taken:
+                price += RANGE
+            if price > left:
+                if left < SMALLEST:
+                    break
+                continue
+            left -= price
+            choice.setdefault(block.file, set()).update(range(block.first, block.last + 1))
+        return choice
 
 
 def _cost(file: WorkingFile, block: Block, characters: float) -> float:

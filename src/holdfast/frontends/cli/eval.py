@@ -26,7 +26,7 @@ def eval_(
 
     TRANSCRIPTS are files or folders of them. No model is asked. Other ways to fill the same room stand in the same table.
     """
-    from time import perf_counter
+    from time import process_time
 
     from holdfast.conversation.measuring import find, measure
     from holdfast.core.errors import NotFound
@@ -36,7 +36,7 @@ def eval_(
     if not paths:
         raise NotFound("No transcripts (.jsonl, .jsonl.gz) are there.", "Name files, or folders that hold them.")
     with session.progress("transcripts") as progress:
-        report = measure(paths, tokens=tokens, calls=calls, refit=refit, clock=perf_counter, progress=progress)
+        report = measure(paths, tokens=tokens, calls=calls, refit=refit, clock=process_time, progress=progress)
     if plot is not None:
         with open(plot, "w", encoding="utf-8") as file:
             file.write(picture(report))

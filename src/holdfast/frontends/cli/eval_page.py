@@ -46,7 +46,7 @@ def lines(report: Report, paint: Paint) -> list[str]:
     for name, (low, high) in report.bounds.items():
         out.append(f"edit-span above “{name}” by {low:+.3f} to {high:+.3f} (95 % of draws of sessions)")
     out.append(
-        f"built in {report.percentile(0.5):.0f} ms (median), {report.percentile(0.95):.0f} ms (95 %); "
+        f"built in {report.percentile(0.5):.0f} ms (median), {report.percentile(0.95):.0f} ms (95 %) of processor time; "
         f"largest {max(report.sizes):,} tokens, longest part {report.longest_part:,} characters"
     )
     out.append(
