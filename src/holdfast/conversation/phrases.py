@@ -22,7 +22,7 @@ DECISION = re.compile(
 )
 # A person's "no" or "rather" is a decision by itself.
 DIRECTIVE = re.compile(
-    r"^(?:no|nope|nah|rather|please)?[,.! ]*(?:let'?s |please |just |we should |you should )?"
+    r"(?:^|[:;,] )(?:and |but )?(?:no|nope|nah|rather|please)?[,.! ]*(?:let'?s |please |just |we should |you should )?"
     r"(?:use|keep|don'?t|do not|never|always|avoid|drop|remove|revert|skip|leave|prefer|stick|go with|make sure|only)\b"
     r"|\binstead of\b|\brather than\b|(?:하지 ?마|쓰지 ?마|말고|대신)|(?:不要|别用|改成|而不是)|(?:nicht|statt"
     r"|stattdessen)\b"

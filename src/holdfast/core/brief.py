@@ -29,6 +29,7 @@ REDACTED_AROUND = 60
 MOST_NAMED = 12
 MARKS = 60  # the fence around a part
 TRIES = 6
+SPLIT = 600  # a shorter section goes into one part whole
 ENOUGH = 120  # characters that may stay unused
 
 
@@ -91,7 +92,7 @@ def build(
     if best.tokens > tokens:
         return _assemble(first, head, notes, known, [], [], [], {}, strike, characters)
     # How much headers and struck secrets really cost is known only when all is written, so the room is found by trying.
-    spare = (tokens - best.tokens) * characters - len(head) - MARKS
+    spare = (tokens - weigh(best.text, characters)) * characters - len(head) - MARKS
     for _ in range(TRIES):
         if spare <= 0:
             break
@@ -118,23 +119,21 @@ def _notes_part(
     notes: Notes, facts: Facts, now: int, strike: Callable[[str], str], tokens: int, characters: float
 ) -> str:
     """Part 1, cut down until it leaves most of the budget to excerpts."""
-    most = min(tokens * 0.3, 1_400.0) if tokens >= 1_500 else tokens - 20.0
+    most = min(tokens * 0.25, 1_300.0) if tokens >= 1_500 else tokens * 0.75
     scale = 1.0
-    text = ""
+    text = body = ""
+    title = clean(strike(opening(notes, facts, now)))
     for _ in range(14):
         body = clean(strike(render_notes(notes, scale)))
-        text = f"{clean(strike(opening(notes, facts, now)))}\n[holdfast brief, part 1: notes, {GUARD}]\n{fence(body, LABEL)}"
-        if weigh(text, characters) <= most and len(text) <= PART:
+        text = f"{title}\n[holdfast brief, part 1: notes, {GUARD}]\n{fence(body, LABEL)}"
+        if estimate(text, characters) <= most and len(text) <= PART:
             return text
         scale *= 0.8
     # Even the shortest notes are too long for this budget: keep what stands first.
-    body = body[: max(0, int(len(body) * most / max(weigh(text, characters), 1)) - 40)]
-    while body and weigh(text, characters) > most:
+    while body and estimate(text, characters) > most:
         body = body[: len(body) * 4 // 5]
-        text = f"{clean(strike(opening(notes, facts, now)))}\n{fence(body, LABEL)}"
-    if weigh(text, characters) > most:
-        text = text[: int(most * 0.6)]
-    return text
+        text = f"{title}\n{fence(body, LABEL)}"
+    return text if estimate(text, characters) <= most else text[: int(most / 2)]
 
 
 def _head(notes: Notes, facts: Facts, number: int) -> str:
@@ -206,42 +205,45 @@ class _Bodies:
 
 
 def _distribute(sections: list[str], large: int, small: int) -> _Bodies:
-    """Fill part 2 first, then the rest of part 1, then further parts; a section is split between its ranges only."""
+    """Fill part 2 first, then what is free in part 1, then further parts; a section may be split, with its own heading."""
     bodies = _Bodies()
-    open_main = ""
+    current = ""
     pieces = list(sections)
     while pieces:
         piece = pieces.pop(0)
-        if len(open_main) + len(piece) + 1 <= large:
-            open_main = f"{open_main}\n{piece}" if open_main else piece
+        if len(current) + len(piece) + 1 <= large:
+            current = f"{current}\n{piece}" if current else piece
         elif not bodies.main and len(bodies.rest) + len(piece) + 1 <= small:
             bodies.rest = f"{bodies.rest}\n{piece}" if bodies.rest else piece
-        else:
-            halves = _halved(piece)
-            if halves and (len(piece) > large or not bodies.main):
-                pieces[:0] = halves
-            elif open_main:
-                bodies.main.append(open_main)
-                open_main = ""
-                pieces.insert(0, piece)
-    if open_main:
-        bodies.main.append(open_main)
+        elif len(piece) > SPLIT and (halves := _halved(piece)):
+            pieces[:0] = halves
+        elif current:
+            bodies.main.append(current)
+            current = piece
+    if current:
+        bodies.main.append(current)
     return bodies
 
 
 def _halved(section: str) -> list[str]:
-    """The section as two, each under its own heading; nothing if it has a single range."""
+    """The section as two, each under its own heading; nothing if it is a single line."""
     rows = section.split("\n")
     starts = []
     at = 1
     while at < len(rows):
-        starts.append(at)
         first, _, last = rows[at][1:].partition("-")
+        starts.append((at, int(first), int(last)))
         at += 2 + int(last) - int(first)
-    if len(starts) < 2:
+    if len(starts) > 1:
+        middle = starts[len(starts) // 2][0]
+        return ["\n".join(rows[:middle]), "\n".join([rows[0], *rows[middle:]])]
+    _, first_line, last_line = starts[0]
+    if first_line == last_line:
         return []
-    middle = starts[len(starts) // 2]
-    return ["\n".join(rows[:middle]), "\n".join([rows[0], *rows[middle:]])]
+    half = (first_line + last_line) // 2
+    cut = 3 + half - first_line
+    upper = [rows[0], f"@{first_line}-{half}", *rows[2:cut]]
+    return ["\n".join(upper), "\n".join([rows[0], f"@{half + 1}-{last_line}", *rows[cut:]])]
 
 
 def _left_out(files: list[WorkingFile], excerpts: list[Excerpt], cwd: str) -> list[str]:

@@ -9,7 +9,6 @@ from holdfast.core.notes import FileNote, Notes
 
 SECOND = 1_000_000_000
 AGES = ((86_400 * 2, 86_400, "days"), (3_600 * 2, 3_600, "hours"), (120, 60, "minutes"))
-MARKS = {"completed": "x", "in_progress": ">"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,36 +55,35 @@ def render_notes(notes: Notes, scale: float = 1.0, facts: Facts | None = None) -
 
     rows: list[str] = []
     if notes.current_task:
-        rows.append(f"## Current Task\n{clip(notes.current_task, most(300))}")
+        rows.append(f"## Current Task\n{clip(notes.current_task, most(200))}")
     if notes.next_steps:
-        listed = [f"{number}. {clip(one, most(160))}" for number, one in enumerate(notes.next_steps[: some(6)], 1)]
+        listed = [f"{number}. {clip(one, most(130))}" for number, one in enumerate(notes.next_steps[: some(6)], 1)]
         rows.append("## Next Steps\n" + "\n".join(listed))
     if notes.decisions:
-        rows.append("## Decisions Made\n" + _listed(notes.decisions[: some(5)], most(170)))
+        rows.append("## Decisions Made\n" + _listed(notes.decisions[: some(4)], most(150)))
     if notes.blockers:
-        rows.append("## Blockers\n" + _listed(notes.blockers[: some(3)], most(170)))
+        rows.append("## Blockers\n" + _listed(notes.blockers[: some(3)], most(150)))
     if notes.asked:
         rows.append("## Asked (verbatim)\n" + _asked(notes, most, some))
     done = [text for status, text in notes.tasks if status == "completed"]
-    if notes.tasks:
-        listed = [
-            f"[{MARKS.get(status, ' ')}] {clip(text, most(90))}" for status, text in _window(notes.tasks, some(8))
-        ]
-        rows.append(f"## Tasks ({len(done)} of {len(notes.tasks)} done)\n" + "\n".join(listed))
+    if done:
+        # Open tasks stand among the next steps.
+        finished = "; ".join([clip(text, most(60)) for text in done[-some(4) :]])
+        rows.append(f"## Done ({len(done)} of {len(notes.tasks)} tasks)\n{finished}")
     if notes.plan:
         rows.append(f"## Plan\n{clip(notes.plan, most(700))}")
     if notes.answers:
         listed = [f"{question} → {answer}" if question else answer for question, answer in notes.answers[-some(3) :]]
         rows.append("## Answers\n" + _listed(listed, most(180)))
     if notes.said:
-        rows.append(f"## Last said\n{clip(notes.said, most(420))}")
+        rows.append(f"## Last said\n{clip(notes.said, most(350))}")
     if notes.last_run is not None:
         run = notes.last_run
         command = run.command.splitlines()[0] if run.command else ""
         line = f"## Last test: {'passed' if run.passed else 'FAILED'}\n$ {clip(command, most(140))}"
-        rows.append(line if run.passed or not run.tail else f"{line}\n{tail(run.tail, most(600))}")
+        rows.append(line if run.passed or not run.tail else f"{line}\n{tail(run.tail, most(550))}")
     if notes.files:
-        rows.append("## Files, newest first (M edited, r read)\n" + _files(notes, some(16)))
+        rows.append("## Files, newest first (M edited, r read)\n" + _files(notes, some(14)))
     if notes.cwd:
         rows.append(f"Working Directory: {notes.cwd}")
     branch = (facts.branch if facts else "") or notes.branch
@@ -118,25 +116,15 @@ def _listed(items: list[str], longest: int) -> str:
 def _asked(notes: Notes, most: Callable[[int], int], some: Callable[[int], int]) -> str:
     """The first prompt, the last one, and as many between as there is room for."""
     first, last = notes.asked[0], notes.asked[-1]
-    rows = [f"first: {clip(first, most(450))}"]
+    rows = [f"first: {clip(first, most(380))}"]
     if len(notes.asked) > 1:
         between = notes.asked[1:-1][-some(3) :]
         skipped = len(notes.asked) - 2 - len(between)
         if skipped:
             rows.append(f"[{skipped} more]")
-        rows += [f"then: {clip(text, most(150))}" for text in between]
-        rows.append(f"last: {clip(last, most(600))}")
+        rows += [f"then: {clip(text, most(110))}" for text in between]
+        rows.append(f"last: {clip(last, most(500))}")
     return "\n".join(rows)
-
-
-def _window(tasks: list[tuple[str, str]], count: int) -> list[tuple[str, str]]:
-    """The open tasks, and the last done ones before them."""
-    if len(tasks) <= count:
-        return tasks
-    openly = [at for at, (status, _) in enumerate(tasks) if status != "completed"]
-    start = max(0, (openly[0] if openly else len(tasks)) - 2)
-    start = min(start, len(tasks) - count)
-    return tasks[start : start + count]
 
 
 def _files(notes: Notes, count: int) -> str:
@@ -153,6 +141,6 @@ def _file(file: FileNote, cwd: str) -> str:
     path = file.path
     if cwd and path.startswith(cwd.rstrip("/") + "/"):
         path = path[len(cwd) :].lstrip("/")
-    spans = sorted(set(file.changed[-3:] if file.edited else file.read[-2:]))
+    spans = sorted(set(file.changed[-2:] if file.edited else file.read[-1:]))
     where = ",".join([f"{a}-{b}" if b > a else str(a) for a, b in spans if (a, b) != (1, 1)])
     return f"{'M' if file.edited else 'r'} {path}{f' L{where}' if where else ''}"
