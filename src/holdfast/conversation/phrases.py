@@ -24,7 +24,7 @@ DECISION = re.compile(
 DIRECTIVE = re.compile(
     r"(?:^|[:;,] )(?:and |but )?(?:no|nope|nah|rather|please)?[,.! ]*(?:let'?s |please |just |we should |you should )?"
     r"(?:use|keep|don'?t|do not|never|always|avoid|drop|remove|revert|skip|leave|prefer|stick|go with|make sure|only)\b"
-    r"|\binstead of\b|\brather than\b|(?:하지 ?마|쓰지 ?마|말고|대신)|(?:不要|别用|改成|而不是)|(?:nicht|statt"
+    r"|\binstead of\b|\brather than\b|(?:지 ?(?:마(?:세요|라|십시오)?|말)|말고|대신)|(?:不要|别用|改成|而不是)|(?:nicht|statt"
     r"|stattdessen)\b"
     r"|(?:しないで|ではなく|代わりに)|(?:en lugar de|en vez de|au lieu de)",
     re.I,
