@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 WORKERS ?= 2
 
-.PHONY: install demo demo-task test check bench campaign clean
+.PHONY: install demo demo-task test check bench campaign eval clean
 
 install: $(STAMP)
 
@@ -40,6 +40,13 @@ bench: install
 
 campaign: install
 	$(BIN)/python -m pytest --campaign -p no:xdist -s -m "campaign or not campaign" tests/faults tests/workspace tests/restore tests/supervisor
+
+# EVAL=DIR: recorded sessions; without it the small made-up ones in the tree.
+EVAL ?= tests/data/transcripts
+
+eval: install
+	@mkdir -p build
+	$(BIN)/holdfast eval $(EVAL) --refit --plot build/eval.svg
 
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*

@@ -1,0 +1,102 @@
+"""`holdfast brief` and `holdfast eval` from the command line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from .states import shop
+
+DATA = Path(__file__).parent.parent / "data" / "transcripts"
+
+
+def holdfast(*words: str, home: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "holdfast", *words], capture_output=True, text=True, env={"HOME": str(home)}, cwd=home
+    )
+
+
+def test_a_brief_is_printed(tmp_path: Path) -> None:
+    path = shop().save(tmp_path / "t.jsonl")
+
+    done = holdfast("brief", "--transcript", str(path), home=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Resumed from checkpoint: ")
+    assert "### shop/part0.py" in done.stdout
+
+
+def test_a_brief_in_json_has_text_parts_tokens_and_what_was_left_out(tmp_path: Path) -> None:
+    path = shop(files=12).save(tmp_path / "t.jsonl")
+
+    done = holdfast("brief", "--transcript", str(path), "--tokens", "2000", "--json", home=tmp_path)
+
+    answer = json.loads(done.stdout)
+    assert set(answer) == {"text", "parts", "tokens", "left_out"}
+    assert answer["tokens"] <= 2_000
+    assert answer["text"] == "\n\n".join(answer["parts"])
+    assert answer["left_out"]
+
+
+def test_contents_come_from_the_disk_if_a_root_is_given(tmp_path: Path) -> None:
+    session = shop(files=1, functions=5)
+    path = session.save(tmp_path / "t.jsonl")
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop/part0.py").write_text("# rewritten by hand\nvalue = 1\n")
+
+    done = holdfast("brief", "--transcript", str(path), "--root", str(tmp_path), home=tmp_path)
+
+    assert "### shop/part0.py (changed since the checkpoint)" in done.stdout
+    assert "# rewritten by hand" in done.stdout
+
+
+def test_nothing_to_tell_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "t.jsonl").write_text('{"some": "thing else"}\n')
+
+    done = holdfast("brief", "--transcript", "t.jsonl", home=tmp_path)
+
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "nothing to go on with" in done.stderr
+
+
+def test_a_missing_transcript_is_a_sentence(tmp_path: Path) -> None:
+    done = holdfast("brief", "--transcript", "nowhere.jsonl", home=tmp_path)
+
+    assert done.returncode == 1
+    assert "nowhere.jsonl cannot be read" in done.stderr
+
+
+def test_eval_prints_a_table_and_draws_a_picture(tmp_path: Path) -> None:
+    picture = tmp_path / "p.svg"
+
+    done = holdfast("eval", str(DATA), "--plot", str(picture), home=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    assert "the brief" in done.stdout
+    assert "modified files whole, git status order" in done.stdout
+    assert ElementTree.parse(picture).getroot().tag.endswith("svg")
+
+
+def test_eval_in_json_names_every_method(tmp_path: Path) -> None:
+    done = holdfast("eval", str(DATA / "atlas"), "--tokens", "3000", "--json", home=tmp_path)
+
+    answer = json.loads(done.stdout)
+    assert len(answer["methods"]) == 7
+    assert answer["build"]["largest_tokens"] <= 3_000
+
+
+@pytest.mark.parametrize("given", ["empty", "short"])
+def test_eval_without_anything_to_measure_says_so(tmp_path: Path, given: str) -> None:
+    (tmp_path / "t").mkdir()
+    if given == "short":
+        (tmp_path / "t/x.jsonl").write_text("{}\n")
+
+    done = holdfast("eval", "t", home=tmp_path)
+
+    assert done.returncode == (4 if given == "empty" else 0)
+    assert "No" in done.stdout + done.stderr
