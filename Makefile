@@ -8,7 +8,7 @@ WORKERS ?= 2
 
 install: $(STAMP)
 
-$(STAMP): pyproject.toml setup.py src/holdfast/workspace/_check.c src/holdfast/workspace/_needles.c
+$(STAMP): pyproject.toml setup.py $(wildcard src/holdfast/workspace/*.c)
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet -e '.[dev,faults]'
@@ -39,7 +39,15 @@ bench: install
 	$(BIN)/python -m bench
 
 campaign: install
-	$(BIN)/python -m pytest --campaign -p no:xdist -s -m "campaign or not campaign" tests/faults tests/workspace tests/restore tests/supervisor
+	$(BIN)/python -m pytest --campaign -p no:xdist -s -m "campaign or not campaign" tests/faults tests/workspace tests/store tests/restore \
+		tests/supervisor tests/hooks tests/mcp_server
+
+# EVAL=DIR: recorded sessions; without it the small made-up ones in the tree.
+EVAL ?= tests/data/transcripts
+
+eval: install
+	@mkdir -p build
+	$(BIN)/holdfast eval $(EVAL) --refit --plot build/eval.svg
 
 # EVAL=DIR: recorded sessions; without it the small made-up ones in the tree.
 EVAL ?= tests/data/transcripts

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,6 +16,7 @@ from holdfast.core import steps
 from holdfast.core.errors import Damaged, Failed, HoldfastError, Usage, WrongKey
 from holdfast.store.digest import digest
 from holdfast.store.open import create_store
+from holdfast.store.packs import zstd
 from holdfast.store.sealed import HEAD, PART, Sealer, length_of
 
 
@@ -83,7 +86,7 @@ def test_a_large_content_is_sealed_in_parts_and_its_id_can_be_told_beforehand(sh
 
     found = shared.parts(io.BytesIO(content).read, lambda key, data, is_list: kept.update({key: data}))
 
-    assert found == shared.id_of(io.BytesIO(content).read)
+    assert [found] == shared.ids_of(io.BytesIO(content).read)
     ids = [kept[found][at : at + 32] for at in range(0, len(kept[found]), 32)]
     assert b"".join(shared.open(kept[part]) for part in ids) == content
     assert all(digest(data) == key for key, data in kept.items())
@@ -272,3 +275,19 @@ def test_the_head_of_a_blob_is_as_the_format_says(shared: Sealer) -> None:
     assert sealed[4] == 0
     assert int.from_bytes(sealed[13:21], "little") == 5
     assert len(sealed) == HEAD + 5 + 16
+
+
+def test_the_page_about_the_format_opens_a_real_blob(folder: Path) -> None:
+    """docs/format/sealed.md, run as it stands."""
+    page = (Path(__file__).parents[2] / "docs/format/sealed.md").read_text("utf-8")
+    code = page.split("```python\n")[1].split("```")[0]
+    names: dict[str, Any] = {"zstd": zstd()}
+    exec(compile(code, "sealed.md", "exec"), names)
+    sealer = new_sealer(folder)
+    blobs = [sealer.seal(b"a content"), sealer.seal(b"another" * 100, squeeze=True)]
+    seal = json.loads(Path(sealer.seal_file).read_bytes().split(b"\n")[0])
+    wrapping = bytes.fromhex(Path(sealer.key_file).read_text().split()[-1])
+
+    master = names["master_of"](seal, wrapping)
+
+    assert [names["open_sealed"](blob, master) for blob in blobs] == [b"a content", b"another" * 100]

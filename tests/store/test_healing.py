@@ -434,7 +434,7 @@ def lose_blob(store: Path, key: bytes) -> None:
 
 
 def _note_swap(repository: Repository, tx: object, new: list[str], gone: list[str]) -> None:
-    from holdfast.store.upkeep import append_store_record
+    from holdfast.store.store_log import append_store_record
 
     append_store_record(repository, tx, {"r": "compact", "new": new, "gone": gone})  # type: ignore[arg-type]
 

@@ -75,7 +75,7 @@ _QUOTE = r"(?:\\{0,3}[\"'`])"
 # `"db_password": "…"`, `PASSWORD=…`, `password: …`, `--token …`, `<password>…</password>`, also inside escaped JSON.
 ASSIGNED = re.compile(
     r"(?i)(?P<name>" + _NAME + r"(?:[_.-]?[a-z0-9]{1,12}){0,2})" + _QUOTE
-    + r"?\]?\s{0,4}(?P<sign>:=|=>|==?|:|>|\s)\s{0,4}(?:\|-?\s{1,8}|[brfu](?=[\"']))?"
+    + r"?\]?[ \t]{0,4}(?P<sign>:=|=>|==?|:|>|[ \t])[ \t]{0,4}(?:\|-?\s{1,8}|[brfu](?=[\"']))?"
     r"(?:(?P<quote>\\{0,3}[\"'`])(?P<quoted>(?:(?!(?P=quote))[^\r\n]){1,4096})(?P=quote)|(?P<bare>[^\s\"'`<>,;&|(){}\[\]]{3,4096}))"
 )  # fmt: skip
 HEADER = re.compile(
@@ -94,7 +94,10 @@ PARAMETER = re.compile(
 )
 RANDOM = re.compile(r"(?<![A-Za-z0-9+/_=.@-])[A-Za-z0-9+/_-]{32,512}={0,2}(?![A-Za-z0-9+/_=-])")
 CODED = re.compile(r"[A-Za-z0-9+/_-]{20,}={0,2}")
-WRAP = re.compile(r"(?:[\"']?\s*\+?\s*\\?\r?\n|\\{1,2}r?\\{0,2}n)[ \t>|#*+]*[\"']?")
+# Blanks are counted: without an end to them, a page of blanks would be tried from every one of them.
+WRAP = re.compile(r"(?:[\"']?[ \t]{0,8}\+?[ \t]{0,8}\\?\r?\n|\\{1,2}r?\\{0,2}n)[ \t>|#*+]{0,60}[\"']?")
+CONTINUED = re.compile(r"\\\r?\n[ \t]{0,60}|[\"'][ \t]{0,8}[+.]?[ \t]{0,8}\\?\r?\n[ \t]{0,60}[+.]?[ \t]{0,8}[\"']")
+"""Line breaks that a shell or a compiler takes out: only across these a value goes on for sure."""
 ESCAPE = re.compile(r"\\+u00([0-7][0-9a-fA-F])|%([2-7][0-9a-fA-F])")
 
 PLACEHOLDER = re.compile(

@@ -10,6 +10,7 @@ from holdfast.core.patterns import (
     ASSIGNED,
     CODE,
     CODED,
+    CONTINUED,
     ESCAPE,
     HEADER,
     KEYS,
@@ -25,7 +26,7 @@ from holdfast.core.patterns import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     Span = tuple[int, int, str]
 
@@ -34,6 +35,10 @@ MOST_TEXT = 4 << 20
 
 _compiled: dict[str, re.Pattern[str]] = {}
 """Patterns that were needed so far: most texts need none, and compiling all of them takes 20 ms."""
+SHOWN = frozenset(
+    ("pass", "passwd", "pwd", "pw", "tiger", "guest", "root", "admin", "postgres", "user", "foo", "bar", "p")
+)
+"""Passwords in the examples of every manual."""
 CONTROLS = [bytes([code]) for code in range(32) if code not in (9, 10, 13)]
 
 
@@ -51,9 +56,23 @@ def redact(text: str) -> str:
 def find(text: str) -> list[Span]:
     """Return (start, end, kind) of every secret, sorted, none of them overlapping."""
     spans = [*_keys(text), *_assigned(text), *_parameters(text), *_coded(text), *_random(text)]
+    known = {start: end for start, end, _ in spans}
     for other, places in _views(text):
-        spans += [(places[start], places[end - 1] + 1, kind) for start, end, kind in (*_keys(other), *_coded(other))]
+        # A key that ends with its line is whole; the word that begins the next line is none of it.
+        spans += [
+            (start, end, kind)
+            for start, end, kind in _back((*_keys(other), *_coded(other)), places)
+            if not PROSE.match(text[known.get(start, end) : end].strip("\r\n \t>|#*+\\\"'"))
+        ]
+    if CONTINUED.search(text) is not None:
+        other, places = _view(text, CONTINUED, _nothing)
+        spans += _back(_assigned(other), places)
     return _merged(spans)
+
+
+def _back(spans: Iterable[Span], places: list[int]) -> list[Span]:
+    """Spans of a view, as those of the text that it is made from."""
+    return [(places[start], places[end - 1] + 1, kind) for start, end, kind in spans]
 
 
 def holds_secret(text: str, *, words: bool) -> bool:
@@ -63,7 +82,15 @@ def holds_secret(text: str, *, words: bool) -> bool:
             return True
     if words and (next(_assigned(text, strict=True), None) is not None or next(_parameters(text), None) is not None):
         return True
-    return any(next(_keys(other), None) or next(_coded(other), None) for other, _ in _views(text))
+    if words:
+        joined = CONTINUED.sub("", text)
+        if joined != text and next(_assigned(joined, strict=True), None) is not None:
+            return True
+    for pattern, put in VIEWS:
+        other = pattern.sub(put, text)
+        if other != text and (next(_keys(other), None) or next(_coded(other), None)):
+            return True
+    return False
 
 
 def _keys(text: str) -> Iterator[Span]:
@@ -75,7 +102,7 @@ def _keys(text: str) -> Iterator[Span]:
             pattern = _compiled[kind] = re.compile(written)
         for match in pattern.finditer(text):
             group = 1 if pattern.groups else 0
-            if kind == "url-password" and PLACEHOLDER.match(match[1]):
+            if kind == "url-password" and (PLACEHOLDER.match(match[1]) or match[1].lower() in SHOWN):
                 continue
             if len(set(match[group])) > 4:  # `AKIAXXXXXXXXXXXXXXXX` shows how a key looks, and is none
                 yield match.start(group), match.end(group), kind
@@ -164,9 +191,11 @@ def _parameters(text: str) -> Iterator[Span]:
 def _coded(text: str) -> Iterator[Span]:
     """Base64 of something that is a secret itself."""
     for match in CODED.finditer(text):
-        if any(
-            next(_keys(inside), None) or next(_assigned(inside, strict=True), None) for inside in _decoded(match[0])
-        ):
+        run = match[0]
+        # Text in base64 has letters of both cases; most long names in programs do not.
+        if run.islower() or run.isupper():
+            continue
+        if any(next(_keys(inside), None) or next(_assigned(inside, strict=True), None) for inside in _decoded(run)):
             yield match.start(), match.end(), "base64"
 
 
@@ -195,7 +224,7 @@ def _random(text: str) -> Iterator[Span]:
 
 def _views(text: str) -> Iterator[tuple[str, list[int]]]:
     """The text without line breaks inside of values, and without escapes; each with the place of every character."""
-    for pattern, put in ((WRAP, _nothing), (ESCAPE, _character)):
+    for pattern, put in VIEWS:
         if pattern.search(text) is not None:
             yield _view(text, pattern, put)
 
@@ -221,6 +250,9 @@ def _nothing(match: re.Match[str]) -> str:
 
 def _character(match: re.Match[str]) -> str:
     return chr(int(match[1] or match[2], 16))
+
+
+VIEWS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = ((WRAP, _nothing), (ESCAPE, _character))
 
 
 def _merged(spans: list[Span]) -> list[Span]:

@@ -15,13 +15,16 @@ _NAMES = """
     id_ed25519_sk master.key production.key kubeconfig key.properties keystore.properties local.settings.json
     .bash_history .zsh_history .psql_history .mysql_history .python_history
 """
-NAMES = frozenset(_NAMES.split())
+NAMES = frozenset(_NAMES.encode("ascii").split())
 ENDINGS = (
-    ".env", ".kdbx", ".kdb", ".ppk", ".p12", ".pfx", ".pkcs12", ".p8", ".jks", ".jceks", ".bks", ".keystore", ".tfvars",
-    ".tfvars.json", ".tfstate", ".tfstate.backup", ".ovpn", ".agekey", ".pgpass", ".netrc", ".htpasswd",
+    b".env", b".kdbx", b".kdb", b".ppk", b".p12", b".pfx", b".pkcs12", b".jks", b".jceks", b".bks", b".keystore", b".tfvars",
+    b".tfvars.json", b".tfstate", b".tfstate.backup", b".ovpn", b".agekey", b".pgpass", b".netrc", b".htpasswd",
 )  # fmt: skip
-OPENLY = ("example", "sample", "template", "dist", "defaults", "schema", "tmpl")
+OPENLY = (b"example", b"sample", b"template", b"dist", b"defaults", b"schema", b"tmpl")
 """`.env.example` and the like are there to be read; their contents are judged all the same."""
+KEYS = (b".pem", b".key", b".p8", b".der")
+OPEN_ENDINGS, OPEN_NAMES = (b".pub", b".md", b".lock"), (b"known_hosts", b"authorized_keys")
+SECRET, KEY = 1, 2
 FOLDERS = frozenset((b".ssh", b".gnupg", b".aws", b".azure", b".gcloud", b".kube", b".docker"))
 
 _CONFIG_NAMES = """
@@ -45,7 +48,8 @@ WORDS = (
 SIGNS = (
     b"PRIVATE KEY", b"AKIA", b"ASIA", b"ghp_", b"gho_", b"ghu_", b"ghs_", b"ghr_", b"github_pat_", b"glpat-", b"xoxb-",
     b"xoxp-", b"xoxa-", b"xoxr-", b"xoxs-", b"xapp-", b"hooks.slack.com/services/", b"/api/webhooks/", b"sk_live_",
-    b"sk_test_", b"rk_live_", b"rk_test_", b"whsec_", b"sk-ant-", b"sk-proj-", b"sk-svcacct-", b"sk-admin-", b"sk-or-v1-",
+    b'"sk_test_', b"'sk_test_", b"=sk_test_", b": sk_test_", b"rk_live_", b"whsec_", b"sk-ant-", b"sk-proj-",
+    b"sk-svcacct-", b"sk-admin-", b"sk-or-v1-",
     b"T3BlbkFJ", b'"sk-', b"'sk-", b"=sk-", b"AIza", b"ya29.", b"GOCSPX-", b"npm_", b"pypi-AgEIcHlwaS5vcmc",
     b"AccountKey=", b"eyJhbGci", b"eyJ0eXAi", b"eyJraWQi", b":AAE", b":AAF", b":AAG", b":AAH", b"dop_v1_",
     b"doo_v1_", b"dor_v1_", b"hvs.", b"hvb.", b"dapi", b"shpat_", b"shpca_", b"shppa_", b"shpss_", b"AGE-SECRET-KEY-1",
@@ -75,22 +79,20 @@ def without_secrets(text: str) -> str:
     return redact(text)
 
 
-def by_name(path: bytes) -> bool:
-    """Is the file secret whatever it holds?"""
+def by_name(path: bytes) -> int:
+    """Return `SECRET` if the file is secret whatever it holds, `KEY` if it is unless it shows that it holds no key."""
     folder, _, last = path.rpartition(b"/")
-    name = last.decode("utf-8", "replace").lower()
+    name = last.lower()
     if name in NAMES or name.endswith(ENDINGS):
-        return True
-    if name.startswith((".env.", ".env-")):
-        return not name.endswith(OPENLY)
-    if folder and not FOLDERS.isdisjoint(folder.split(b"/")[-2:]):
-        return not name.endswith((".pub", ".md", ".lock")) and name not in ("known_hosts", "authorized_keys")
-    return False
-
-
-def is_key(path: bytes) -> bool:
-    """Is it a file that may hold a key? Then it is secret unless it shows that it holds none."""
-    return path.lower().endswith((b".pem", b".key", b".p8", b".der"))
+        return SECRET
+    if name.endswith(KEYS):
+        return KEY
+    if name.startswith((b".env.", b".env-")) and not name.endswith(OPENLY):
+        return SECRET
+    # This is asked of every file that is saved: hidden folders are few.
+    if (b"/." in folder or folder[:1] == b".") and not FOLDERS.isdisjoint(folder.split(b"/")[-2:]):
+        return 0 if name.endswith(OPEN_ENDINGS) or name in OPEN_NAMES else SECRET
+    return 0
 
 
 def is_configuration(path: bytes) -> bool:

@@ -18,7 +18,7 @@ from holdfast.store.repository import Repository
 from holdfast.store.rows import CHUNKS
 from holdfast.store.search import is_damaged
 from holdfast.store.sqlite import SqliteLedger
-from holdfast.store.upkeep import settle_after_failure
+from holdfast.store.store_log import settle_after_failure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -85,6 +85,7 @@ class _Examining:
             if not self.quick:
                 self._chunk_lists(scratch)
             compare(self.actual, self.unreadable, self.expected, scratch, built, set(packs), self.report)
+            self._keys()
             if not self.quick and not self.report.problems:
                 self._search()
             return self.report
@@ -169,6 +170,13 @@ class _Examining:
                 doubtful.append((place.pack, key))  # a chunk is missing, or the list names one that never was
         self.report.bad.update([copy for copy in doubtful if copy[1] in good])
         self.report.gone.update([key for _, key in doubtful if key not in good])
+
+    def _keys(self) -> None:
+        """The keys of sealed contents, as far as the store has them: without these, the key in the key file opens nothing."""
+        problem = self.repository.sealing().problem() if self.repository.keys is not None else ""
+        if problem:
+            self.report.seal_wrong = True
+            self.report.say(problem)
 
     def _search(self) -> None:
         """The index for searching is disposable, but what it does not find is not missed by anybody."""

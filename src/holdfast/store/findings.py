@@ -40,6 +40,7 @@ class Report:
         """Packs that the ledger speaks of and that are not there."""
         self.damaged_logs: set[str] = set()
         self.search_wrong = False
+        self.seal_wrong = False
         self.ledger_unreadable = False
         self.ledger_wrong = False
         self.lost: dict[str, list[int]] = {}

@@ -9,6 +9,7 @@ from holdfast.core.errors import Damaged, HoldfastError, NoWorkspace
 from holdfast.core.steps import step
 from holdfast.store.check import examine
 from holdfast.store.findings import Problem
+from holdfast.store.keyframes import write_keyframe
 from holdfast.store.local import LocalRecords, Lock, explain, make_folder, replace
 from holdfast.store.open import describe, make_reserve
 from holdfast.store.packs import PackWriter
@@ -16,7 +17,7 @@ from holdfast.store.rebuilding import put_back_logs, replace_ledger, set_aside
 from holdfast.store.records import STORE_LOG, Chain
 from holdfast.store.salvage import Kept, header_from_ledger, index_of, log_from_ledger, on_disk
 from holdfast.store.search import remove as remove_search
-from holdfast.store.upkeep import append_store_record, settle_after_failure, write_keyframe
+from holdfast.store.store_log import append_store_record, settle_after_failure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -106,6 +107,8 @@ class _Healing:
             what = f"packs {sorted(packs)} {sorted(report.gone)}"
             if self._once(what, partial(self._packs, repository, report, packs)):
                 return True
+        if report.seal_wrong and self._once("the sealed keys", partial(self._keys, repository)):
+            return True
         if report.search_wrong:
             return self._once("the index for searching", self._search)
         return report.ledger_wrong and self._once("the ledger that is wrong", rebuild)
@@ -196,6 +199,9 @@ class _Healing:
                 continue
             healed = self._healed(f"The document of v{version} was written again from the ledger.")
         return healed
+
+    def _keys(self, repository: Repository) -> bool:
+        return repository.sealing().heal() and self._healed("The sealed keys were written again from their copy.")
 
     # Packs, from other copies and from the disk
 

@@ -8,6 +8,7 @@ from blake3 import blake3
 
 from holdfast.core import document
 from holdfast.core.entry import FILE, GONE, Entry, gone, same
+from holdfast.core.entry import SEALED as SEALED_FILE
 from holdfast.core.errors import Damaged, Failed, HoldfastError, NoWorkspace
 from holdfast.core.light_json import dumps, loads
 from holdfast.core.steps import step
@@ -333,6 +334,23 @@ class Repository:
                 raise Damaged("A list of sealed parts names something else.")
             yield from self._sealed(part, kind, deep - 1)
 
+    def closed(self, entries: Iterable[Entry | None]) -> set[bytes]:
+        """Paths of files that are sealed with a key that is not at hand."""
+        found, known = set(), dict[bytes, bool]()
+        for entry in entries:
+            if entry is not None and entry.kind == FILE and entry.flags & SEALED_FILE:
+                if entry.content not in known:
+                    known[entry.content] = self._opens(entry.content)
+                if not known[entry.content]:
+                    found.add(entry.path)
+        return found
+
+    def _opens(self, key: bytes) -> bool:
+        data, kind = self.blob(key)
+        if kind == LIST:  # the parts of one content are sealed with one key
+            data, kind = self.blob(data[:32])
+        return kind != SEALED or self.sealing().opens(data)
+
     def warnings(self) -> list[str]:
         """What whoever saves should be told about keys."""
         if self._sealer is None or not self._sealer.was_made:
@@ -349,9 +367,7 @@ class Repository:
             total.update(data)
             return data
 
-        found = []
-        if self.keys is not None and self.sealing().is_ready():
-            found.append(self.sealing().id_of(pull))
+        found = self.sealing().ids_of(pull) if self.keys is not None else []
         while pull(1 << 20):
             pass
         return [total.digest(), *found]
@@ -483,7 +499,9 @@ class Saving:
     def sealed(self, read: Callable[[int], bytes]) -> bytes:
         """Keep a content that must not lie in the clear; its id says nothing of it."""
         return self.repository.sealing().parts(
-            read, lambda key, data, is_list: self.keep(key, data, LIST if is_list else SEALED)
+            read,
+            lambda key, data, is_list: self.keep(key, data, LIST if is_list else SEALED),
+            lambda key: bool(self.repository.ledger.locate([key])),
         )
 
     def keep(self, key: bytes, data: bytes, kind: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from binascii import a2b_base64, b2a_base64
 from errno import EACCES, ENOENT, ENOTDIR
-from posix import fchmod, fstat, rename, urandom
+from posix import fchmod, fstat, geteuid, rename, urandom
 from struct import pack, unpack
 
 from blake3 import blake3
@@ -65,17 +65,12 @@ class Sealer:
 
     def seal(self, data: bytes, squeeze: bool = False) -> bytes:
         """Return the sealed form. Equal contents have equal forms, unless `squeeze`d by different compressors."""
-        keys, codec, body = self._sealing(), RAW, data
+        codec, body = RAW, data
         if squeeze:
             from holdfast.store.packs import zstd
 
             codec, body = ZSTD, zstd().compress(data, 3)
-        # The name is a keyed digest of the very bytes that are encrypted, and the key of this blob follows from it: two
-        # different bodies never meet the same key and nonce.
-        name = blake3(bytes([codec]) + body, key=keys.names).digest()
-        head = MAGIC + bytes([codec]) + keys.id + pack("<Q", len(data)) + name
-        sealed: bytes = _cipher(blake3(name, key=keys.data).digest()).encrypt(NONCE, body, head)
-        return head + sealed
+        return _seal(self._sealing(), codec, body, len(data))
 
     def open(self, sealed: bytes) -> bytes:
         """Return the content. Raises `WrongKey` if its key is not at hand, `Damaged` if it is not what was sealed."""
@@ -101,13 +96,23 @@ class Sealer:
         """Is the key for this one at hand?"""
         return len(sealed) > HEAD and sealed[5:13] in self._opening()
 
-    def parts(self, read: Callable[[int], bytes], keep: Callable[[bytes, bytes, bool], None]) -> bytes:
-        """Seal a stream in parts and return its id; `keep(id, bytes, is_list)` gets everything that is to be stored."""
+    def parts(
+        self,
+        read: Callable[[int], bytes],
+        keep: Callable[[bytes, bytes, bool], None],
+        known: Callable[[bytes], bool] | None = None,
+    ) -> bytes:
+        """Seal a stream in parts and return its id; `keep(id, bytes, is_list)` gets everything that is to be stored.
+
+        A content that is `known` under another key set, which came with a bundle, keeps the id that it has there.
+        """
         ids: list[bytes] = []
         while True:
             part = _filled(read, PART)
             if part or not ids:
                 sealed = self.seal(part)
+                if not ids and len(part) < PART and known is not None:
+                    sealed = next((form for form in self._forms(part) if known(digest(form))), sealed)
                 ids.append(digest(sealed))
                 keep(ids[-1], sealed, False)
             if len(part) < PART:
@@ -118,9 +123,21 @@ class Sealer:
         keep(digest(names), names, True)
         return digest(names)
 
-    def id_of(self, read: Callable[[int], bytes]) -> bytes:
-        """The id that a content has, or would have, when it is sealed. Nothing is stored."""
-        return self.parts(read, lambda *_: None)
+    def ids_of(self, read: Callable[[int], bytes]) -> list[bytes]:
+        """The ids that a content has, or would have, when it is sealed. Nothing is stored, and no key is made."""
+        if not self.is_ready():
+            return []
+        first = _filled(read, PART)
+        if len(first) < PART:
+            return [digest(form) for form in self._forms(first)]
+        held = [first]
+        return [self.parts(lambda most: held.pop() if held else read(most), lambda *_: None)]
+
+    def _forms(self, content: bytes) -> list[bytes]:
+        """A content as each key set at hand seals it, the one in use first."""
+        current = self._sealing()
+        others = [keys for keys in self._opening().values() if keys is not current]
+        return [_seal(keys, RAW, content, len(content)) for keys in (current, *others)]
 
     def proof(self, content: bytes) -> bytes:
         """A digest that only holders of the key can make: it shows whether a content is still the same, and nothing else."""
@@ -179,6 +196,15 @@ class Sealer:
         known = [entry["id"] for entry in self._wraps()]
         opened = self._opening()
         return [(one, bytes.fromhex(one) in opened) for one in known]
+
+    def is_backed_up(self) -> bool:
+        """Was a backup made of every key set there is now?"""
+        text = _read(self._backed_up) or b""
+        return {one.encode("ascii") for one, _ in self.sets()} <= set(text.split())
+
+    def note_backup(self) -> None:
+        text = " ".join(one for one, opens in self.sets() if opens) + "\n"
+        replace(self._backed_up, text.encode("ascii"), durable=False)
 
     def problem(self) -> str:
         """What is wrong with the store's part of the keys, in words; empty if nothing is."""
@@ -261,6 +287,10 @@ class Sealer:
             return len(new)
 
     # Private parts
+
+    @property
+    def _backed_up(self) -> str:
+        return self.key_file + ".backed-up"
 
     @property
     def _copy(self) -> str:
@@ -357,6 +387,15 @@ class Sealer:
         for path in reversed(missing):
             make_folder(path)
         return Lock(self.folder + "/lock")
+
+
+def _seal(keys: KeySet, codec: int, body: bytes, length: int) -> bytes:
+    # The name is a keyed digest of the very bytes that are encrypted, and the key of this blob follows from it: two
+    # different bodies never meet the same key and nonce.
+    name = blake3(bytes([codec]) + body, key=keys.names).digest()
+    head = MAGIC + bytes([codec]) + keys.id + pack("<Q", length) + name
+    sealed: bytes = _cipher(blake3(name, key=keys.data).digest()).encrypt(NONCE, body, head)
+    return head + sealed
 
 
 def length_of(sealed: bytes) -> int:
@@ -463,7 +502,7 @@ def _read(path: str) -> bytes | None:
     try:
         with open(path, "rb") as file:
             seen = fstat(file.fileno())
-            if path.endswith(".key") and seen.st_mode & 0o077:
+            if path.endswith(".key") and seen.st_mode & 0o077 and seen.st_uid == geteuid():
                 fchmod(file.fileno(), 0o600)  # whoever copied it back did not mean it for everybody
             return file.read(1 << 20)
     except IsADirectoryError:

@@ -8,15 +8,14 @@ from posix import open as open_fd
 from holdfast.core.entry import Entry
 from holdfast.core.errors import Busy, Damaged, DiskFull, Failed, HoldfastError, NewerFormat, Unreachable
 from holdfast.core.light_json import loads
-from holdfast.core.steps import step
 from holdfast.store.local import FULL, Lock
 from holdfast.store.rows import CheckpointRow, Location, PackRow, WorkspaceRow
+from holdfast.store.writing import CHECKPOINT, NODE, SCHEMA, WORKSPACE, SqliteTransaction, marks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Iterator, Sequence
-    from types import TracebackType
     from typing import Any
 
     from holdfast.store.rows import Query
@@ -27,37 +26,6 @@ VERSION = 1
 MANY_PATHS = 50
 PAGE = 5000
 """Long readers read this many rows at a time, so that no writer waits for them."""
-
-SCHEMA = """
-CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
-CREATE TABLE workspace(
-  key INTEGER PRIMARY KEY, id TEXT UNIQUE, path BLOB, created_at INT, parent TEXT, version INT, document BLOB,
-  log_size INT, log_head BLOB, keyframe INT, tree TEXT, counts TEXT);
-CREATE TABLE checkpoint(
-  ws INT, version INT, id TEXT, document BLOB, seq INT, created_at INT, trigger TEXT, created_by TEXT, message TEXT,
-  name TEXT, tags TEXT, session TEXT, task TEXT, pinned INT, forgotten INT, changed INT, files INT, bytes INT,
-  added INT, tree TEXT, PRIMARY KEY(ws, version)) WITHOUT ROWID;
-CREATE UNIQUE INDEX checkpoint_id ON checkpoint(id);
-CREATE INDEX checkpoint_session ON checkpoint(ws, session, version) WHERE session <> '';
-CREATE INDEX checkpoint_task ON checkpoint(ws, task, version) WHERE task <> '';
-CREATE INDEX checkpoint_trigger ON checkpoint(ws, trigger, version);
-CREATE INDEX checkpoint_name ON checkpoint(ws, name, version) WHERE name <> '';
-CREATE TABLE tag(ws INT, tag TEXT, version INT, PRIMARY KEY(ws, tag, version)) WITHOUT ROWID;
-CREATE TABLE node(
-  ws INT, path BLOB, since INT, until INT, kind TEXT, mode INT, flags INT, size INT, mtime INT, grp INT, content BLOB,
-  extra BLOB, PRIMARY KEY(ws, path, since)) WITHOUT ROWID;
-CREATE INDEX node_until ON node(ws, until) WHERE until IS NOT NULL;
-CREATE TABLE pack(key INTEGER PRIMARY KEY, name TEXT UNIQUE, size INT);
-CREATE TABLE blob(
-  digest BLOB PRIMARY KEY, pack INT, frame INT, stored INT, offset INT, length INT, kind INT) WITHOUT ROWID;
-"""
-
-NODE = "path, kind, mode, flags, size, mtime, grp, content, extra"
-WORKSPACE = "id, path, created_at, parent, version, document, log_size, log_head, keyframe, tree, counts"
-CHECKPOINT = (
-    "version, id, document, seq, created_at, trigger, created_by, message, name, tags, session, task, pinned, forgotten,"
-    " changed, files, bytes, added, tree"
-)
 
 N = type(None)
 KINDS = frozenset("fldxoius")
@@ -170,7 +138,7 @@ class SqliteLedger:
             part = paths[start : start + 500]
             rows = self._nodes(
                 NODES,
-                f"SELECT {NODE} FROM node WHERE ws = ? AND path IN ({_marks(part)}) AND until IS NULL",
+                f"SELECT {NODE} FROM node WHERE ws = ? AND path IN ({marks(part)}) AND until IS NULL",
                 (key, *part),
             )
             result.update({row[0]: Entry(*row) for row in rows})
@@ -477,135 +445,3 @@ class SqliteLedger:
             f"The ledger {self.path} is damaged: {text}.",
             "Run `holdfast rebuild`: it is made again from packs and logs.",
         )
-
-
-class SqliteTransaction:
-    """The store's lock and one `BEGIN IMMEDIATE … COMMIT`."""
-
-    def __init__(self, ledger: SqliteLedger) -> None:
-        self.ledger = ledger
-        self.guard = Lock(ledger.lock)
-
-    def __enter__(self) -> SqliteTransaction:
-        ledger = self.ledger
-        self.guard.__enter__()
-        try:
-            if ledger._db is not None and ledger._inode() != ledger.inode:
-                ledger.close()  # a rebuild has put a new ledger in its place
-            ledger._all("BEGIN IMMEDIATE")
-        except BaseException:
-            self.guard.__exit__(None, None, None)
-            raise
-        step("ledger:begun")
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        ledger = self.ledger
-        try:
-            if kind is None:
-                try:
-                    ledger._all("COMMIT")
-                except HoldfastError:
-                    self._roll_back()
-                    raise
-                step("ledger:committed")
-            else:
-                self._roll_back()
-        finally:
-            self.guard.__exit__(None, None, None)
-
-    def _roll_back(self) -> None:
-        ledger = self.ledger
-        ledger._keys = {}
-        if ledger._db is not None and ledger._db.in_transaction:
-            try:
-                ledger._db.execute("ROLLBACK")
-            except sqlite3.Error:
-                ledger.close()  # closing rolls back as well
-
-    def add_workspace(self, row: WorkspaceRow) -> None:
-        self.ledger._all(f"INSERT INTO workspace({WORKSPACE}) VALUES({_marks(row)})", row)
-
-    def update_workspace(self, row: WorkspaceRow) -> None:
-        columns = ", ".join(f"{name} = ?" for name in WORKSPACE.split(", "))
-        self.ledger._all(f"UPDATE workspace SET {columns} WHERE id = ?", (*row, row.id))
-
-    def add_pack(self, name: str, size: int, entries: Iterable[tuple[bytes, Location]]) -> None:
-        ledger = self.ledger
-        ledger._all("INSERT OR IGNORE INTO pack(name, size) VALUES(?, ?)", (name, size))
-        key = ledger._all("SELECT key FROM pack WHERE name = ?", (name,))[0][0]
-        rows = [(digest, key, *place[1:]) for digest, place in entries]
-        rows.sort()  # in order of the key: pages are filled one after another
-        ledger._many("INSERT OR IGNORE INTO blob VALUES(?, ?, ?, ?, ?, ?, ?)", rows)
-
-    def drop_packs(self, names: Sequence[str], moved: Iterable[tuple[bytes, Location]]) -> None:
-        ledger = self.ledger
-        keys = {row[1]: row[0] for row in ledger._all("SELECT key, name FROM pack")}
-        rows = [(keys[place.pack], *place[1:], digest) for digest, place in moved]
-        ledger._many(
-            "UPDATE blob SET pack = ?, frame = ?, stored = ?, offset = ?, length = ?, kind = ? WHERE digest = ?", rows
-        )
-        gone = [keys[name] for name in names if name in keys]
-        marks = ",".join("?" * len(gone))
-        ledger._all(f"DELETE FROM blob WHERE pack IN ({marks})", gone)
-        ledger._all(f"DELETE FROM pack WHERE key IN ({marks})", gone)
-
-    def add_checkpoint(self, row: CheckpointRow) -> None:
-        ledger, key = self.ledger, self.ledger._key(row.workspace)
-        ledger._all(f"INSERT INTO checkpoint(ws, {CHECKPOINT}) VALUES({_marks(row)})", (key, *row[1:]))
-        self._set_tags(key, row)
-
-    def update_checkpoint(self, row: CheckpointRow) -> None:
-        ledger, key = self.ledger, self.ledger._key(row.workspace)
-        before = ledger.checkpoint(row.workspace, row.version)
-        columns = ", ".join(f"{name} = ?" for name in CHECKPOINT.split(", "))
-        ledger._all(f"UPDATE checkpoint SET {columns} WHERE ws = ? AND version = ?", (*row[1:], key, row.version))
-        if before is not None and before.tags != row.tags:
-            for tag in before.tags.split("\n"):
-                ledger._all("DELETE FROM tag WHERE ws = ? AND tag = ? AND version = ?", (key, tag, row.version))
-            self._set_tags(key, row)
-
-    def apply(self, workspace: str, version: int, rows: Iterable[Entry], whole: bool = False) -> None:
-        ledger, key = self.ledger, self.ledger._key(workspace)
-        rows = list(rows)
-        if whole:
-            ledger._all("UPDATE node SET until = ? WHERE ws = ? AND until IS NULL", (version, key))
-        elif version > 1:
-            ledger._many(
-                "UPDATE node SET until = ?1 WHERE ws = ?2 AND path = ?3 AND until IS NULL"
-                " AND since = (SELECT max(since) FROM node WHERE ws = ?2 AND path = ?3)",
-                [(version, key, row.path) for row in rows],
-            )
-        ledger._many(
-            f"INSERT INTO node(ws, since, {NODE}) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [(key, version, *row) for row in rows if row.kind != "-"],
-        )
-
-    def drop_intervals(self, workspace: str, after: int, upto: int) -> int:
-        ledger, key = self.ledger, self.ledger._key(workspace)
-        which = "ws = ? AND until IS NOT NULL AND until > ? AND until <= ? AND since > ?"
-        values = (key, after, upto, after)
-        # total() and not sum(): a crafted size must not overflow it.
-        size = ledger._all(f"SELECT total(size) FROM node WHERE kind = 'f' AND {which}", values)[0][0]
-        ledger._all(f"DELETE FROM node WHERE {which}", values)
-        return int(size)
-
-    def set_meta(self, key: str, value: str) -> None:
-        self.ledger._all("INSERT OR REPLACE INTO meta VALUES(?, ?)", (key, value))
-
-    def set_kept(self, workspace: str, version: int, ids: Sequence[bytes]) -> None:
-        key = f"kept {workspace} {version}"
-        if ids:
-            self.set_meta(key, " ".join([one.hex() for one in ids]))
-        else:
-            self.ledger._all("DELETE FROM meta WHERE key = ?", (key,))
-
-    def _set_tags(self, key: int, row: CheckpointRow) -> None:
-        for tag in row.tags.split("\n") if row.tags else ():
-            self.ledger._all("INSERT OR IGNORE INTO tag VALUES(?, ?, ?)", (key, tag, row.version))
-
-
-def _marks(row: Sequence[object]) -> str:
-    return ",".join("?" * len(row))

@@ -1,22 +1,23 @@
-"""Giving space back: forgetting versions, keyframes, and compaction of packs."""
+"""Giving space back: forgetting versions, and compaction of packs."""
 
 from __future__ import annotations
 
 from posix import unlink
 
-from holdfast.core import document
 from holdfast.core.entry import FILE
-from holdfast.core.errors import Busy, Conflict, Damaged, DiskFull, HoldfastError, NotFound
+from holdfast.core.errors import Busy, Conflict, Damaged, DiskFull, NotFound
 from holdfast.core.steps import step
 from holdfast.store.conversations import ids_of
-from holdfast.store.digest import ZERO, add, digest, weight
+from holdfast.store.digest import digest
 from holdfast.store.journal import Journal
+from holdfast.store.keyframes import keyframe_if_worth_it, needed_documents
 from holdfast.store.local import FULL, Lock, explain
 from holdfast.store.mounts import Unmounted
 from holdfast.store.open import make_reserve
 from holdfast.store.packs import PackWriter
-from holdfast.store.records import STORE_LOG, Chain, line
-from holdfast.store.rows import CHUNKS, DOCUMENT, LIST, Location, Query
+from holdfast.store.records import STORE_LOG, Chain
+from holdfast.store.rows import CHUNKS, LIST, Location, Query
+from holdfast.store.store_log import append_store_record, check_store_log, settle_after_failure, settle_store_log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from holdfast.store.ports import Transaction
     from holdfast.store.repository import Repository
-    from holdfast.store.rows import CheckpointRow, WorkspaceRow
+    from holdfast.store.rows import WorkspaceRow
 
     Progress = Callable[[int, int], None]
     Done = TypeVar("Done")
@@ -39,7 +40,6 @@ MOST_REPACKED = 64 << 20
 """A larger pack of a save is compressed anew only when somebody asks for it: that takes a while."""
 MOST_REWRITTEN = 64 << 20
 """Up to this size a store is compacted as a whole; that takes some seconds."""
-DOCUMENTS_WORTH_A_KEYFRAME = 64
 ATTEMPTS = 3
 
 
@@ -98,11 +98,6 @@ def needed_by_restore(folder: str, workspace: str) -> set[int]:
     return {journal["target"], journal["before"]} if journal is not None else set()
 
 
-def mark(repository: Repository, workspace: str, record: dict[str, Any]) -> None:
-    """Pin, unpin or name a version."""
-    repository.commit(workspace, lambda tx, row: [record])
-
-
 def compact(
     repository: Repository, folder: str, *, everything: bool = False, progress: Progress | None = None
 ) -> Compaction:
@@ -128,7 +123,7 @@ def _compact(repository: Repository, everything: bool, progress: Progress | None
     _remove_orphans(repository)
     result = Compaction(store_size(repository), len(repository.ledger.packs()))
     for workspace in repository.ledger.workspaces():
-        _keyframe_if_worth_it(repository, workspace.id, everything)
+        keyframe_if_worth_it(repository, workspace.id, everything)
     attempts, size = ATTEMPTS, result.bytes_before
     while attempts and not _Compacting(repository, everything, progress).run():
         before, size = size, store_size(repository)
@@ -162,20 +157,6 @@ def _with_reserve(folder: str, what: str, work: Callable[[], Done]) -> Done:
             make_reserve(folder)
 
 
-def needed_documents(repository: Repository, workspace: WorkspaceRow) -> set[bytes]:
-    """Documents from the last keyframe on that the oldest living version can be made from, and the keyframes."""
-    records = [record for record in Chain(repository.records.read(workspace.id)).records if record["r"] == "keyframe"]
-    living = repository.ledger.find(Query(workspace=workspace.id))
-    oldest = living[-1].version if living else workspace.version
-    # A repair writes keyframes in the middle of things: only one that no living version precedes sets documents free.
-    since = max([record["v"] for record in records if record["v"] <= oldest], default=0)
-    keys = {bytes.fromhex(record["doc"]) for record in records if record["v"] >= since}
-    for row in repository.ledger.find(Query(workspace=workspace.id, forgotten=True)):
-        if row.version >= since:
-            keys.add(row.document)
-    return keys
-
-
 def contents_of(repository: Repository, keys: Iterable[bytes]) -> set[bytes]:
     """These digests and, where one is a list, what that names; a list may name lists."""
     result = set(keys)
@@ -187,113 +168,6 @@ def contents_of(repository: Repository, keys: Iterable[bytes]) -> set[bytes]:
         new = list(named - result)
         result |= named
     return result
-
-
-def write_keyframe(
-    repository: Repository, checkpoint: CheckpointRow, header: dict[str, Any], *, instead: bool = False
-) -> None:
-    """Write the whole state of a version as a document of its own; `instead`: of the one it had, which is damaged.
-
-    Raises `Damaged` if the state does not add up.
-    """
-    workspace, version = checkpoint.workspace, checkpoint.version
-    step("keyframe:begun")
-    rows = list(repository.ledger.state(workspace, version))
-    tree = 0
-    for row in rows:
-        tree = add(tree, plus=weight(row))
-    if f"{tree:064x}" != header["tree"]:
-        raise Damaged(f"The state of v{version} does not add up; no keyframe was made.")
-    said = {**header, "version": version, "keyframe": True, "changed": checkpoint.changed}
-    data = document.encode(said, rows)
-    key = digest(data)
-    writer = PackWriter(repository.blobs, level=LEVEL)
-    try:
-        writer.add(key, data, DOCUMENT)
-        writer.sync()
-    except BaseException:
-        writer.abort()
-        raise
-
-    def work(tx: Transaction, row: WorkspaceRow | None) -> list[dict[str, Any]]:
-        tx.add_pack(writer.name, writer.size, writer.entries())
-        writer.finish()
-        record = {"r": "keyframe", "v": version, "doc": key.hex(), "pack": writer.name}
-        return [{**record, "instead": True} if instead else record]
-
-    repository.commit(workspace, work)
-    step("keyframe:committed")
-
-
-def append_store_record(repository: Repository, tx: Transaction, record: dict[str, Any]) -> int:
-    """Append to the store's own log inside a transaction; return the size before, to cut it off if that fails."""
-    before = repository.records.size(STORE_LOG)
-    chain = Chain(repository.records.read(STORE_LOG))
-    if chain.rest:
-        repository.records.truncate(STORE_LOG, chain.size)
-        before = chain.size
-    text, head = line(chain.head if before else ZERO, record)
-    tx.set_meta("store_log", _mark_of(before + len(text), head))
-    repository.records.append(STORE_LOG, text)
-    return before
-
-
-def check_store_log(repository: Repository) -> None:
-    """Raise `Damaged` if the ledger is older than the last compaction: what it takes for garbage may be all there is."""
-    chain = Chain(repository.records.read(STORE_LOG))
-    if (repository.ledger.meta("store_log") or _mark_of(0, ZERO)) != _mark_of(chain.size, chain.head):
-        raise Damaged("The ledger does not belong to this state of the packs.", "Run `holdfast rebuild`.")
-
-
-def settle_store_log(repository: Repository) -> None:
-    """Cut off the records of a compaction that never got to its commit. The caller is inside a transaction.
-
-    The packs it meant to replace are removed after the commit only. If one of them is gone, the ledger is older than
-    the log, and nothing is done about it here.
-    """
-    chain = Chain(repository.records.read(STORE_LOG))
-    known = repository.ledger.meta("store_log") or _mark_of(0, ZERO)
-    marks = [_mark_of(0, ZERO), *map(_mark_of, chain.ends, chain.heads)]
-    if known not in marks[:-1]:
-        return
-    unknown = chain.records[marks.index(known) :]
-    gone = {name for record in unknown for name in record.get("gone", ())}
-    if gone <= set(repository.blobs.names()):
-        repository.records.truncate(STORE_LOG, int(known.split(" ")[0]))
-
-
-def settle_after_failure(repository: Repository) -> None:
-    """Cut off a record whose transaction failed. If that fails too, the next compaction or verification does it."""
-    try:
-        with repository.ledger.transaction():
-            settle_store_log(repository)
-    except (OSError, HoldfastError):
-        pass
-
-
-def _mark_of(size: int, head: bytes) -> str:
-    """How the ledger notes up to where it knows the store's log."""
-    return f"{size} {head.hex()}"
-
-
-def _keyframe_if_worth_it(repository: Repository, workspace: str, everything: bool) -> None:
-    """Documents pile up behind forgotten versions; a keyframe at the oldest living one lets them go."""
-    row = repository.ledger.workspace(workspace)
-    living = repository.ledger.find(Query(workspace=workspace))
-    if row is None or not living:
-        return
-    oldest = living[-1]
-    behind = oldest.version - row.keyframe
-    if behind < (1 if everything else max(DOCUMENTS_WORTH_A_KEYFRAME, oldest.files // 10)):
-        return
-    try:
-        write_keyframe(repository, oldest, repository.document(oldest)[0])
-    except Damaged:
-        now = repository.ledger.checkpoint(workspace, oldest.version)
-        if now is None or not now.forgotten:
-            raise
-        # Somebody has forgotten it meanwhile, and its rows are gone: there is another oldest one.
-        _keyframe_if_worth_it(repository, workspace, everything)
 
 
 def _remove_orphans(repository: Repository) -> None:

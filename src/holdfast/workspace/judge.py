@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.core.secrecy import TEXT_LIMIT, WORDS, by_name, is_configuration, is_key, packed, signs
+from holdfast.core.secrecy import KEY, TEXT_LIMIT, WORDS, by_name, is_configuration, packed, signs
 
 try:
     from holdfast.workspace import _needles
@@ -28,13 +28,10 @@ _patterns: list[Pattern[bytes]] = []
 
 def is_secret(path: bytes, content: bytes | None) -> bool:
     """Must this file not lie in the store in the clear? `content` None: it is too large to be looked at."""
-    if by_name(path):
-        return True
-    if content is None:
-        return is_key(path)
-    if is_key(path):
-        return _is_private(content)
-    if len(content) > TEXT_LIMIT:
+    named = by_name(path)
+    if named:
+        return named != KEY or content is None or _is_private(content)
+    if content is None or len(content) > TEXT_LIMIT:
         return False
     if content[:2] in UTF_16:
         content = content.decode("utf-16", "replace").encode("utf-8", "replace")
@@ -56,7 +53,7 @@ def _around(content: bytes, wanted: int) -> Iterator[bytes]:
     """The parts of a content that surround marks; what overlaps is one part."""
     start = end = -1
     for place in places(content, wanted):
-        if place - BEFORE > end:
+        if start < 0 or place - BEFORE > end:
             if start >= 0:
                 yield content[start:end]
             start = max(place - BEFORE, 0)

@@ -187,16 +187,17 @@ class Visitor:
                     scan.marks.add(SMALL + below)
                 further.append((below, stack, inside))
                 continue
-            if capture.excludes_files and chooser.exclude.match(below, False):
-                self._leave(below, BY_NAME)
-                continue
-            scan.seen.add(below)
-            if isinstance(info, int):  # as the cache has it, and as it was decided then
+            if isinstance(info, int):  # as the cache has it, and as it was decided then, by the same settings
+                scan.seen.add(below)
                 scan.names.append(name)
                 ctimes.append(old_ctimes[info])
                 sizes.append(old_sizes[info])
                 inodes.append(old_inodes[info])
                 continue
+            if capture.excludes_files and chooser.exclude.match(below, False):
+                self._leave(below, BY_NAME)
+                continue
+            scan.seen.add(below)
             if info is None:
                 scan.left.append((below, UNREADABLE, 0, None))
                 scan.marks.add(UNREAD + below)

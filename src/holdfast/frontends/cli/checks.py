@@ -91,6 +91,30 @@ def _accelerator(session: Session) -> Found:
     yield FINE, "the compiled check of files is there"
 
 
+def _keys(session: Session) -> Found:
+    try:
+        sealer = session.repository.sealing()
+    except NoWorkspace:
+        return
+    if find_spec("cryptography") is None:
+        yield PROBLEM, "cryptography is missing: nothing can be sealed.", "Install holdfast again."
+    closed = [one for one, opens in sealer.sets() if not opens]
+    if sealer.problem():
+        yield PROBLEM, f"{sealer.problem()}.", "Run `holdfast verify --repair`."
+    if closed:
+        yield PROBLEM, f"The key of {len(closed)} key sets is not here.", "Run `holdfast key import` with its backup."
+    if not sealer.is_in_use():
+        yield FINE, "nothing is sealed yet"
+    elif not sealer.is_backed_up():
+        yield (
+            NOTE,
+            "There is no backup of the key of what is sealed.",
+            "Run `holdfast key export FILE`; keep it elsewhere.",
+        )
+    elif not closed:
+        yield FINE, "the key opens everything, and there is a backup"
+
+
 def _bytecode(session: Session) -> Found:
     missing = []
     for name in HOOK:
@@ -240,6 +264,7 @@ CHECKS: dict[str, Callable[[Session], Found]] = {
     "bytecode": _bytecode,
     "settings": _settings,
     "store": _store,
+    "keys": _keys,
     "ground": _ground,
     "space": _space,
     "workspace": _workspace,

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from holdfast.core.errors import Conflict, Damaged, Failed, NotFound
 from holdfast.frontends.cli.passphrase import passphrase, passphrase_option
 from holdfast.frontends.cli.session import Session, common, write_json
-
-if TYPE_CHECKING:
-    from holdfast.store.sealed import Sealer
-
-BACKED_UP = ".backed-up"
-"""Beside the key: a mark that a backup was made of the keys as they are."""
 
 
 @click.group(invoke_without_command=True)
@@ -33,7 +27,7 @@ def show(session: Session) -> None:
     sealer = session.repository.sealing()
     sets = sealer.sets()
     problem = sealer.problem()
-    backed_up = _is_backed_up(sealer)
+    backed_up = sealer.is_backed_up()
     if session.json:
         write_json(
             {
@@ -75,7 +69,7 @@ def export(session: Session, file: str, source: str | None, force: bool) -> None
     backup = sealer.backup(passphrase(session, source, new=True))
     try:
         replace(path, dumps(backup).encode("ascii") + b"\n")
-        replace(_mark(sealer), _state(sealer).encode("ascii"), durable=False)
+        sealer.note_backup()
     except OSError as error:
         raise Failed(f"{file} cannot be written: {error.strerror}.") from None
     if session.json:
@@ -134,20 +128,3 @@ def _backup_in(path: str) -> Any:
         return loads(data)
     except ValueError:
         raise Damaged(f"{path} is no backup of keys, or it is damaged.", "Take another copy of it.") from None
-
-
-def _mark(sealer: Sealer) -> str:
-    return sealer.key_file + BACKED_UP
-
-
-def _state(sealer: Sealer) -> str:
-    """Which key sets there are: a backup of some of them is none of all."""
-    return " ".join(sorted(one for one, _ in sealer.sets())) + "\n"
-
-
-def _is_backed_up(sealer: Sealer) -> bool:
-    try:
-        with open(_mark(sealer), encoding="ascii") as file:
-            return set(_state(sealer).split()) <= set(file.read(1 << 16).split())
-    except (OSError, ValueError):
-        return False

@@ -6,7 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.core.entry import ATTRIBUTES, BY_IGNORE, BY_MARKER, BY_NAME, EXCLUDED, LEFT_OUT, REASONS, UNSTEADY
+from holdfast.core.entry import (
+    ATTRIBUTES,
+    BY_IGNORE,
+    BY_MARKER,
+    BY_NAME,
+    EXCLUDED,
+    LEFT_OUT,
+    REASONS,
+    SEALED,
+    UNREADABLE,
+    UNSTEADY,
+)
 from holdfast.frontends.cli.reference import REFERENCE
 from holdfast.frontends.cli.session import Session, common, write_json
 
@@ -18,6 +29,8 @@ if TYPE_CHECKING:
     from holdfast.store.rows import CheckpointRow
 
 SHOWN = 40
+TOLD = ("agent", "summary", "tokens_used", "token_budget", "active_files", "key_points", "notes")
+"""What only checkpoints made for an agent say."""
 WHY_EXCLUDED = {
     BY_NAME: "excluded by its name",
     BY_IGNORE: "ignored, and large or made again",
@@ -62,6 +75,8 @@ def show(session: Session, reference: str, all_left_out: bool, everything: bool)
                 "changes": [of_change(change) for change in changes],
                 "left_out": [_odd_as_json(entry) for entry in odd],
                 "notices": header.get("notices", []),
+                **{key: header[key] for key in TOLD if key in header},
+                "conversation": _conversation(header),
             }
         )
         return
@@ -109,6 +124,9 @@ def _print_head(session: Session, row: CheckpointRow, header: dict[str, Any]) ->
         ("task", row.task),
         ("folder", printable(header.get("cwd") or "")),
         ("git", _git(git) if git else ""),
+        ("agent", header.get("agent") or ""),
+        ("tokens", _tokens(header)),
+        ("talk", _talk(header)),
         ("kept", kept(Coverage(header["counts"]))),
         ("stored", f"{size(row.added)} for what was new"),
     ]
@@ -149,6 +167,25 @@ def _print_odd(session: Session, coverage: Any, odd: list[Entry], all_left_out: 
         session.print("  `holdfast show --left-out` names all of them.")
 
 
+def _conversation(header: dict[str, Any]) -> dict[str, Any] | None:
+    from holdfast.store.conversations import checked
+
+    told = checked(header.get("conversation"))
+    return {key: told.get(key) for key in ("agent", "session", "bytes", "last")} if told is not None else None
+
+
+def _talk(header: dict[str, Any]) -> str:
+    from holdfast.frontends.paint import size
+
+    told = _conversation(header)
+    return f"{size(told['bytes'])}, sealed; `holdfast restore --both` goes back to it" if told is not None else ""
+
+
+def _tokens(header: dict[str, Any]) -> str:
+    used, budget = header.get("tokens_used"), header.get("token_budget")
+    return f"{used:,} of {budget:,}" if isinstance(used, int) and isinstance(budget, int) else ""
+
+
 def _git(git: dict[str, Any]) -> str:
     where = git.get("branch") or "detached"
     commit = f" at {git['commit'][:12]}" if git.get("commit") else ", no commit yet"
@@ -156,6 +193,8 @@ def _git(git: dict[str, Any]) -> str:
 
 
 def _why(entry: Entry) -> str:
+    if entry.kind == UNREADABLE and entry.flags & SEALED:
+        return "sealed, and left out of a bundle"
     if entry.kind == EXCLUDED:
         return WHY_EXCLUDED.get(entry.flags & BY_MARKER, REASONS[EXCLUDED])
     return REASONS[entry.kind] if entry.kind in REASONS else ", ".join(_losses(entry))

@@ -75,7 +75,25 @@ def _look(session: Session) -> Standing:
             found.changes, found.remarks = pending(session.engine, root, row)
         except HoldfastError as error:
             found.changes, found.remarks = [], [f"What changed is not known: {error}"]
+    found.remarks = [*found.remarks, *_keys(session)]
     return found
+
+
+def _keys(session: Session) -> list[str]:
+    """What is to be said about the key of what is sealed."""
+    sealer = session.repository.sealing()
+    try:
+        if not sealer.is_in_use():
+            return []
+        if any(not opens for _, opens in sealer.sets()):
+            return ["Some contents are sealed with a key that is not here: `holdfast key`."]
+        if not sealer.is_backed_up():
+            return [
+                "Secrets and conversations are sealed, and there is no backup of their key: `holdfast key export FILE`."
+            ]
+    except HoldfastError as error:
+        return [str(error)]
+    return []
 
 
 def _look_at_hooks(session: Session, found: Standing) -> None:

@@ -1,0 +1,109 @@
+"""Secrets that are none: made up from a seed, each of the form that a service gives out, and put wherever secrets turn up."""
+
+from __future__ import annotations
+
+import base64
+import json
+import string
+from random import Random
+from typing import NamedTuple
+
+LETTERS, DIGITS, HEX = string.ascii_letters, string.digits, "0123456789abcdef"
+MIXED = LETTERS + DIGITS
+URL64 = MIXED + "_-"
+BASE64 = MIXED + "+/"
+CAPITALS = string.ascii_uppercase
+BASE32 = CAPITALS + "234567"
+
+
+class Secret(NamedTuple):
+    """One made-up secret, and the words that stand around it where it is used."""
+
+    kind: str
+    value: str
+    setting: str
+    """A name under which it would stand in a settings file."""
+
+
+def secrets(seed: int) -> list[Secret]:
+    """Forty kinds, one of each."""
+    random = Random(seed)
+
+    def some(alphabet: str, count: int) -> str:
+        return "".join(random.choice(alphabet) for _ in range(count))
+
+    made = [
+        ("aws access key", "AKIA" + some(BASE32, 16), "aws_access_key_id"),
+        ("aws secret key", some(BASE64, 40), "aws_secret_access_key"),
+        ("github token", "ghp_" + some(MIXED, 36), "GITHUB_TOKEN"),
+        ("github app token", "ghs_" + some(MIXED, 36), "token"),
+        ("github fine-grained", "github_pat_" + some(MIXED, 22) + "_" + some(MIXED, 59), "pat"),
+        ("gitlab token", "glpat-" + some(URL64, 20), "GITLAB_TOKEN"),
+        ("slack bot token", f"xoxb-{some(DIGITS, 12)}-{some(DIGITS, 12)}-{some(MIXED, 24)}", "slack_token"),
+        ("slack app token", f"xapp-1-{some(CAPITALS + DIGITS, 11)}-{some(DIGITS, 13)}-{some(HEX, 64)}", "app_token"),
+        ("stripe key", "sk_live_" + some(MIXED, 24), "STRIPE_SECRET_KEY"),
+        ("stripe webhook", "whsec_" + some(MIXED, 32), "endpoint_secret"),
+        ("openai project key", "sk-proj-" + some(URL64, 47) + "9", "OPENAI_API_KEY"),
+        ("openai key", "sk-" + some(MIXED, 20) + "T3BlbkFJ" + some(MIXED, 20), "api_key"),
+        ("anthropic key", "sk-ant-api03-" + some(URL64, 93) + "AA", "ANTHROPIC_API_KEY"),
+        ("google key", "AIza" + some(URL64, 34) + "x", "google_api_key"),
+        ("google client secret", "GOCSPX-" + some(URL64, 28), "client_secret"),
+        ("npm token", "npm_" + some(MIXED, 36), "NPM_TOKEN"),
+        ("pypi token", "pypi-AgEIcHlwaS5vcmc" + some(URL64, 70), "password"),
+        ("sendgrid key", f"SG.{some(URL64, 22)}.{some(URL64, 43)}", "SENDGRID_API_KEY"),
+        ("twilio key", "SK" + some(HEX, 32), "twilio_api_key"),
+        ("mailgun key", "key-" + some(HEX, 32), "mailgun_api_key"),
+        ("azure storage key", some(BASE64, 86) + "==", "AccountKey"),
+        ("telegram bot token", f"{random.randrange(10**8, 10**9)}:AAF" + some(URL64, 31) + "a", "bot_token"),
+        ("digitalocean token", "dop_v1_" + some(HEX, 64), "do_token"),
+        ("huggingface token", "hf_" + some(LETTERS, 34), "HF_TOKEN"),
+        ("vault token", "hvs." + some(URL64, 90), "VAULT_TOKEN"),
+        ("databricks token", "dapi" + some(HEX, 32), "databricks_token"),
+        ("shopify token", "shpat_" + some(HEX, 32), "shopify_access_token"),
+        ("age key", "AGE-SECRET-KEY-1" + some(CAPITALS + DIGITS, 58), "age_secret"),
+        ("linear key", "lin_api_" + some(MIXED, 40), "linear_api_key"),
+        ("doppler token", "dp.pt." + some(MIXED, 43), "doppler_token"),
+        ("grafana token", f"glsa_{some(MIXED, 32)}_{some(HEX, 8)}", "grafana_token"),
+        ("groq key", "gsk_" + some(MIXED, 52), "groq_api_key"),
+        ("docker token", "dckr_pat_" + some(URL64, 27), "docker_password"),
+        ("jwt", ".".join((_part({"alg": "HS256", "typ": "JWT"}), _part({"sub": some(MIXED, 12)}), some(URL64, 43))), "jwt_token"),
+        ("database password", some(MIXED, 9) + "7!" + some(LETTERS, 5), "db_password"),
+        ("basic password", some(LETTERS, 6) + "#" + some(DIGITS, 4) + some(LETTERS, 3), "PASSWORD"),
+        ("heroku key", "-".join(some(HEX, count) for count in (8, 4, 4, 4, 12)), "HEROKU_API_KEY"),
+        ("session secret", some(HEX, 40), "session_secret"),
+        ("webhook token", some(URL64, 32), "webhook_token"),
+        ("private key", _pem(random), "private_key"),
+    ]  # fmt: skip
+    return [Secret(*one) for one in made]
+
+
+def _part(value: dict[str, str]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
+
+
+def _pem(random: Random) -> str:
+    body = base64.b64encode(random.randbytes(300)).decode()
+    lines = [body[at : at + 64] for at in range(0, len(body), 64)]
+    return "\n".join(("-----BEGIN RSA PRIVATE KEY-----", *lines, "-----END RSA PRIVATE KEY-----"))
+
+
+def coded(secret: Secret) -> str:
+    """In base64, with the setting before it, as a Kubernetes manifest or a header would have it."""
+    return base64.b64encode(f"{secret.setting}={secret.value}".encode()).decode()
+
+
+def halves(value: str) -> tuple[str, str]:
+    middle = len(value) // 2
+    return value[:middle], value[middle:]
+
+
+def traces(secret: Secret) -> list[bytes]:
+    """What must not be found: the secret itself, its halves, its lines, and its forms in JSON and base64."""
+    value = secret.value
+    found = {value, json.dumps(value)[1:-1], coded(secret)}
+    found.update(part for part in halves(value) if len(part) >= 10)
+    found.update(line for line in value.split("\n") if len(line) >= 24 and "-----" not in line)
+    for shift in range(3):
+        inner = base64.b64encode(b"\0" * shift + value.encode()).decode()
+        found.add(inner[4:-4])
+    return [text.encode() for text in found if len(text) >= 8]

@@ -1,0 +1,82 @@
+"""Redaction takes out what is secret and leaves what is not, whatever the text."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.agents.claude_sessions import forked, last_message
+from holdfast.core.redact import find, redact
+from holdfast.core.secrecy import without_secrets
+
+from .planted import Secret, secrets
+
+PIECES = [secret.value for secret in secrets(3)] + [secret.setting for secret in secrets(3)] + [
+    "=", ": ", '"', "'", "\n", "\\\n", " ", "https://", "@", "-p ", "Bearer ", "--token ", "password", "word", "\\u0041", "%41",
+    "{", "}", "한글",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "fix the token parser and the password check",
+        "the secret is out: tokens are counted twice",
+        "see commit 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b",
+        "bump lodash to 4.17.21, sha512 of the lock file changed",
+        "add src/holdfast/frontends/cli/session_token_storage.py",
+        "Run `holdfast key` to rotate the key: it takes a moment",
+        "API key rotation is documented in docs/keys.md",
+        "def get_token(self, key: str) -> str: ...",
+        "password: ${DB_PASSWORD}",
+        "cp-01jd0a8f1a2b3c4d5e6f7g8h9j",
+        "체크포인트 생성됨 (토큰 82%)",
+        "http://localhost:8080/path?page=2&sort=name",
+    ],
+)
+def test_what_is_no_secret_stays(text: str) -> None:
+    assert redact(text) == text
+    assert without_secrets(text) == text
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
+def test_the_quick_look_never_misses_what_the_close_one_finds(text: str) -> None:
+    assert without_secrets(text) == redact(text)
+
+
+@given(st.text() | st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
+def test_any_text_is_taken_and_spans_are_in_order(text: str) -> None:
+    at = 0
+    for start, end, kind in find(text):
+        assert at <= start < end <= len(text)
+        assert kind
+        at = end
+    redact(text)
+
+
+@pytest.mark.parametrize("secret", secrets(4), ids=lambda secret: secret.kind)
+def test_a_secret_in_the_middle_of_a_log_goes_and_the_log_stays(secret: Secret) -> None:
+    text = f"line one\nconnecting with {secret.setting}={secret.value}\nline three is about tokens\n"
+
+    left = redact(text)
+
+    assert secret.value not in left
+    assert left.startswith("line one\nconnecting with ") and left.endswith("line three is about tokens\n")
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["password ", "a", "eyJhbGciOi.", "-----BEGIN PRIVATE KEY-----", "=", '"', '\\"', "QUtJQ", "token=", "https://a:b",
+     "\n", " ", "\t", "token\n", "-u a", "mysql -x ", "api_key_", "sk-", "%41", "\\u0041", "a\\\n", 'secret: "',
+     "authorization: ", "_", "a.", "비밀 "],
+)  # fmt: skip
+def test_long_repetitions_come_to_an_end(piece: str) -> None:
+    """A pattern that tries every beginning with every end would not be done here before the time is up."""
+    assert isinstance(redact(piece * (20_000 // len(piece))), str)
+
+
+@given(st.binary(max_size=400))
+def test_any_bytes_are_taken_for_a_transcript(data: bytes) -> None:
+    last_message(data)
+    list(forked(data.split(b"\n"), "new", [("/a", "/b"), ("", "/c")]))
