@@ -12,6 +12,7 @@ from holdfast.core import brief, tokens
 from holdfast.core.brief import PART, Facts
 from holdfast.core.brief_notes import age, clip, tail
 from holdfast.core.notes import Notes
+from holdfast.core.redact import redact
 from holdfast.core.working import WorkingFile
 from sessions import CWD, Session
 
@@ -156,6 +157,22 @@ def test_a_redaction_that_changes_the_count_of_lines_still_strikes() -> None:
     result = built(session, redact=lambda text: text.replace("hunter2", "…\n…"))
 
     assert "hunter2" not in result.text
+    assert "[redacted]\nother = 2" in result.text
+
+
+def test_a_private_key_never_shows() -> None:
+    """With the rules that the product ships, whatever they make of its lines."""
+    body = "\n".join(["MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj"] * 26)
+    key = f"-----BEGIN PRIVATE KEY-----\n{body}\n-----END PRIVATE KEY-----"
+    session = Session(files={"conf.py": f'{module(3, 4)}\nKEY = """{key}"""\nvalue = 1\n{module(4, 4)}'})
+    session.asked("go")
+    session.read("conf.py")
+    session.edit("conf.py", "value = 1", "value = 2")
+
+    result = built(session, redact=redact)
+
+    assert "value = 2" in result.text
+    assert "MIIEvQIBADANBgkqhkiG9w0BAQ" not in result.text
 
 
 def test_generated_files_are_not_shown() -> None:

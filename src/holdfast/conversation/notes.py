@@ -14,6 +14,7 @@ __all__ = ["FileNote", "Notes", "Run", "take"]
 
 MOST_FILES = 60
 MOST_STEPS = 8
+RECENT_TURNS = 1_200  # where decisions are looked for
 MOST_DECISIONS = 8
 MOST_BLOCKERS = 5
 MOST_COMMANDS = 10
@@ -262,7 +263,7 @@ def _decisions(conversation: Conversation, notes: Notes) -> list[str]:
     if notes.plan:
         title = notes.plan.strip().split("\n")[0].lstrip("# ").strip()
         found.append(f"Plan approved: {title}"[:200])
-    for turn in reversed(conversation.turns):
+    for turn in reversed(conversation.turns[-RECENT_TURNS:]):
         if turn.side or turn.kind not in ("said", "asked"):
             continue
         for sentence in phrases.sentences(turn.text[:6_000]):

@@ -9,7 +9,7 @@ from holdfast.conversation import notes as noting
 from holdfast.conversation import transcript
 from holdfast.conversation.transcript import Conversation
 from holdfast.conversation.turns import EDIT, READ, SEARCH, WRITE
-from holdfast.core.brief_rank import GENERATED
+from holdfast.core.brief_rank import is_generated
 from holdfast.core.notes import Notes
 from holdfast.core.working import WorkingFile
 
@@ -91,7 +91,7 @@ def cuts(path: str, project: str, every: int = 0, calls: int = CALLS) -> Iterato
 
 def _cut(full: Conversation, before: Conversation, number: int, calls: int) -> Cut | None:
     """What the session needed in its next calls; None where nothing was edited yet or too little follows."""
-    files = before.files.newest_first()
+    files = [file for file in before.files.newest_first() if not is_generated(file.path, before.cwd)]
     if not any(file.hunks for file in files):
         return None
     # A shell's output shows a file too, but the measure counts what the client's own tools had opened.
@@ -109,7 +109,7 @@ def _cut(full: Conversation, before: Conversation, number: int, calls: int) -> C
         seen += 1
         if call.act == SEARCH:
             searches += 1
-        if call.failed or not call.path or GENERATED.search(call.path):
+        if call.failed or not call.path or is_generated(call.path, before.cwd):
             continue
         file = before.files.known.get(call.path)
         known = file is not None and bool(file.lines) and call.path in opened
@@ -211,7 +211,7 @@ def _whole(files: list[WorkingFile], room: float, fitting: bool = False) -> Show
     left = room
     for file in files:
         known = [(number, len(line) + 1) for number, line in enumerate(file.lines) if line is not None]
-        if not known or GENERATED.search(file.path):
+        if not known:
             continue
         cost = HEADING + sum([length for _, length in known])
         if fitting:
@@ -251,7 +251,7 @@ def around_changes(cut: Cut, room: float) -> Shown:
     """Fifteen lines around the last changes, newest first."""
     shown: Shown = {}
     left = room
-    hunks = [(hunk, file) for file in cut.files if not GENERATED.search(file.path) for hunk in file.hunks]
+    hunks = [(hunk, file) for file in cut.files for hunk in file.hunks]
     for hunk, file in sorted(hunks, key=lambda one: -one[0].at):
         lines = shown.get(file.path, set())
         span = range(max(0, hunk.start - 16), min(len(file.lines), hunk.end + 15))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from difflib import SequenceMatcher
 
+from holdfast.core.brief_blocks import LONGEST_LINE
 from holdfast.core.brief_clean import clean, fence
 from holdfast.core.brief_notes import Facts, opening, render_notes
 from holdfast.core.brief_rank import is_generated, rank
@@ -25,7 +27,8 @@ READ_FIRST = (
     "a part is enough."
 )
 # A secret can span lines, so what stands around an excerpt is looked at with it.
-REDACTED_AROUND = 60
+REDACTED_AROUND = 52
+STRUCK = "[redacted]"
 MOST_NAMED = 12
 MARKS = 60  # the fence around a part
 TRIES = 6
@@ -85,26 +88,41 @@ def build(
     head = _head(notes, known, 2)
     selector = Selector(rank(shown, notes.signals, weights), shown, names, characters)
 
-    def assembled(choice: Choice) -> Brief:
+    def assembled(choice: Choice, strike: Callable[[str], str]) -> Brief:
         return _assemble(first, head, notes, known, shown, files, names, choice, strike, characters)
 
-    best = assembled({})
+    best, chosen = assembled({}, _unchanged), Choice()
     if best.tokens > tokens:
-        return _assemble(first, head, notes, known, [], [], [], {}, strike, characters)
-    # How much headers and struck secrets really cost is known only when all is written, so the room is found by trying.
+        return _assemble(first, head, notes, known, [], [], [], {}, _unchanged, characters)
+    # How much headers really cost is known only when all is written, so the room is found by trying.
     spare = (tokens - weigh(best.text, characters)) * characters - len(head) - MARKS
     for _ in range(TRIES):
         if spare <= 0:
             break
-        brief = assembled(selector.take(spare))
-        fits = brief.tokens <= tokens and all(len(part) <= PART for part in brief.parts)
+        choice = selector.take(spare)
+        brief = assembled(choice, _unchanged)
+        fits = _fits(brief, tokens)
         if fits and brief.shown >= best.shown:
-            best = brief
+            best, chosen = brief, choice
         free = (tokens - brief.tokens) * characters
         if fits and free < ENOUGH:
             break
         spare += free - ENOUGH / 2 if fits else min(free - ENOUGH / 2, -ENOUGH)
-    return best
+    if strike is _unchanged:
+        return best
+    # Struck-out text may be longer than what it replaces; then the least blocks go.
+    spare = best.shown * 1.0
+    for _ in range(TRIES):
+        brief = assembled(chosen, strike)
+        if _fits(brief, tokens):
+            return brief
+        spare *= 0.8
+        chosen = selector.take(spare)
+    return assembled({}, strike)
+
+
+def _fits(brief: Brief, tokens: int) -> bool:
+    return brief.tokens <= tokens and all(len(part) <= PART for part in brief.parts)
 
 
 def _unchanged(text: str) -> str:
@@ -120,20 +138,29 @@ def _notes_part(
 ) -> str:
     """Part 1, cut down until it leaves most of the budget to excerpts."""
     most = min(tokens * 0.25, 1_300.0) if tokens >= 1_500 else tokens * 0.75
-    scale = 1.0
-    text = body = ""
     title = clean(strike(opening(notes, facts, now)))
+    text = body = ""
+    scale = 1.0
     for _ in range(14):
-        body = clean(strike(render_notes(notes, scale)))
-        text = f"{title}\n[holdfast brief, part 1: notes, {GUARD}]\n{fence(body, LABEL)}"
+        body = clean(render_notes(notes, scale))
+        text = _fenced_notes(title, body)
         if estimate(text, characters) <= most and len(text) <= PART:
-            return text
+            # Secrets are looked for last: it takes longer than all the rest.
+            body = clean(strike(render_notes(notes, scale)))
+            text = _fenced_notes(title, body)
+            if estimate(text, characters) <= most and len(text) <= PART:
+                return text
         scale *= 0.8
     # Even the shortest notes are too long for this budget: keep what stands first.
+    body = clean(strike(body))
     while body and estimate(text, characters) > most:
         body = body[: len(body) * 4 // 5]
         text = f"{title}\n{fence(body, LABEL)}"
     return text if estimate(text, characters) <= most else text[: int(most / 2)]
+
+
+def _fenced_notes(title: str, body: str) -> str:
+    return f"{title}\n[holdfast brief, part 1: notes, {GUARD}]\n{fence(body, LABEL)}"
 
 
 def _head(notes: Notes, facts: Facts, number: int) -> str:
@@ -178,24 +205,40 @@ def _section(file: WorkingFile, name: str, lines: set[int], strike: Callable[[st
     title = clean(name).replace("\n", " ")
     rows = [f"### {title}{' (changed since the checkpoint)' if file.changed else ''}"]
     excerpts = []
-    for a, b in ranges(lines, file):
-        text = clean(_struck(file, a, b, strike))
+    spans = ranges(lines, file)
+    struck = {} if strike is _unchanged else _struck(file, spans, strike)
+    for a, b in spans:
+        text = clean("\n".join([struck.get(at, file.lines[at] or "") for at in range(a, b + 1)]))
         rows.append(f"@{a + 1}-{b + 1}\n{text}")
         excerpts.append(Excerpt(file.path, a + 1, b + 1, text))
     return "\n".join(rows), excerpts
 
 
-def _struck(file: WorkingFile, first: int, last: int, strike: Callable[[str], str]) -> str:
-    """The lines with secrets struck out, judged with the lines around them."""
-    text = "\n".join([line or "" for line in file.lines[first : last + 1]])
-    if strike is _unchanged:
-        return text
-    start = max(0, first - REDACTED_AROUND)
-    around = [line or "" for line in file.lines[start : last + 1 + REDACTED_AROUND]]
-    struck = strike("\n".join(around)).split("\n")
-    if len(struck) == len(around):
-        return "\n".join(struck[first - start : last - start + 1])
-    return strike(text)
+def _struck(file: WorkingFile, spans: list[tuple[int, int]], strike: Callable[[str], str]) -> dict[int, str]:
+    """The lines of the spans with secrets struck out, judged with the lines around them."""
+    windows: list[tuple[int, int]] = []
+    for a, b in spans:
+        start, end = max(0, a - REDACTED_AROUND), min(len(file.lines), b + 1 + REDACTED_AROUND)
+        if windows and start <= windows[-1][1]:
+            windows[-1] = (windows[-1][0], end)
+        else:
+            windows.append((start, end))
+    found: dict[int, str] = {}
+    for start, end in windows:
+        around = [line if line is not None and len(line) <= LONGEST_LINE else "" for line in file.lines[start:end]]
+        struck = strike("\n".join(around)).split("\n")
+        if len(struck) != len(around):
+            struck = _aligned(around, struck)
+        found.update(zip(range(start, end), struck, strict=True))
+    return found
+
+
+def _aligned(before: list[str], after: list[str]) -> list[str]:
+    """`after` with as many lines as `before`: what was struck out across lines is struck out in each of them."""
+    lines: list[str] = []
+    for tag, a, b, c, d in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        lines += after[c:d] if tag == "equal" else [STRUCK] * (b - a)
+    return lines
 
 
 @dataclass(slots=True)

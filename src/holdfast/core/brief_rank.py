@@ -50,6 +50,7 @@ MOST_TEXT = 450_000
 MOST_FILES = 40
 AROUND = 60
 IMPORTS_END = 120
+MOST_SPANS = 20
 
 FEATURES = (
     "touched near read narrow said length touched_now named last_rare named_open imports pointed overs near_long defines "
@@ -165,10 +166,10 @@ class _About:
         last_edit = max([hunk.at for hunk in file.hunks], default=-1)
         self.lines = file.lines
         # A hunk without a place says only that the file was changed.
-        placed = [hunk for hunk in file.hunks if hunk.count or hunk.start > 1][-40:]
+        placed = [hunk for hunk in file.hunks if hunk.count or hunk.start > 1][-MOST_SPANS:]
         self.hunks = [(hunk.start, hunk.end, fading(now - hunk.at, LONG)) for hunk in placed]
         self.reads = []
-        for span in file.reads[-40:]:
+        for span in file.reads[-MOST_SPANS:]:
             fresh = fading(now - span.at)
             small = fresh * min(1.0, SMALL / max(span.count, 1)) if span.at > last_edit else 0.0
             self.reads.append((span.start, span.end, fresh, fresh * min(1.0, NARROW / max(span.count, 1)), small))

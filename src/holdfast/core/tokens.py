@@ -19,7 +19,7 @@ FOREIGN = re.compile(r"[^\x00-\x7f]")
 PIECE = re.compile(
     r"[A-Z]?[a-z]{1,11}|[A-Z]{1,11}|[0-9]{1,3}|[^\sA-Za-z0-9]{1,2}|[ \t]*\n[ \t\n]*|[ \t]{2,}|\t| (?=[0-9])"
 )
-RANDOM = re.compile(r"(?=[A-Za-z+/]*[0-9])(?=[^A-Z]*[A-Z])(?=[^a-z]*[a-z])[A-Za-z0-9+/=_-]{40,}")
+RUN = re.compile(r"[A-Za-z0-9+/=_-]{40,}")
 # Public vocabularies make fewer pieces of code than the models of 2025 do.
 PIECES = 1.25
 RANDOM_COST = 0.9
@@ -55,8 +55,13 @@ def pieces(text: str) -> float:
         plain = FOREIGN.sub("", text)
         foreign = weigh(text) - weigh(plain)
         text = plain
-    random = sum([len(run) for run in RANDOM.findall(text)])
+    random = sum([len(run) for run in RUN.findall(text) if _is_random(run)])
     return max(len(PIECE.findall(text)) * PIECES, random * RANDOM_COST) + foreign
+
+
+def _is_random(run: str) -> bool:
+    """Keys and encoded bytes mix cases and digits; words do not."""
+    return not (run.islower() or run.isupper()) and any(sign.isdigit() for sign in run[:40])
 
 
 def calibrate(measured: Sequence[tuple[int, int]]) -> float:

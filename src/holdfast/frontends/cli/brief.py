@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from importlib import import_module
-
 import click
 
 from holdfast.frontends.cli.session import Session, common, write_json
@@ -24,6 +21,7 @@ def brief(session: Session, transcript: str, tokens: int, root: str | None) -> N
     from holdfast.conversation import transcript as transcripts
     from holdfast.core import brief as briefs
     from holdfast.core.errors import Failed
+    from holdfast.core.redact import redact
 
     try:
         conversation = transcripts.read(transcript)
@@ -33,19 +31,10 @@ def brief(session: Session, transcript: str, tokens: int, root: str | None) -> N
     if root is not None:
         known = disk.look(known, root, conversation.cwd)
     taken = notes.take(conversation)
-    built = briefs.build(taken, known, now=session.now(), tokens=tokens, redact=redactor())
+    built = briefs.build(taken, known, now=session.now(), tokens=tokens, redact=redact)
     if session.json:
         write_json({"text": built.text, "parts": built.parts, "tokens": built.tokens, "left_out": built.left_out})
     elif built.text:
         session.print(built.text)
     else:
         session.remark("The transcript holds nothing to go on with.")
-
-
-def redactor() -> Callable[[str], str] | None:
-    """The core's own rules for what is a secret, where they are installed."""
-    try:
-        found: Callable[[str], str] = import_module("holdfast.core.redact").redact
-    except ImportError:
-        return None
-    return found
