@@ -271,3 +271,4 @@ def test_nothing_comes_after_a_pause_whatever_runs_at_once(here: ClientPlace, re
         assert len(here.bench.endpoint.requests) == asked, "a request came after the pause"
         assert sorted(path.name for path in marks.iterdir()) == seen, "a tool started or went on after the pause"
         here.tasks.cancel(task.id)
+        print(f"{number + 1} pauses", flush=True)

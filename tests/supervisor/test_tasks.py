@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+import sqlite3
+from threading import Thread
+from time import sleep
+
 import pytest
 
 from holdfast.core.errors import Conflict, NotFound, Usage
+from holdfast.supervisor.supervise import Supervisor, Threads
 from holdfast.supervisor.task import NotAllowed
 
 from .place import DONE, PHASE, Place, say_phase
@@ -313,8 +319,6 @@ def test_a_workspace_that_was_deleted_holds_its_task_and_no_other(place: Place) 
     gone = place.task([DONE], name="gone")
     other = place.task([DONE], name="other")
     (place.workspace("gone") / ".holdfast/workspace.json").unlink()
-    import shutil
-
     shutil.rmtree(place.base / "gone")
 
     place.supervise()
@@ -322,6 +326,39 @@ def test_a_workspace_that_was_deleted_holds_its_task_and_no_other(place: Place) 
     assert place.state(gone) == ("queued", "crashed")
     assert "Workspace validation failed" in place.ground.tables.task(gone.id).reason
     assert place.state(other) == ("done", "")
+
+
+def test_a_workspace_deleted_under_way_holds_its_task(place: Place) -> None:
+    go = place.base / "go"
+    task = place.task([{"wait_for": str(go)}, say_phase(1)], phases=[{**PHASE, "verify": "true"}], name="gone")
+    place.supervise(until=lambda: place.journal("gone") == ["begin 0"])
+    shutil.rmtree(place.base / "gone")
+    go.touch()
+
+    place.supervise()
+
+    assert place.state(task) == ("active", "crashed")
+    assert "there is no folder" in place.ground.tables.task(task.id).reason
+
+
+def test_a_database_that_is_locked_is_waited_for(place: Place) -> None:
+    task = place.task([DONE])
+    other = sqlite3.connect(place.ground.tables.path, isolation_level=None)
+    place.ground.tables._db.execute("PRAGMA busy_timeout = 100")
+    other.execute("BEGIN IMMEDIATE")
+    workflows = Threads(place.ground)
+    supervisor = Supervisor(place.ground, workflows)
+    thread = Thread(target=supervisor.run, args=(True,))
+    thread.start()
+    while not supervisor.trouble:
+        sleep(0.02)
+    other.execute("ROLLBACK")
+    other.close()
+    thread.join(30)
+    workflows.close()
+
+    assert "locked by another process" in supervisor.trouble
+    assert place.state(task) == ("done", "")
 
 
 def test_garbage_and_a_line_of_100_megabytes_do_no_harm(place: Place) -> None:

@@ -125,15 +125,18 @@ def _verify(ground: Ground, task: Task, judged: Verdict) -> tuple[bool | None, s
         for name, value in ground.variables.items()
         if name in ("PATH", "HOME", "LANG", "TERM", "TZ", "TMPDIR")
     }
-    child = subprocess.Popen(
-        ["/bin/sh", "-c", command],
-        cwd=task.workspace,
-        env={**environment, **secrets},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
+    try:
+        child = subprocess.Popen(
+            ["/bin/sh", "-c", command],
+            cwd=task.workspace,
+            env={**environment, **secrets},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except OSError as error:
+        return False, f"The verification could not be started: {error.strerror}."
     try:
         out, _ = child.communicate(timeout=ground.options.verify_timeout)
         passed = child.returncode == 0

@@ -10,7 +10,7 @@ from threading import Thread
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
-from holdfast.core.errors import Busy, HoldfastError, Unreachable
+from holdfast.core.errors import Busy, DiskFull, HoldfastError, Unreachable
 from holdfast.core.steps import step
 from holdfast.supervisor import process, questions, recover, runs, telling
 from holdfast.supervisor.drivers import driver
@@ -75,7 +75,7 @@ class Threads:
     def _run(self, run: str) -> None:
         try:
             carry_out(self.ground, run, self.halt)
-        except HoldfastError as error:
+        except (HoldfastError, OSError) as error:
             log_trouble(self.ground, run, error)
         finally:
             self.threads.pop(run, None)
@@ -119,6 +119,8 @@ class Supervisor:
         self.only = only
         """Look after this one task, not after all."""
         self.stop = Flag()
+        self.trouble = ""
+        """Why the last tick could not do its work."""
         self._reconciled = 0.0
 
     def run(self, until_idle: bool = False) -> None:
@@ -131,12 +133,18 @@ class Supervisor:
             while not self.stop.is_set():
                 if not self.tables.is_same_file():
                     raise Unreachable("The task database was moved or deleted.", "Stop, and run `holdfast rebuild`.")
-                if monotonic() - self._reconciled >= self.ground.options.reconcile:
-                    self.reconcile()
-                self.tick()
-                if until_idle and not self.is_waiting():
-                    return
-                listener.wait(self._pause())
+                try:
+                    if monotonic() - self._reconciled >= self.ground.options.reconcile:
+                        self.reconcile()
+                    self.tick()
+                    if until_idle and not self.is_waiting():
+                        return
+                    pause = self._pause()
+                except (Busy, DiskFull, OSError) as error:
+                    # Agents go on without us; what could not be written is written when there is room again.
+                    self.trouble = str(error)
+                    pause = self.ground.options.tick
+                listener.wait(pause)
         finally:
             listener.close()
 

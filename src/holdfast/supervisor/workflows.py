@@ -80,7 +80,7 @@ def _run(run: str) -> str:
             return "halted"
         _settle(run)
         return "settled"
-    except HoldfastError as error:
+    except (HoldfastError, OSError) as error:
         log_trouble(_ground(), run, error)
         return "trouble"
     finally:
