@@ -8,7 +8,7 @@ WORKERS ?= 2
 
 install: $(STAMP)
 
-$(STAMP): pyproject.toml setup.py src/holdfast/workspace/_check.c src/holdfast/workspace/_needles.c
+$(STAMP): pyproject.toml setup.py $(wildcard src/holdfast/workspace/*.c)
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet -e '.[dev,faults]'

@@ -16,12 +16,15 @@ from holdfast.core.steps import step
 from holdfast.engine import capture_rules
 from holdfast.store.digest import add, weight
 from holdfast.store.local import sync_folder
+from holdfast.store.reading import wholes
 from holdfast.store.rows import Query
 from holdfast.workspace.apply import Apply
 from holdfast.workspace.capture import NEVER
 from holdfast.workspace.choose import Chooser, Rulebook
+from holdfast.workspace.cloning import Cloning
 from holdfast.workspace.find import refuse, show
 from holdfast.workspace.git import facts
+from holdfast.workspace.preparing import Contents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -196,11 +199,16 @@ class Forking:
             apply = Apply(
                 root,
                 {},
-                lambda entry: self.repository.stream(entry.content),
+                Contents(
+                    lambda entry: self.repository.stream(entry.content),
+                    lambda digests: wholes(self.repository, digests),
+                    Cloning(self.root, self.repository.ids),
+                ),
                 self.repository.ids,
                 lambda key: bool(self.repository.ledger.locate([key])),
                 mtimes=True,
                 durable=self.engine.place.durable,
+                accelerated=self.engine.settings["capture.accelerator"],
                 progress=self.engine.progress,
             )
             closed = self.repository.closed(one.new for one in made.steps)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from holdfast.core.entry import FILE, FOLDER, IGNORED, LEFT_OUT, LINK, OVERSIZE, SPECIAL, Entry, same
-from holdfast.core.errors import Conflict
+from posix import O_NONBLOCK, O_RDONLY, close, fstat, read
+from posix import open as open_fd
+from stat import S_IMODE, S_ISREG
+
+from holdfast.core.entry import FILE, FOLDER, GONE, IGNORED, LEFT_OUT, LINK, OVERSIZE, SPECIAL, Entry, same
+from holdfast.core.errors import Conflict, Damaged
 from holdfast.core.planning import Plan, parents, plan
 from holdfast.looking import Change, between, disk_now, lies_below
+from holdfast.workspace.below import open_below
 from holdfast.workspace.find import show
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from holdfast.engine import Engine
     from holdfast.store.rows import CheckpointRow, WorkspaceRow
@@ -18,6 +23,8 @@ if TYPE_CHECKING:
     Pair = tuple[Entry | None, Entry | None]
 
 ATTEMPTS = 5
+FEW_PATHS, MANY_PATHS = 200, 500
+"""Beyond, a whole state is read rather than asked for path by path."""
 SINGLE = frozenset((FILE, LINK))
 """Kinds below which nothing can lie."""
 
@@ -40,10 +47,31 @@ class Scope:
 
 
 class Preview:
-    """What a restore would do, and which of it would overwrite work that no checkpoint has."""
+    """What a restore would do, and which of it would overwrite work that no checkpoint has.
 
-    def __init__(self, plan: Plan, conflicts: list[bytes], scope: Scope) -> None:
-        self.plan, self.conflicts, self.scope = plan, conflicts, scope
+    `seen` is what differed on disk from version `newest` when it was made.
+    """
+
+    def __init__(
+        self, plan: Plan, conflicts: list[bytes], scope: Scope, newest: int, seen: dict[bytes, Entry | None]
+    ) -> None:
+        self.plan, self.conflicts, self.scope, self.newest, self.seen = plan, conflicts, scope, newest, seen
+
+    def only(self, at_once: bool) -> tuple[bytes, ...]:
+        """What a safety checkpoint must look at; nothing named means everything.
+
+        Where little differs, all else was just seen to be as the newest version has it: it is not looked at twice.
+        """
+        touched = {step.path for step in self.plan.steps}
+        if self.scope.paths:
+            return self.scope.only(touched)
+        touched |= self.seen.keys()
+        return tuple(sorted(touched | parents(touched))) if at_once and len(touched) <= FEW_PATHS else ()
+
+    def without(self, paths: set[bytes], why: str = "kept as it is") -> Preview:
+        """The same, leaving these paths as they are: work that lies there is not in the way."""
+        others = [path for path in self.conflicts if path not in paths]
+        return Preview(self.plan.without(paths, why), others, self.scope, self.newest, self.seen)
 
 
 class Previewing:
@@ -62,12 +90,14 @@ class Previewing:
             if self._refresh().version == version:
                 break  # else somebody saved meanwhile, and the two do not belong together
         rows = {change.path: (change.old, change.new) for change in self._between(newest, target, paths, made)}
-        for path, (before, now) in changed.items():
-            wanted = rows[path][1] if path in rows else before
+        wanted_there = self._rows(target, [path for path in changed if path not in rows])
+        for path, (_, now) in changed.items():
+            wanted = rows[path][1] if path in rows else wanted_there.get(path)
             if differ(now, wanted):
                 rows[path] = now, wanted
             else:
                 rows.pop(path, None)
+        rows = {path: pair for path, pair in rows.items() if not self._is_there(*pair)}
         scope = Scope(paths, {*made, *self._missing_folders(paths, rows)})
         known = self._kinds(newest)
 
@@ -85,12 +115,24 @@ class Previewing:
             if one.old is not None
             and (one.old.kind in LEFT_OUT or (one.path in changed and self._is_unsaved(one.path, one.old)))
         ]
-        return Preview(made_plan, conflicts, scope)
+        return Preview(made_plan, conflicts, scope, version, {path: now for path, (_, now) in changed.items()})
 
     def _plan_between(self, old: CheckpointRow, new: CheckpointRow, scope: Scope) -> Plan:
         changes = self._between(old, new, scope.paths, scope.made)
         pairs = ((change.old, change.new) for change in changes if scope.holds(change.path))
         return plan(pairs, self._kinds(new), self._kinds(old))
+
+    def _is_as_seen(self, before: CheckpointRow, preview: Preview) -> bool:
+        """Has the safety checkpoint found just what the preview had seen? Then its plan holds."""
+        if before.workspace != self.row.id or before.version != preview.newest + 1:
+            return False
+        try:
+            header, entries = self.repository.document(before)
+        except Damaged:
+            return False
+        if header["keyframe"] or len(entries) != len(preview.seen):
+            return False
+        return all(entry.path in preview.seen and _is_it(entry, preview.seen[entry.path]) for entry in entries)
 
     def _between(
         self, old: CheckpointRow | None, new: CheckpointRow, paths: Sequence[bytes], made: Iterable[bytes] = ()
@@ -118,6 +160,34 @@ class Previewing:
             return row.kind if row is not None else ""
 
         return kind
+
+    def _is_there(self, now: Entry | None, wanted: Entry | None) -> bool:
+        """Is a file that is left out now what it was when a checkpoint had it? A save does not read it; we must."""
+        if now is None or wanted is None or now.kind not in (OVERSIZE, IGNORED) or wanted.kind != FILE:
+            return False
+        try:
+            top = open_fd(self.root, O_RDONLY)
+            try:
+                fd = open_below(top, wanted.path, O_RDONLY | O_NONBLOCK)
+            finally:
+                close(top)
+            try:
+                seen = fstat(fd)
+                if not S_ISREG(seen.st_mode) or (seen.st_size, S_IMODE(seen.st_mode)) != (wanted.size, wanted.mode):
+                    return False
+                return wanted.content in self.repository.ids(lambda most: read(fd, most))
+            finally:
+                close(fd)
+        except OSError:
+            return False
+
+    def _rows(self, checkpoint: CheckpointRow, paths: Collection[bytes]) -> dict[bytes, Entry]:
+        """The rows of a version at these paths, as it has them: groups and times differ without making a version."""
+        ledger, workspace, version = self.repository.ledger, checkpoint.workspace, checkpoint.version
+        if len(paths) > MANY_PATHS:
+            wanted = set(paths)
+            return {row.path: row for row in ledger.state(workspace, version) if row.path in wanted}
+        return {path: row for path in paths if (row := ledger.at(workspace, version, path)) is not None}
 
     def _missing_folders(self, paths: Sequence[bytes], rows: dict[bytes, Pair]) -> list[bytes]:
         """Folders above the paths that are to be made, because they are not there any more."""
@@ -153,6 +223,13 @@ def differ(one: Entry | None, other: Entry | None) -> bool:
     if one is None or other is None:
         return one is not other
     return not same(one, other)
+
+
+def _is_it(recorded: Entry, seen: Entry | None) -> bool:
+    if seen is None:
+        return recorded.kind == GONE
+    # Of what is left out only the safety checkpoint knows the content.
+    return seen.kind not in LEFT_OUT and same(recorded, seen)
 
 
 def _unread(entry: Entry) -> bytes:

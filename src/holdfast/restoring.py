@@ -13,8 +13,10 @@ from holdfast.core.planning import UNREAD, Plan, Step
 from holdfast.core.steps import step
 from holdfast.previewing import Preview, Previewing, Scope, differ
 from holdfast.store.journal import History, Journal
+from holdfast.store.reading import wholes
 from holdfast.workspace.apply import Applied, Apply, closed_folders
 from holdfast.workspace.find import show
+from holdfast.workspace.preparing import Contents
 from holdfast.workspace.room import Room
 
 TYPE_CHECKING = False
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from holdfast.store.rows import CheckpointRow
-    from holdfast.workspace.apply import Group
+    from holdfast.workspace.preparing import Group
 
     Pair = tuple[Entry | None, Entry | None]
 
@@ -73,11 +75,13 @@ class Restoring(Previewing):
         conflicts: str = ASK,
         mtimes: bool = False,
         ask: Callable[[Preview], bool] | None = None,
+        at_once: bool = False,
         note: dict[str, Any] | None = None,
         made: Iterable[bytes] = (),
     ) -> Restored | None:
         """Bring the scope to the target's state. None if `ask` said no or there is nothing to do.
 
+        `at_once`: `ask` answers without asking anybody, so that nothing can have changed much since the preview.
         Raises `Conflict` if work that no checkpoint has would be overwritten and nobody said that it may be, or if an
         earlier restore was cut off; `Busy` if another one is under way; `DiskFull` if there is no room for it.
         """
@@ -86,15 +90,14 @@ class Restoring(Previewing):
             preview = self.preview(target, paths, made)
             mine: set[bytes] = set(preview.conflicts) if conflicts == MINE else set()
             if mine:
-                preview = Preview(preview.plan.without(mine), [], preview.scope)
+                preview = preview.without(mine)
             closed = self.repository.closed(one.new for one in preview.plan.steps)
             if closed and len(closed) == len(preview.plan.steps):
                 raise WrongKey(
                     f"What is to be restored is sealed, and its key is not at hand: {show(min(closed))}.", KEY_HINT
                 )
             if closed:
-                others = [path for path in preview.conflicts if path not in closed]
-                preview = Preview(preview.plan.without(closed, CLOSED), others, preview.scope)
+                preview = preview.without(closed, CLOSED)
             if not preview.plan.steps and not note:
                 return None
             if preview.conflicts and conflicts == ASK and ask is None:
@@ -103,7 +106,7 @@ class Restoring(Previewing):
                 return None
             self._refuse_if_full(preview.plan)
             workspace = self.row.id
-            before = self._safety(preview.plan, preview.scope, f"before restoring v{target.version}")
+            before = self._safety(preview.plan, preview.only(at_once), f"before restoring v{target.version}")
             choices = mine, conflicts == THEIRS, mtimes, note or {}
             if before.workspace == workspace:
                 return _left_closed(self._run(journal, target, before, preview, *choices), closed)
@@ -166,7 +169,7 @@ class Restoring(Previewing):
 
     # Steps
 
-    def _safety(self, made: Plan, scope: Scope, message: str) -> CheckpointRow:
+    def _safety(self, made: Plan, only: tuple[bytes, ...], message: str) -> CheckpointRow:
         """Save what is there: whatever the plan would touch, by whatever rule it is left out otherwise."""
         event = Event(
             self.root,
@@ -175,7 +178,7 @@ class Restoring(Previewing):
             message=message,
             created_by="system",
             force=frozenset(one.path for one in made.steps),
-            only=scope.only(one.path for one in made.steps),
+            only=only,
         )
         checkpoint: CheckpointRow | None = self.engine.handle(event).checkpoint
         if checkpoint is None:  # its marker went, or cannot be read any more
@@ -197,13 +200,8 @@ class Restoring(Previewing):
         mtimes: bool,
         note: dict[str, Any],
     ) -> Restored:
-        scope, agreed = preview.scope, {one.path: one for one in preview.plan.steps}
-        left = {path for path, _ in preview.plan.untouched}
-        made = self._plan_between(before, target, scope).without(mine).without(left)
-        late = set() if everything else {one.path for one in made.steps if not _is_agreed(agreed.get(one.path), one)}
-        made = made.without(late, "it was changed after the question")
-        # A safety checkpoint of a few paths does not name what is left alone beside them; the preview did.
-        made.untouched = list(dict.fromkeys([*preview.plan.untouched, *made.untouched]))
+        scope = preview.scope
+        made, late = self._agreed(target, before, preview, mine, everything)
         said: dict[str, Any] = {
             "workspace": self.row.id,
             "target": target.version,
@@ -222,13 +220,28 @@ class Restoring(Previewing):
         applied.kept += [(path, "it was changed after the question") for path in sorted(late)]
         return Restored(target.version, before.version, applied, made)
 
+    def _agreed(
+        self, target: CheckpointRow, before: CheckpointRow, preview: Preview, mine: set[bytes], everything: bool
+    ) -> tuple[Plan, set[bytes]]:
+        """What to do, from the safety checkpoint on, and the paths that were changed after the question."""
+        if self._is_as_seen(before, preview):
+            return preview.plan, set()
+        agreed = {one.path: one for one in preview.plan.steps}
+        left = {path for path, _ in preview.plan.untouched}
+        made = self._plan_between(before, target, preview.scope).without(mine).without(left)
+        late = set() if everything else {one.path for one in made.steps if not _is_agreed(agreed.get(one.path), one)}
+        made = made.without(late, "it was changed after the question")
+        # A safety checkpoint of a few paths does not name what is left alone beside them; the preview did.
+        made.untouched = list(dict.fromkeys([*preview.plan.untouched, *made.untouched]))
+        return made, late
+
     def _finish(
         self, journal: Journal, said: dict[str, Any], goal: CheckpointRow, origin: CheckpointRow, *, aborting: bool
     ) -> Restored:
         """From wherever the disk is now to `goal`; what is neither there nor at `origin` is somebody's work and stays."""
         scope, kept = Scope(_bytes(said["paths"]), _bytes(said["made"])), set(_bytes(said["kept"]))
         ours = self._plan_between(origin, goal, scope).without(kept)
-        now = self._safety(ours, scope, "before finishing a restore")
+        now = self._safety(ours, scope.only(one.path for one in ours.steps), "before finishing a restore")
         mine = {one.path: one for one in ours.steps}
         made = self._plan_between(now, goal, scope)
         foreign = {one.path for one in made.steps if not _is_half_done(mine.get(one.path), one)}
@@ -290,7 +303,9 @@ class Restoring(Previewing):
         return Apply(
             root,
             self._anchors(made, goal),
-            lambda entry: self.repository.stream(entry.content),
+            Contents(
+                lambda entry: self.repository.stream(entry.content), lambda digests: wholes(self.repository, digests)
+            ),
             self.repository.ids,
             lambda key: bool(self.repository.ledger.locate([key])),
             known_link=lambda target: target in targets,
@@ -298,6 +313,7 @@ class Restoring(Previewing):
             mtimes=said["mtimes"],
             durable=self.engine.place.durable,
             deleting_first=Room(root, made).after_deleting,
+            accelerated=self.engine.settings["capture.accelerator"],
             progress=self.engine.progress,
         )
 

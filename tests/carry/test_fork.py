@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cli.box import Box
+from faults.disks import formatted, missing
 
 from .states import contents, look, wild
 
@@ -32,6 +33,44 @@ def forked(box: Box, *words: str, cwd: Path | None = None) -> Path:
 
 
 # The folder
+
+
+@pytest.mark.parametrize("kind", ["xfs", "btrfs"])
+def test_a_fork_shares_the_blocks_of_files_that_did_not_change(kind: str, tmp_path: Path) -> None:
+    if reason := missing("mount", "losetup", f"mkfs.{kind}"):
+        pytest.skip(reason)
+    with formatted(tmp_path / "disk", kind, 512) as disk:
+        box = Box(disk / "box")
+        box.variables["XDG_DATA_HOME"] = str(tmp_path / "elsewhere")  # the store's own copy is not counted
+        assert box.call("init").code == 0
+        large, small = os.urandom(40 << 20), os.urandom(3 << 20)
+        box.put("large", large)
+        box.put("changed", small)
+        box.put("run.sh", "#!/bin/sh\n").chmod(0o755)
+        box.save()
+        box.put("changed", os.urandom(3 << 20))
+        os.sync()
+        before = os.statvfs(disk).f_bfree * os.statvfs(disk).f_frsize
+
+        folder = forked(box, "v1", str(disk / "fork"))
+
+        os.sync()
+        taken = before - os.statvfs(disk).f_bfree * os.statvfs(disk).f_frsize
+        assert (folder / "large").read_bytes() == large
+        assert (folder / "changed").read_bytes() == small  # from the store: the file on disk is another one by now
+        assert (folder / "run.sh").stat().st_mode & 0o777 == 0o755
+        assert taken < 20 << 20, f"{taken:,} bytes for a fork of 43 MB"
+        (folder / "large").write_bytes(b"mine")
+        assert (box.project / "large").read_bytes() == large
+
+
+def test_a_fork_where_no_blocks_can_be_shared_is_a_copy(box: Box, tmp_path: Path) -> None:
+    then = box.call("cat", "v1", "plain.txt").raw
+    box.put("plain.txt", "X" * len(then))  # the same size: it has to be looked into
+
+    folder = forked(box, "v1", str(tmp_path / "fork"))
+
+    assert (folder / "plain.txt").read_bytes() == then
 
 
 def test_a_fork_is_the_state_with_bytes_modes_links_and_times(box: Box) -> None:

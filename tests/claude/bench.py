@@ -161,7 +161,7 @@ class Bench:
         """Paths that differ from the newest checkpoint."""
         return [change["path"] for change in json.loads(self.holdfast("status", "--json").stdout)["changes"]]
 
-    def wait_for(self, found: Callable[[], Any], seconds: float = 30) -> Any:
+    def wait_for(self, found: Callable[[], Any], seconds: float = 90) -> Any:
         """Ask until there is something: what a detached worker makes comes when it comes."""
         until = time.monotonic() + seconds
         while True:

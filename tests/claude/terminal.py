@@ -17,6 +17,7 @@ from .bench import Bench
 
 PROMPT = r"(?m)^\s*[❯>]"
 """The line on which the client waits for a prompt."""
+ATTEMPTS = 5
 
 
 class Terminal:
@@ -46,13 +47,22 @@ class Terminal:
     def press(self, *keys: str) -> None:
         self._tmux("send-keys", "-t", "client", *keys)
 
-    def type(self, text: str, pause: float = 0.5) -> None:
-        """Type and press Enter; the pause lets the client tell typing from pasting."""
+    def type(self, text: str) -> None:
+        """Type and press Enter; again, where a busy client took the key for a part of what was typed."""
         self._tmux("send-keys", "-t", "client", "-l", text)
-        time.sleep(pause)
-        self.press("Enter")
+        self.wait(re.escape(text))
+        for _ in range(ATTEMPTS):
+            time.sleep(0.5)  # the client tells typing from pasting by the time between keys
+            self.press("Enter")
+            time.sleep(1.0)
+            if text not in self._last_prompt():
+                return
 
-    def wait(self, pattern: str, seconds: float = 40) -> str:
+    def _last_prompt(self) -> str:
+        lines = re.findall(PROMPT + ".*", self.screen())
+        return lines[-1] if lines else ""
+
+    def wait(self, pattern: str, seconds: float = 90) -> str:
         """The screen, once the pattern is on it. Fails with what is there instead."""
         until = time.monotonic() + seconds
         while True:

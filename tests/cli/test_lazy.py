@@ -62,7 +62,7 @@ def test_a_command_is_there_under_its_name_with_help(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in TABLE if name not in FOR_CLIENTS])
 def test_every_command_answers_in_json_and_has_help(box: Box, name: str) -> None:
     command = root.get_command(click.Context(root), name)
-    commands = command.commands.values() if isinstance(command, click.Group) and name == "config" else [command]
+    commands = command.commands.values() if isinstance(command, click.Group) and name != "checkpoint" else [command]
 
     for one in commands:
         assert one is not None

@@ -18,6 +18,7 @@ from holdfast.core.model import Event
 from holdfast.restoring import Restoring
 from holdfast.settings import Settings
 from holdfast.wiring import build
+from holdfast.workspace import preparing
 from holdfast.workspace.system import System
 
 HERE = Path(__file__).resolve()
@@ -44,7 +45,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--steps", help="write the name of every step into this file")
     parser.add_argument("--kill", help="NAME:N, die at the N-th occurrence of the step")
     parser.add_argument("--unsynced", action="store_true", help="a planted bug: the restored tree is not synced")
+    parser.add_argument("--few", type=int, default=preparing.FEW, help="so many files are synced one by one")
     options = parser.parse_args(arguments)
+    preparing.FEW = options.few
     if options.unsynced:
         System.sync = lambda self, folder: None  # type: ignore[method-assign]
     settings = Settings()

@@ -70,14 +70,16 @@ class Machine(RuleBasedStateMachine):
 
     # Restoring
 
-    @rule(a=numbers, b=numbers, scope=numbers, mine=st.booleans(), mtimes=st.booleans())
-    def restore(self, a: int, b: int, scope: int, mine: bool, mtimes: bool) -> None:
+    @rule(a=numbers, b=numbers, scope=numbers, mine=st.booleans(), mtimes=st.booleans(), at_once=st.booleans())
+    def restore(self, a: int, b: int, scope: int, mine: bool, mtimes: bool, at_once: bool) -> None:
         living = self.living()
         version = living[a % len(living)]
         paths = self.scope(version, scope, b)
         before, stats = disk(self.root), self.ground.stats()
         try:
-            done = self.ground.restore(version, *paths, conflicts=MINE if mine else THEIRS, mtimes=mtimes)
+            done = self.ground.restore(
+                version, *paths, conflicts=MINE if mine else THEIRS, mtimes=mtimes, at_once=at_once
+            )
         except Conflict:
             assert paths and (disk(self.root), self.ground.stats()) == (before, stats)
             return
@@ -104,10 +106,13 @@ class Machine(RuleBasedStateMachine):
         self.is_as(before, paths, undone, done)
         self.nothing_else_was_touched(now, stats, undone)
         if redo:
+            between = disk(
+                self.root
+            )  # what an undo of the redo comes back to: it need not be all that was there before
             again = self.ground.redo()
             assert again is not None
             self.is_as(now, paths, again, undone)
-            self.undoable.append((before, done, paths))
+            self.undoable.append((between, again, paths))
 
     @rule(a=numbers)
     def forget(self, a: int) -> None:

@@ -3,51 +3,25 @@
 from __future__ import annotations
 
 from errno import EACCES, EBUSY, EEXIST, ELOOP, ENOENT, ENOTDIR, ENOTEMPTY, EPERM, ETXTBSY, EXDEV
-from posix import (
-    O_CLOEXEC,
-    O_CREAT,
-    O_EXCL,
-    O_NOFOLLOW,
-    O_NONBLOCK,
-    O_RDONLY,
-    O_WRONLY,
-    chown,
-    close,
-    fchmod,
-    fstat,
-    ftruncate,
-    geteuid,
-    link,
-    lseek,
-    mkdir,
-    rename,
-    rmdir,
-    stat,
-    symlink,
-    unlink,
-    utime,
-    write,
-)
+from posix import O_CLOEXEC, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, close, fchmod, fstat, geteuid, mkdir, rmdir, stat
 from posix import open as open_fd
 from stat import S_IMODE, S_ISDIR, S_ISREG
 
-from holdfast.core.entry import ATTRIBUTES, FILE, FOLDER, LINK, SPARSE, Entry
-from holdfast.core.light_json import loads
+from holdfast.core.entry import FILE, FOLDER, LINK, Entry
 from holdfast.core.planning import DELETE, MODE, WRITE, Plan, Step
 from holdfast.core.steps import step as note
+from holdfast.workspace import preparing
 from holdfast.workspace.folding import refuse_folded
-from holdfast.workspace.room import BATCH_BYTES
-from holdfast.workspace.staging import BUSY, CHANGED, REMOVED, UNFINISHED, Staging
+from holdfast.workspace.preparing import MANY, Contents, Preparing, group_of
+from holdfast.workspace.staging import BUSY, CHANGED, REMOVED, Staging
 from holdfast.workspace.system import EXCHANGE, NOREPLACE, Folders, System, chmod_below
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from typing import Any
+    from collections.abc import Callable, Iterable, Sequence
 
-    Group = tuple[int, bytes, int]
+    from holdfast.workspace.preparing import Group
 
-ZEROS = bytes(4096)
 ATTEMPTS = 8
 GONE = (ENOENT, ENOTDIR, ELOOP)
 """Errors of a path that is no longer where it was."""
@@ -72,8 +46,8 @@ class Applied:
 class Apply:
     """One plan on one root.
 
-    `anchors` are files already in place to which others of their group are to be linked; `load(entry)` yields a file's
-    content; `ids(read)` gives the ids that a stream has as a content. `known(digest)` and `known_link(target)` say whether a
+    `anchors` are files already in place to which others of their group are to be linked; `contents` gives what files
+    hold; `ids(read)` the ids that a stream has as a content. `known(digest)` and `known_link(target)` say whether a
     checkpoint has what a restore that was cut off left behind: what none has is never removed. `closed` are folders
     that must be opened for writing meanwhile, with the modes that they have and shall keep. `touched` tells whether
     anything in the tree was changed.
@@ -83,7 +57,7 @@ class Apply:
         self,
         root: int,
         anchors: dict[Group, bytes],
-        load: Callable[[Entry], Iterator[bytes]],
+        contents: Contents,
         ids: Callable[[Callable[[int], bytes]], Sequence[bytes]],
         known: Callable[[bytes], bool],
         *,
@@ -92,18 +66,20 @@ class Apply:
         mtimes: bool = False,
         durable: bool = True,
         deleting_first: bool = False,
+        accelerated: bool = True,
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
-        self.root, self.load, self.known, self.known_link = root, load, known, known_link
-        self.closed, self.mtimes, self.durable, self.progress = closed or {}, mtimes, durable, progress
+        self.root, self.known, self.known_link = root, known, known_link
+        self.closed, self.durable, self.progress = closed or {}, durable, progress
         self.deleting_first = deleting_first
-        self.placed = dict(anchors)
         self.done, self.touched = Applied(), False
-        self.system = System()
+        self.system = System(accelerated)
         self.folders = Folders(root, self.system)
         self.staging = Staging(root, ids)
         owner = fstat(root)
-        self.owner = owner.st_uid, owner.st_gid
+        self.preparing = Preparing(
+            self.staging, self.folders, self.system, contents, dict(anchors), (owner.st_uid, owner.st_gid), mtimes
+        )
 
     def run(self, plan: Plan) -> Applied:
         """Carry out the plan. Raises `OSError` where the disk fails: what was done stays, the journal has the rest."""
@@ -124,7 +100,7 @@ class Apply:
         writes = [step for step in steps if step.action == WRITE]
         files = [step for step in writes if step.new is not None and step.new.kind in (FILE, LINK)]
         # As a rule nothing is touched before the new contents are on disk.
-        staged = [] if self.deleting_first else self._stage_batch(files, 0)
+        staged = [] if self.deleting_first else self._prepare(files, 0)
         self.touched = True
         self._open_closed()
         self._delete([step for step in steps if step.action == DELETE or _changes_type(step)])
@@ -135,20 +111,39 @@ class Apply:
         note("restore:folders")
         done = 0
         while True:
-            for step, name in staged:
-                self._place(step, name)
+            self._place_all(staged)
             done += len(staged)
             note("restore:placed")
             if done == len(files):
                 break
-            staged = self._stage_batch(files, done)
+            staged = self._prepare(files, done)
         for step in reversed(steps):
             if step.action == MODE or (step.action == WRITE and step.new is not None and step.new.kind == FOLDER):
                 self._mode(step)
         self._close_again({step.path for step in steps})
         if self.durable:
-            self.system.sync(self.root)
+            self._sync(steps)
         note("restore:synced")
+
+    def _sync(self, steps: list[Step]) -> None:
+        """Make the tree durable: the folders in which something was changed if they are few, else the file system."""
+        if len(steps) + len(self.closed) > preparing.FEW:
+            self.system.sync(self.root)
+            return
+        paths = {step.path.rpartition(b"/")[0] for step in steps}
+        # What was given a mode, and folders that were made, are to be synced themselves.
+        paths |= {step.path for step in steps if step.action == MODE or (step.new and step.new.kind == FOLDER)}
+        for path in sorted({*paths, *self.closed}):
+            try:
+                parent, last = self.folders.parent(path) if path else (self.root, b".")
+                self.system.sync_file(parent, last)
+            except OSError as error:
+                if error.errno not in GONE:
+                    raise
+                self.system.sync(self.root)  # somebody has moved it: wherever it is, it is synced
+
+    def _prepare(self, files: list[Step], start: int) -> list[tuple[Step, bytes]]:
+        return self.preparing.batch(files, start, self.progress, self.durable)
 
     def _apart(self, steps: list[Step]) -> list[Step]:
         """A mode is not set on a file that has other names: they may be none of our business. It is written anew."""
@@ -163,75 +158,32 @@ class Apply:
         except OSError:
             return False
 
-    # Staging
-
-    def _stage_batch(self, files: list[Step], start: int) -> list[tuple[Step, bytes]]:
-        """Write the next files into our folder and sync once; at least one file, and not much more than a batch."""
-        batch: list[tuple[Step, bytes]] = []
-        groups: dict[Group, bytes] = {}
-        size = 0
-        for number in range(start, len(files)):
-            entry = files[number].new
-            assert entry is not None
-            batch.append((files[number], self._stage(entry, groups)))
-            size += entry.size
-            if self.progress is not None and not number & 63:
-                self.progress(number, len(files))
-            if size > BATCH_BYTES:
-                break
-        note("restore:staged")
-        if batch and self.durable:
-            self.system.sync(self.staging.fd)
-        note("restore:staged-synced")
-        return batch
-
-    def _stage(self, entry: Entry, groups: dict[Group, bytes]) -> bytes:
-        name = self.staging.new()
-        if entry.kind == LINK:
-            symlink(entry.content, name, dir_fd=self.staging.fd)
-            self._attributes(entry, name, -1)
-            if self.mtimes:
-                utime(name, ns=(entry.mtime, entry.mtime), dir_fd=self.staging.fd, follow_symlinks=False)
-            return name
-        group = _group(entry)
-        if entry.group and self._link(group, groups, name):
-            return name
-        fd = open_fd(UNFINISHED, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600, dir_fd=self.staging.fd)
-        try:
-            for part in self.load(entry):
-                _write(fd, part, bool(entry.flags & SPARSE))
-            if entry.flags & SPARSE:
-                ftruncate(fd, entry.size)
-            self._attributes(entry, name, fd)
-            fchmod(fd, entry.mode)
-            if self.mtimes:
-                utime(fd, ns=(entry.mtime, entry.mtime))
-        finally:
-            close(fd)
-        rename(UNFINISHED, name, src_dir_fd=self.staging.fd, dst_dir_fd=self.staging.fd)
-        groups[group] = name
-        return name
-
-    def _link(self, group: Group, groups: dict[Group, bytes], name: bytes) -> bool:
-        """Make the staged file another name of one of its group: a hard link comes back as one."""
-        try:
-            if group in groups:
-                link(groups[group], name, src_dir_fd=self.staging.fd, dst_dir_fd=self.staging.fd)
-                return True
-            if group not in self.placed:
-                return False
-            parent, last = self.folders.parent(self.placed[group])
-            link(last, name, src_dir_fd=parent, dst_dir_fd=self.staging.fd, follow_symlinks=False)
-        except OSError:
-            return False  # no links here, or too many: a copy has to do
-        seen = stat(name, dir_fd=self.staging.fd, follow_symlinks=False)
-        # Somebody may have changed the one in place since the plan was made.
-        if S_ISREG(seen.st_mode) and S_IMODE(seen.st_mode) == group[2] and group[1] in self.staging.content(name):
-            return True
-        unlink(name, dir_fd=self.staging.fd)
-        return False
-
     # Putting in place
+
+    def _place_all(self, staged: list[tuple[Step, bytes]]) -> None:
+        if self.system.native is None or self.done.filled:
+            for step, name in staged:
+                self._place(step, name)
+            return
+        for at in range(0, len(staged), MANY):
+            part = staged[at : at + MANY]
+            new = [(step, name) for step, name in part if step.old is None]
+            failed = set(
+                self.system.native.place(self.staging.fd, self.root, [(name, step.path) for step, name in new])
+            )
+            for number, (step, name) in enumerate(new):
+                if number in failed:
+                    self._place(step, name)  # which finds out why
+                else:
+                    self._is_placed(step)
+            for step, name in part:
+                if step.old is not None:
+                    self._place(step, name)
+
+    def _is_placed(self, step: Step) -> None:
+        self.done.written += 1
+        if step.new is not None and step.new.group:
+            self.preparing.placed.setdefault(group_of(step.new), step.path)
 
     def _place(self, step: Step, name: bytes) -> None:
         assert step.new is not None
@@ -245,11 +197,9 @@ class Apply:
             if error.errno not in (*REFUSED, EEXIST):
                 raise
             self._keep(step.path, _reason(error))
-            self.staging.settle(name, step.new)
+            self.staging.discard(name)
             return
-        self.done.written += 1
-        if step.new.group:
-            self.placed.setdefault(_group(step.new), step.path)
+        self._is_placed(step)
 
     def _parent_made(self, path: bytes) -> tuple[int, bytes]:
         """The folder of `path`, made if it is missing: a checkpoint of a few paths need not have a row for it."""
@@ -272,10 +222,14 @@ class Apply:
                 return True
             except FileExistsError:
                 pass
+            name = self.staging.lend(name)
             try:
                 self.system.rename(self.staging.fd, name, parent, last, EXCHANGE)
             except FileNotFoundError:
                 continue  # it went in between
+            except OSError:
+                self.staging.settle(name, step.new)
+                raise
             return self._settle_displaced(step, name, parent, last)
         self._keep(step.path, "it comes and goes")
         self.staging.settle(name, step.new)
@@ -396,7 +350,7 @@ class Apply:
             if S_ISDIR(fstat(fd).st_mode) != is_folder:
                 raise NotADirectoryError(ENOTDIR, "something else is in its place")
             if entry is not None:
-                self._attributes(entry, last, fd)
+                self.preparing.attributes(entry, last, fd)
             fchmod(fd, mode)
         finally:
             close(fd)
@@ -418,29 +372,6 @@ class Apply:
         except OSError as error:
             if error.errno not in REFUSED:
                 raise  # else what cannot be written there is kept, and says so
-
-    def _attributes(self, entry: Entry, name: bytes, fd: int) -> None:
-        """Owner, group and extended attributes, as far as we may. `name` is in our folder if there is no descriptor."""
-        extra: dict[str, Any] = _extra(entry)
-        wanted = extra.get("uid", self.owner[0]), extra.get("gid", self.owner[1])
-        seen = fstat(fd) if fd >= 0 else stat(name, dir_fd=self.staging.fd, follow_symlinks=False)
-        if wanted != (seen.st_uid, seen.st_gid):
-            try:
-                if fd >= 0:
-                    chown(fd, *wanted)
-                else:
-                    chown(name, *wanted, dir_fd=self.staging.fd, follow_symlinks=False)
-            except (OSError, TypeError, OverflowError):
-                pass  # only root may give files away; `show` says what was recorded
-        if fd >= 0 and isinstance(extra.get("xattr"), dict):
-            from binascii import a2b_base64
-            from posix import setxattr
-
-            for key, value in extra["xattr"].items():
-                try:
-                    setxattr(fd, key, a2b_base64(value))
-                except (OSError, ValueError, TypeError):
-                    continue  # not on this file system, or not for us
 
     # What is told
 
@@ -483,33 +414,6 @@ def _changes_type(step: Step) -> bool:
     if step.action != WRITE or step.old is None or step.new is None:
         return False
     return (step.old.kind == FOLDER) != (step.new.kind == FOLDER) or step.old.kind not in (FILE, LINK, FOLDER)
-
-
-def _group(entry: Entry) -> Group:
-    # Numbers of groups are inodes, and inodes are used again: only files that are alike can be one file.
-    return entry.group, entry.content, entry.mode
-
-
-def _extra(entry: Entry) -> dict[str, Any]:
-    if not entry.flags & ATTRIBUTES:
-        return {}
-    try:
-        extra = loads(entry.extra)
-    except ValueError:
-        return {}
-    return extra if isinstance(extra, dict) else {}
-
-
-def _write(fd: int, data: bytes, sparse: bool) -> None:
-    view = memoryview(data)
-    while view:
-        if not sparse:
-            view = view[write(fd, view) :]
-        elif view[:4096] == ZEROS[: len(view)]:
-            lseek(fd, min(4096, len(view)), 1)
-            view = view[4096:]
-        else:
-            view = view[write(fd, view[:4096]) :]
 
 
 def _reason(error: OSError) -> str:

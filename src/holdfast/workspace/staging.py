@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 ENCODING, ERRORS = getfilesystemencoding(), getfilesystemencodeerrors()
 MARKER, PREFIX, ASIDE = b".holdfast", b"restore-", b"aside"
-UNFINISHED = b"new"
-"""What we are still writing: nobody else's bytes are ever under this name."""
+OURS = b"n"
+"""What begins so was written by us, perhaps not to its end: nobody else's bytes are ever under such a name."""
 REMOVED, CHANGED, BUSY = "removed", "changed", "busy"
 PATIENCE = 20
 """Times that we ask whether somebody still writes, a little less often each time: 0.2 s in all."""
@@ -70,8 +70,29 @@ class Staging:
             self.fd = self.marker = -1
 
     def new(self) -> bytes:
+        """A name under which anything may come to lie."""
         self.count += 1
         return b"%x" % self.count
+
+    def own(self) -> bytes:
+        """A name for what we write."""
+        self.count += 1
+        return OURS + b"%x" % self.count
+
+    def lend(self, name: bytes) -> bytes:
+        """Give what we wrote a name under which somebody else's bytes may come to lie."""
+        if not name.startswith(OURS):
+            return name
+        lent = self.new()
+        rename(name, lent, src_dir_fd=self.fd, dst_dir_fd=self.fd)
+        return lent
+
+    def discard(self, name: bytes) -> None:
+        """Remove what we wrote and cannot put anywhere, unless it was lent."""
+        try:
+            unlink(name, dir_fd=self.fd)
+        except FileNotFoundError:
+            pass
 
     # What was taken away
 
@@ -141,7 +162,7 @@ class Staging:
         try:
             for text in listdir(fd):
                 entry = text.encode(ENCODING, ERRORS)
-                if entry == UNFINISHED:
+                if entry.startswith(OURS):
                     unlink(entry, dir_fd=fd)
                 elif not self._remove_if_known(fd, entry, known, known_link):
                     found.append(self._put_aside(fd, b"rescued", entry))

@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
-import ctypes
 from errno import EAGAIN, EEXIST, EINVAL, ENOSYS, ENOTDIR, EPERM
-from posix import O_CLOEXEC, O_DIRECTORY, O_NOFOLLOW, O_RDONLY, chmod, close, fstat, fsync, rename, stat, strerror, sync
+from posix import (
+    O_CLOEXEC,
+    O_DIRECTORY,
+    O_NOFOLLOW,
+    O_NONBLOCK,
+    O_RDONLY,
+    chmod,
+    close,
+    fstat,
+    fsync,
+    rename,
+    stat,
+    strerror,
+    sync,
+)
 from posix import open as open_fd
 from stat import S_ISDIR, S_ISREG
 
 from holdfast.workspace.below import FOLDER, LONG
+
+try:
+    from holdfast.workspace import _place as _native  # type: ignore[attr-defined]
+except ImportError:  # not built here: the C library has the same calls
+    _native = None
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 NOREPLACE, EXCHANGE = 1, 2
 OPENAT2 = 437
@@ -17,23 +39,23 @@ BENEATH = 0x08 | 0x04 | 0x02
 
 
 class System:
-    """The C library, asked once. Where a call is missing, the same is done in more than one."""
+    """The system's calls, asked for once. Where a call is missing, the same is done in more than one.
 
-    def __init__(self) -> None:
-        self.library = ctypes.CDLL(None, use_errno=True)
-        self.exchanges = hasattr(self.library, "renameat2")
-        self.opens = hasattr(self.library, "syscall")
-        self.syncs = hasattr(self.library, "syncfs")
+    `accelerated`: by our own compiled module, if it was built; it loads faster than ctypes, and takes many files at once.
+    """
+
+    def __init__(self, accelerated: bool = True) -> None:
+        self.native: Any = _native if accelerated else None
+        self._calls: Any = self.native or Library()
 
     def rename(self, from_folder: int, old: bytes, to_folder: int, new: bytes, flags: int) -> None:
         """Rename with NOREPLACE or EXCHANGE. Raises `FileExistsError`, `FileNotFoundError` and other `OSError`s."""
-        if self.exchanges:
-            if self.library.renameat2(from_folder, old, to_folder, new, flags) == 0:
-                return
-            number = ctypes.get_errno()
-            if number not in (ENOSYS, EINVAL):
-                raise OSError(number, strerror(number), new)
-        self._rename_by_hand(from_folder, old, to_folder, new, flags)
+        try:
+            self._calls.rename(from_folder, old, to_folder, new, flags)
+        except OSError as error:
+            if error.errno not in (ENOSYS, EINVAL):
+                raise
+            self._rename_by_hand(from_folder, old, to_folder, new, flags)
 
     def _rename_by_hand(self, from_folder: int, old: bytes, to_folder: int, new: bytes, flags: int) -> None:
         if flags == NOREPLACE:
@@ -50,14 +72,13 @@ class System:
 
     def open_folder(self, root: int, path: bytes) -> int:
         """Open a folder below `root` for use as `dir_fd`; no part of the path may be a link."""
-        if self.opens and 0 < len(path) < LONG:
-            how = (ctypes.c_uint64 * 3)(FOLDER, 0, BENEATH)
-            fd: int = self.library.syscall(OPENAT2, root, path, how, 24)
-            if fd >= 0:
+        if 0 < len(path) < LONG:
+            try:
+                fd: int = self._calls.open_folder(root, path)
                 return fd
-            number = ctypes.get_errno()
-            if number not in (ENOSYS, EPERM, EINVAL, EAGAIN):
-                raise OSError(number, strerror(number), path)
+            except OSError as error:
+                if error.errno not in (ENOSYS, EPERM, EINVAL, EAGAIN):
+                    raise
         return self._walk(root, path)
 
     def _walk(self, root: int, path: bytes) -> int:
@@ -74,16 +95,55 @@ class System:
         """Make everything on the folder's file system durable. Raises `OSError` if something could not be written."""
         fd = open_fd(b".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, dir_fd=folder)
         try:
-            if self.syncs:
-                if self.library.syncfs(fd) == 0:
-                    return
-                number = ctypes.get_errno()
-                if number != ENOSYS:
-                    raise OSError(number, strerror(number))
+            try:
+                self._calls.syncfs(fd)
+                return
+            except OSError as error:
+                if error.errno != ENOSYS:
+                    raise
             sync()
             fsync(fd)
         finally:
             close(fd)
+
+    def sync_file(self, folder: int, name: bytes) -> None:
+        """Make one file or folder durable. Whoever may not open it has the whole file system synced."""
+        try:
+            fd = open_fd(name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, dir_fd=folder)
+        except PermissionError:
+            self.sync(folder)
+            return
+        try:
+            fsync(fd)
+        finally:
+            close(fd)
+
+
+class Library:
+    """The same calls through the C library, where nothing was compiled."""
+
+    def __init__(self) -> None:
+        import ctypes
+
+        self.library, self.errno = ctypes.CDLL(None, use_errno=True), ctypes.get_errno
+        self.how = (ctypes.c_uint64 * 3)(FOLDER, 0, BENEATH)
+
+    def rename(self, from_folder: int, old: bytes, to_folder: int, new: bytes, flags: int) -> None:
+        self._call("renameat2", new, from_folder, old, to_folder, new, flags)
+
+    def open_folder(self, root: int, path: bytes) -> int:
+        return self._call("syscall", path, OPENAT2, root, path, self.how, 24)
+
+    def syncfs(self, fd: int) -> None:
+        self._call("syncfs", None, fd)
+
+    def _call(self, name: str, path: bytes | None, *arguments: object) -> int:
+        if not hasattr(self.library, name):
+            raise OSError(ENOSYS, strerror(ENOSYS))
+        done: int = getattr(self.library, name)(*arguments)
+        if done < 0:
+            raise OSError(self.errno(), strerror(self.errno()), path)
+        return done
 
 
 class Folders:

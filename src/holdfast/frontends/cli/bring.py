@@ -65,8 +65,12 @@ def restore(
     if dry_run:
         _show(session, restoring.preview(target, paths), f"v{target.version}", dry_run=True, also=also)
         return 0
-    return _run(session, lambda ask: restoring.restore(target, paths, conflicts=conflicts or "ask", mtimes=mtimes, ask=ask),
-         f"v{target.version}", conflicts, yes, also)  # fmt: skip
+
+    def work(ask: Callable[[Preview], bool] | None) -> Restored | None:
+        how = conflicts or "ask"
+        return restoring.restore(target, paths, conflicts=how, mtimes=mtimes, ask=ask, at_once=yes)
+
+    return _run(session, work, f"v{target.version}", conflicts, yes, also)
 
 
 def undo(session: Session, *, dry_run: bool = False, conflicts: str | None = None, yes: bool = False) -> int:
@@ -98,7 +102,13 @@ def _step(
         if step(conflicts=conflicts or "ask", ask=only_show) is None and not session.json:
             session.remark("Nothing was changed.")
         return 0
-    return _run(session, lambda ask: step(conflicts=conflicts or "ask", ask=ask), "the state before", conflicts, yes)
+    return _run(
+        session,
+        lambda ask: step(conflicts=conflicts or "ask", ask=ask, at_once=yes),
+        "the state before",
+        conflicts,
+        yes,
+    )
 
 
 def _run(

@@ -1,0 +1,264 @@
+"""New contents on their way into the tree: written into the staging folder, alone, linked, or many at once."""
+
+from __future__ import annotations
+
+from posix import (
+    O_CLOEXEC,
+    O_CREAT,
+    O_EXCL,
+    O_RDWR,
+    O_WRONLY,
+    chown,
+    close,
+    fchmod,
+    fstat,
+    fsync,
+    ftruncate,
+    link,
+    lseek,
+    stat,
+    symlink,
+    unlink,
+    utime,
+    write,
+)
+from posix import open as open_fd
+from stat import S_IMODE, S_ISREG
+
+from holdfast.core.entry import ATTRIBUTES, FILE, LINK, SPARSE, Entry
+from holdfast.core.light_json import loads
+from holdfast.core.planning import Step
+from holdfast.core.steps import step as note
+from holdfast.workspace.room import BATCH_BYTES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import Any
+
+    from holdfast.workspace.cloning import Cloning
+    from holdfast.workspace.staging import Staging
+    from holdfast.workspace.system import Folders, System
+
+    Group = tuple[int, bytes, int]
+
+ZEROS = bytes(4096)
+MANY, MANY_BYTES = 128, 4 << 20
+"""So many small files, or bytes of them, are written with one call."""
+FEW = 16
+"""Up to so many files are synced one by one."""
+ASKED = 4096
+"""Contents that are asked for at once."""
+
+
+class Contents:
+    """Where contents come from. `load(entry)` yields one in parts.
+
+    `wholes(digests)` yields (number, content) for many, in whatever order is cheapest, with None for one that must be
+    loaded in parts. `cloning` takes them from files that are there, as long as that is possible.
+    """
+
+    def __init__(
+        self,
+        load: Callable[[Entry], Iterator[bytes]],
+        wholes: Callable[[Sequence[bytes]], Iterable[tuple[int, bytes | None]]] | None = None,
+        cloning: Cloning | None = None,
+    ) -> None:
+        self.load, self.cloning = load, cloning
+        self.wholes = wholes or (lambda digests: ((number, None) for number in range(len(digests))))
+
+
+class Preparing:
+    """Writes what a restore puts in place. `placed` are files of groups of hard links that are in the tree already."""
+
+    def __init__(
+        self,
+        staging: Staging,
+        folders: Folders,
+        system: System,
+        contents: Contents,
+        placed: dict[Group, bytes],
+        owner: tuple[int, int],
+        mtimes: bool,
+    ) -> None:
+        self.staging, self.folders, self.system, self.contents = staging, folders, system, contents
+        self.placed, self.owner, self.mtimes = placed, owner, mtimes
+
+    def batch(
+        self, files: list[Step], start: int, progress: Callable[[int, int], None] | None, durable: bool
+    ) -> list[tuple[Step, bytes]]:
+        """Write the next files and sync once; at least one file, and not much more than a batch."""
+        end, size = start, 0
+        while end < len(files) and size <= BATCH_BYTES:
+            size += _entry(files[end]).size
+            end += 1
+        names: dict[int, bytes] = {}
+        groups: dict[Group, bytes] = {}
+        made = fstat(self.staging.fd)
+        # A new file gets the owner of the folder that we have just made; where that is another, each is given away.
+        ours = (made.st_uid, made.st_gid) == self.owner
+        cloning = self.contents.cloning
+        for number in range(start, end):
+            if cloning is None or not cloning.possible:
+                break  # the file system has said no: the rest is written as always
+            names[number] = self._one(_entry(files[number]), groups)
+        rest = [number for number in range(start, end) if number not in names]
+        simple = [number for number in rest if ours and _is_simple(_entry(files[number]))]
+        for at in range(0, len(simple), ASKED):
+            self._many(files, simple[at : at + ASKED], names)
+            if progress is not None:
+                progress(start + len(names), len(files))
+        for number in range(start, end):
+            if number not in names:
+                names[number] = self._one(_entry(files[number]), groups)
+                if progress is not None and not number & 63:
+                    progress(number, len(files))
+        note("restore:staged")
+        if durable and 0 < len(names) <= FEW:
+            # A sync of the file system waits for everything that anybody has written to it.
+            for number, name in names.items():
+                if _entry(files[number]).kind == FILE:
+                    self.system.sync_file(self.staging.fd, name)
+            fsync(self.staging.fd)
+        elif durable and names:
+            self.system.sync(self.staging.fd)
+        note("restore:staged-synced")
+        return [(files[number], names[number]) for number in range(start, end)]
+
+    def _many(self, files: list[Step], numbers: list[int], names: dict[int, bytes]) -> None:
+        """Write small files without anything odd about them; what comes in parts is left to `_one`."""
+        waiting: list[tuple[bytes, bytes, int]] = []
+        size = 0
+        for at, data in self.contents.wholes([_entry(files[number]).content for number in numbers]):
+            if data is None:
+                continue
+            entry, name = _entry(files[numbers[at]]), self.staging.own()
+            names[numbers[at]] = name
+            waiting.append((name, data, entry.mode))
+            size += len(data)
+            if len(waiting) >= MANY or size >= MANY_BYTES:
+                self._write(waiting)
+                waiting, size = [], 0
+        self._write(waiting)
+        if self.mtimes:
+            for number in numbers:
+                if number in names:
+                    time = _entry(files[number]).mtime
+                    utime(names[number], ns=(time, time), dir_fd=self.staging.fd)
+
+    def _write(self, files: list[tuple[bytes, bytes, int]]) -> None:
+        if self.system.native is not None:
+            self.system.native.stage(self.staging.fd, files)
+            return
+        for name, data, mode in files:
+            fd = open_fd(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600, dir_fd=self.staging.fd)
+            try:
+                write_all(fd, data)
+                fchmod(fd, mode)
+            finally:
+                close(fd)
+
+    def _one(self, entry: Entry, groups: dict[Group, bytes]) -> bytes:
+        name = self.staging.own()
+        if entry.kind == LINK:
+            symlink(entry.content, name, dir_fd=self.staging.fd)
+            self.attributes(entry, name, -1)
+            if self.mtimes:
+                utime(name, ns=(entry.mtime, entry.mtime), dir_fd=self.staging.fd, follow_symlinks=False)
+            return name
+        group = group_of(entry)
+        if entry.group and self._link(group, groups, name):
+            return name
+        fd = open_fd(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o600, dir_fd=self.staging.fd)
+        try:
+            if self.contents.cloning is None or not self.contents.cloning.clone(entry, fd):
+                for part in self.contents.load(entry):
+                    write_all(fd, part, bool(entry.flags & SPARSE))
+            if entry.flags & SPARSE:
+                ftruncate(fd, entry.size)
+            self.attributes(entry, name, fd)
+            fchmod(fd, entry.mode)
+            if self.mtimes:
+                utime(fd, ns=(entry.mtime, entry.mtime))
+        finally:
+            close(fd)
+        groups[group] = name
+        return name
+
+    def _link(self, group: Group, groups: dict[Group, bytes], name: bytes) -> bool:
+        """Make the staged file another name of one of its group: a hard link comes back as one."""
+        try:
+            if group in groups:
+                link(groups[group], name, src_dir_fd=self.staging.fd, dst_dir_fd=self.staging.fd)
+                return True
+            if group not in self.placed:
+                return False
+            parent, last = self.folders.parent(self.placed[group])
+            link(last, name, src_dir_fd=parent, dst_dir_fd=self.staging.fd, follow_symlinks=False)
+        except OSError:
+            return False  # no links here, or too many: a copy has to do
+        seen = stat(name, dir_fd=self.staging.fd, follow_symlinks=False)
+        # Somebody may have changed the one in place since the plan was made.
+        if S_ISREG(seen.st_mode) and S_IMODE(seen.st_mode) == group[2] and group[1] in self.staging.content(name):
+            return True
+        unlink(name, dir_fd=self.staging.fd)
+        return False
+
+    def attributes(self, entry: Entry, name: bytes, fd: int) -> None:
+        """Owner, group and extended attributes, as far as we may. `name` is in our folder if there is no descriptor."""
+        extra: dict[str, Any] = _extra(entry)
+        wanted = extra.get("uid", self.owner[0]), extra.get("gid", self.owner[1])
+        seen = fstat(fd) if fd >= 0 else stat(name, dir_fd=self.staging.fd, follow_symlinks=False)
+        if wanted != (seen.st_uid, seen.st_gid):
+            try:
+                if fd >= 0:
+                    chown(fd, *wanted)
+                else:
+                    chown(name, *wanted, dir_fd=self.staging.fd, follow_symlinks=False)
+            except (OSError, TypeError, OverflowError):
+                pass  # only root may give files away; `show` says what was recorded
+        if fd >= 0 and isinstance(extra.get("xattr"), dict):
+            from binascii import a2b_base64
+            from posix import setxattr
+
+            for key, value in extra["xattr"].items():
+                try:
+                    setxattr(fd, key, a2b_base64(value))
+                except (OSError, ValueError, TypeError):
+                    continue  # not on this file system, or not for us
+
+
+def _entry(step: Step) -> Entry:
+    assert step.new is not None
+    return step.new
+
+
+def _is_simple(entry: Entry) -> bool:
+    return entry.kind == FILE and not entry.group and not entry.flags & (SPARSE | ATTRIBUTES)
+
+
+def group_of(entry: Entry) -> Group:
+    # Numbers of groups are inodes, and inodes are used again: only files that are alike can be one file.
+    return entry.group, entry.content, entry.mode
+
+
+def _extra(entry: Entry) -> dict[str, Any]:
+    if not entry.flags & ATTRIBUTES:
+        return {}
+    try:
+        extra = loads(entry.extra)
+    except ValueError:
+        return {}
+    return extra if isinstance(extra, dict) else {}
+
+
+def write_all(fd: int, data: bytes, sparse: bool = False) -> None:
+    view = memoryview(data)
+    while view:
+        if not sparse:
+            view = view[write(fd, view) :]
+        elif view[:4096] == ZEROS[: len(view)]:
+            lseek(fd, min(4096, len(view)), 1)
+            view = view[4096:]
+        else:
+            view = view[write(fd, view[:4096]) :]

@@ -1,0 +1,107 @@
+"""`holdfast config`: where each value comes from, what was not taken and why, and changes that can be looked at first."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.box import Box
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Box:
+    box = Box(tmp_path)
+    assert box.call("init").code == 0
+    return box
+
+
+def test_explain_names_every_source_and_why_it_was_not_taken(box: Box) -> None:
+    key = "hooks.checkpoint_threshold_percent"
+    box.call("config", "set", key, "80")
+    (box.project / ".holdfast/config.json").write_text(json.dumps({"hooks": {"checkpoint_threshold_percent": 90}}))
+    box.variables["HOLDFAST_CHECKPOINT_THRESHOLD"] = "75"
+
+    text = box.call("config", "explain", key).out
+    told = box.call("config", "explain", key, "--json").json()
+
+    assert "Now 75, from HOLDFAST_CHECKPOINT_THRESHOLD." in text
+    assert "says 90: not taken, it may only tighten" in text
+    assert "at least 70 and at most 95" in text
+    assert [(one["value"], one["taken"]) for one in told["considered"]] == [(80, True), (90, False), (75, True)]
+    assert told["range"] == [70, 95]
+    assert told["variables"] == [
+        "HOLDFAST_HOOKS_CHECKPOINT_THRESHOLD_PERCENT",
+        "HOLDFAST_CHECKPOINT_THRESHOLD",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("store.url", "Only your file sets it."),
+        ("capture.max_files", "Your file sets it, or HOLDFAST_CAPTURE_MAX_FILES."),
+        ("analysis.llm", "from loose to tight: command, anthropic, off"),
+        ("budget.tokens", "tighter is lower, where 0 is no limit"),
+    ],
+)
+def test_explain_says_who_may_set_it(box: Box, key: str, said: str) -> None:
+    assert said in box.call("config", "explain", key).out
+
+
+def test_unset_brings_the_default_back(box: Box) -> None:
+    box.call("config", "set", "capture.max_files", "5")
+
+    shown = box.call("config", "unset", "capture.max_files", "--dry-run")
+    still = box.call("config", "get", "capture.max_files", "--json").json()
+    gone = box.call("config", "unset", "capture.max_files")
+    again = box.call("config", "unset", "capture.max_files", "--json").json()
+
+    assert '-    "max_files": 5' in shown.out
+    assert still == {"key": "capture.max_files", "value": 5, "origin": str(box.config)}
+    assert gone.out == f"capture.max_files is not in {box.config} any more.\n"
+    assert (again["changed"], again["written"]) == (False, True)
+    assert box.call("config", "get", "capture.max_files").out == "200000\n"
+
+
+def test_a_dry_run_of_set_writes_nothing(box: Box) -> None:
+    told = box.call("config", "set", "capture.max_files", "5", "--dry-run", "--json").json()
+
+    assert (told["value"], told["changed"], told["written"]) == (5, True, False)
+    assert not box.config.exists()
+
+
+def test_set_says_when_another_source_has_the_last_word(box: Box) -> None:
+    box.variables["HOLDFAST_CAPTURE_MAX_FILES"] = "7"
+    by_variable = box.call("config", "set", "capture.max_files", "5")
+    box.call("config", "set", "--project", "capture.ignored", "all")
+    by_project = box.call("config", "set", "capture.ignored", "none")
+
+    assert "HOLDFAST_CAPTURE_MAX_FILES is set too, and wins while it is." in by_variable.err
+    assert f"{box.project}/.holdfast/config.json has the last word" in by_project.err
+
+
+def test_paths_of_both_files(box: Box) -> None:
+    project = str(box.project / ".holdfast/config.json")
+
+    assert box.call("config", "path", "--project").out == project + "\n"
+    assert box.call("config", "path", "--project", "--json").json() == {"path": project, "exists": False}
+    assert box.call("config", "path", "--json").json() == {"path": str(box.config), "exists": False}
+
+
+def test_a_list_says_where_each_value_is_from_and_what_is_odd(box: Box) -> None:
+    box.config.parent.mkdir(parents=True)
+    box.config.write_text('{"capture": {"max_fils": 3, "max_files": 9}}')
+
+    listed = box.call("config", "list")
+
+    assert "did you mean capture.max_files?" in listed.err
+    row = next(line for line in listed.out.splitlines() if line.startswith("capture.max_files"))
+    assert row.split() == ["capture.max_files", "9", str(box.config)]
+
+
+@pytest.mark.parametrize("value", ["relative/store", "~/store"])
+def test_a_store_that_is_no_absolute_path_is_refused_before_it_is_written(box: Box, value: str) -> None:
+    assert box.call("config", "set", "store.url", value).code == 2
+    assert not box.config.exists()
