@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,7 @@ class Mutator:
         if chance.random() < 0.3:
             del holder[key]
         else:
-            holder[key] = chance.choice(ODD)
+            holder[key] = deepcopy(chance.choice(ODD))  # a later change must not reach into the list itself
 
     def _bytes(self, text: bytes) -> bytes:
         chance, changed = self.chance, bytearray(text)
