@@ -184,6 +184,8 @@ class Delivery:
             return True
         if self.settings["hooks.resume_on_startup"] == "off" or not self.event.attended or not told.session:
             return False
+        if told.row.trigger == "session_start" and not told.header.get("notes"):
+            return False  # that session had not begun to do anything
         if self.engine.clock() - told.row.created_at > self.settings["hooks.resume_within_days"] * DAY:
             return False
         return not self._others()

@@ -22,6 +22,8 @@ from holdfast.frontends.web.app import Site
 from holdfast.frontends.web.book import OPERATOR, Book
 from holdfast.frontends.web.gate import Gate
 from holdfast.frontends.web.server import Protocol
+from holdfast.supervisor.ground import Ground
+from holdfast.supervisor.serving import make_ground
 from saver import Saver
 
 PATIENCE = 30
@@ -45,7 +47,7 @@ class Served:
         self.root.mkdir(parents=True)
         self.saver = Saver(self.root, base / "store")
         self.book = Book(str(base / "web"), time.time_ns)
-        self.site = Site(self.book, self.saver.engine, time.time_ns)
+        self.site = Site(self.book, self.saver.engine, time.time_ns, self.ground)
         listening = socket.socket()
         listening.bind(("127.0.0.1", 0))
         self.port = listening.getsockname()[1]
@@ -61,6 +63,11 @@ class Served:
         while not self.server.started and time.monotonic() < end:
             time.sleep(0.01)
         self.session = self.book.enter(OPERATOR, "a test")
+
+    def ground(self) -> Ground:
+        return make_ground(
+            self.saver.settings(), str(self.base), self.saver.home, time.time_ns, {"PATH": os.environ["PATH"]}
+        )
 
     def close(self) -> None:
         self.site.stream.stop()

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 HEAD_SECONDS = 10
 MOST_HEAD = 32 << 10
 GRACE_SECONDS = 2
+SHORTEST_PASSWORD = 12
 
 
 class Protocol(H11Protocol):
@@ -71,7 +72,7 @@ def run(options: Mapping[str, Any], around: Surroundings, clock: Callable[[], in
 
         engine().close()
         ground().close()
-        site = Site(book, engine, clock, ground)
+        site = Site(book, engine, clock, ground, lambda: _password(options.get("password_file") or ""))
         address = next(iter(origins.values()))
         _announce(book, address, options)
         config = uvicorn.Config(
@@ -117,11 +118,23 @@ class _Server(uvicorn.Server):
 def _refuse_open_door(host: str, secure: bool, options: Mapping[str, Any]) -> None:
     if is_loopback(host):
         return
-    if not (secure and options.get("password_file")):
+    if not (secure and _password(options.get("password_file") or "")):
         raise Usage(
             f"{host} can be reached from other machines.",
             "Give --tls-cert, --tls-key and set `web.password_file`; or stay on loopback and use a tunnel (docs/guides/page.md).",
         )
+
+
+def _password(path: str) -> str:
+    """The first line of the password file; nobody gets in by it if it is missing, empty or short."""
+    if not path:
+        return ""
+    try:
+        with open(path, encoding="utf-8") as file:
+            found = file.readline().strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return found if len(found) >= SHORTEST_PASSWORD else ""
 
 
 def is_loopback(host: str) -> bool:
