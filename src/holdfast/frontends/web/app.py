@@ -288,6 +288,8 @@ def _check_role(visitor: Visitor, role: str) -> None:
 def _status(error: HoldfastError) -> int:
     if isinstance(error, _Forbidden):
         return HTTPStatus.FORBIDDEN
+    if error.kind == "not_allowed":
+        return HTTPStatus.CONFLICT
     return next((status for kind, status in STATUS if isinstance(error, kind)), HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
