@@ -39,7 +39,7 @@ SHOWN = frozenset(
     ("pass", "passwd", "pwd", "pw", "tiger", "guest", "root", "admin", "postgres", "user", "foo", "bar", "p")
 )
 """Passwords in the examples of every manual."""
-CONTROLS = [bytes([code]) for code in range(32) if code not in (9, 10, 13)]
+PRINTABLE = bytes([9, 10, 13, *range(32, 127)])
 
 
 def redact(text: str) -> str:
@@ -209,8 +209,10 @@ def _decoded(run: str) -> Iterator[str]:
             inside = a2b_base64(part + "=" * (-len(part) % 4))
         except ValueError:
             continue
-        # What is text in one place of its alphabet is noise in the three others, nearly always.
-        if sum(map(inside.count, CONTROLS)) * 10 <= len(inside) and (inside.isascii() or len(run) < 64):
+        # What is text in one place of its alphabet is noise in the three others, nearly always; a name before it may
+        # make its first letters noise, too.
+        strange = len(inside.translate(None, PRINTABLE))
+        if strange * 4 <= len(inside) and (inside.isascii() or len(run) < 64):
             yield inside.decode("utf-8", "replace")
 
 
