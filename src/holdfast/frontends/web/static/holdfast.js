@@ -27,11 +27,15 @@ async function fragment(address) {
 }
 
 let waiting = 0;
+const concerned = new Set();
 function refresh(workspace) {
-  const parts = [...document.querySelectorAll("[data-follow]")].filter((part) => part.dataset.follow === "*" || part.dataset.follow === workspace || (part.dataset.follow === "tasks" && !workspace));
-  if (!parts.length || waiting) return;
+  concerned.add(workspace || "tasks");
+  if (waiting) return;
   waiting = setTimeout(async () => {
     waiting = 0;
+    const parts = [...document.querySelectorAll("[data-follow]")].filter((part) => part.dataset.follow === "*" || concerned.has(part.dataset.follow));
+    concerned.clear();
+    if (!parts.length) return;
     try {
       const page = await fragment(location.href);
       for (const part of parts) {
@@ -73,7 +77,12 @@ function follow() {
   const lost = document.getElementById("lost");
   const stream = new EventSource(`/api/stream?since=${last}`);
   stream.onmessage = (message) => happened(JSON.parse(message.data));
-  stream.onopen = () => { lost.hidden = true; body.dataset.connected = "yes"; };
+  stream.onopen = () => {
+    // What changed while nobody told us is fetched once, whatever it was.
+    if (!lost.hidden) for (const part of document.querySelectorAll("[data-follow]")) refresh(part.dataset.follow);
+    lost.hidden = true;
+    body.dataset.connected = "yes";
+  };
   stream.onerror = () => {
     lost.textContent = body.dataset.lost;
     lost.hidden = false;
