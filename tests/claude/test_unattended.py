@@ -23,6 +23,8 @@ from .endpoint import Reply, Rule, call, say, use
 
 ONE, TWO = say("=== PHASE 1 COMPLETE ===\nReady for review."), say("=== PHASE 2 COMPLETE ===\nReady for review.")
 DONE = say("=== CUSTOM TASK COMPLETE ===\nSummary: all")
+LONG = "python3 -c 'import time; time.sleep(60)'"
+"""The client refuses a plain `sleep`."""
 PHASES = [{**PHASE, "prompt": "Write the plan."}, {**PHASE, "prompt": "Build what was planned."}]
 SUBSCRIPTION = {
     "anthropic-ratelimit-unified-status": "rejected",
@@ -150,7 +152,7 @@ def test_a_pause_comes_at_the_tool_boundary_and_loses_nothing(here: ClientPlace)
 
 
 def test_a_client_that_was_killed_goes_on_with_its_session(here: ClientPlace) -> None:
-    here.bench.script(bash("sleep 60"), DONE)
+    here.bench.script(bash(LONG), DONE)
     task = here.ask()
     here.supervise(until=lambda: here.requests() == 1 and _tool_runs(here, task))
     run = here.ground.tables.last_run(task.id)
@@ -161,9 +163,9 @@ def test_a_client_that_was_killed_goes_on_with_its_session(here: ClientPlace) ->
 
     assert here.state(task) == ("done", ""), here
     assert here.outcomes(task) == ["crashed", "complete"]
-    assert "its effects may exist: Bash sleep 60" in here.last_request()
+    assert f"its effects may exist: Bash {LONG}" in here.last_request()
     assert here.requests() == 2
-    assert not _alive("sleep 60", run.token)
+    assert not _alive("time.sleep(60)", run.token)
 
 
 def test_a_question_is_answered_from_another_process(here: ClientPlace) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.core.errors import HoldfastError
+from holdfast.core.errors import Damaged, HoldfastError
 from holdfast.core.steps import step
 from holdfast.store.local import Lock
 
@@ -106,7 +106,10 @@ class SqliteTransaction:
     def add_pack(self, name: str, size: int, entries: Iterable[tuple[bytes, Location]]) -> None:
         ledger = self.ledger
         ledger._all("INSERT OR IGNORE INTO pack(name, size) VALUES(?, ?)", (name, size))
-        key = ledger._all("SELECT key FROM pack WHERE name = ?", (name,))[0][0]
+        known = ledger._all("SELECT key FROM pack WHERE name = ?", (name,))
+        if not known:  # it was just added: the table's index does not tell of its rows
+            raise Damaged("The ledger does not find what it was just given.")
+        key = known[0][0]
         rows = [(digest, key, *place[1:]) for digest, place in entries]
         rows.sort()  # in order of the key: pages are filled one after another
         ledger._many("INSERT OR IGNORE INTO blob VALUES(?, ?, ?, ?, ?, ?, ?)", rows)
