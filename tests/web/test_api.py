@@ -169,3 +169,15 @@ def test_a_request_without_end_is_ended(served: Served) -> None:
     answer = request(served.port, "GET", "/api/workspaces", None, {"Host": served.host, "Authorization": "Bearer"})
 
     assert answer.status == 401
+
+
+def test_every_sentence_of_the_page_is_there_in_korean() -> None:
+    import re
+    from pathlib import Path
+
+    from holdfast.frontends.web.words import KOREAN
+
+    folder = Path(__file__).parents[2] / "src/holdfast/frontends/web/templates"
+    said = {text for path in folder.glob("*.html") for text in re.findall(r"""_\((["'])(.+?)\1\)""", path.read_text())}
+
+    assert {text for _, text in said} - KOREAN.keys() == set()

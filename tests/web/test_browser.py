@@ -104,7 +104,7 @@ def test_every_page_can_be_looked_at(browser: Browser, program: Program, size: A
     base = page.url
     for path in ("", "/v/v3", "/diff?old=v1&new=v4", "/diff?old=v1&new=v4&path=app.py", "/diff?old=v1&new=v4&path=app.py&view=side",
                  "/history?path=app.py", "/v/v2/file?path=app.py", "/v/v2/tree", "/restore?reference=v1", "/v/v1/fork",
-                 "/v/v1/forget"):  # fmt: skip
+                 "/v/v3/brief", "/v/v1/forget"):  # fmt: skip
         answer = page.goto(base + path)
         assert answer is not None
         assert answer.status == 200, path
@@ -271,6 +271,7 @@ def test_no_page_has_a_serious_barrier(browser: Browser, program: Program, theme
                     base + "/diff?old=v1&new=v4&path=app.py",
                     base + "/diff?old=v1&new=v4&path=app.py&view=side", base + "/history?path=app.py", base + "/v/v2/tree",
                     base + "/v/v2/file?path=app.py", base + "/restore?reference=v1", base + "/v/v1/fork", base + "/v/v1/forget",
+                    base + "/v/v3/brief",
                     program.origin + "/search?text=step", program.origin + "/storage", program.origin + "/health",
                     program.origin + "/nothing"):  # fmt: skip
         page.goto(address)

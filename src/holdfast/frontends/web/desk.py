@@ -171,6 +171,15 @@ class Desk:
             "changed": len(changes),
         }
 
+    def brief(self, workspace: str, reference: str, tokens: int) -> dict[str, Any]:
+        """What an agent would be told if it went on from here."""
+        from holdfast.resuming import Resuming
+
+        row = self.row(workspace)
+        resuming = Resuming(self.engine, row.path, row.id)
+        built = resuming.brief(resuming.tell(self.resolve(workspace, reference)), tokens=tokens)
+        return {"text": built.text, "parts": built.parts, "tokens": built.tokens, "left_out": built.left_out}
+
     def resolve(self, workspace: str, reference: str) -> CheckpointRow:
         from holdfast.store.resolve import resolve
 

@@ -150,6 +150,18 @@ def view(ask: Ask) -> Page:
     )
 
 
+def brief(ask: Ask) -> Page:
+    tokens = min(max(_number(ask.fields.get("tokens", "")) or 5_000, 200), 20_000)
+    found = ask.desk.brief(ask.workspace, ask.parts["reference"], tokens)
+    values = {
+        "here": ask.desk.workspace(ask.workspace),
+        "reference": ask.parts["reference"],
+        "found": found,
+        "most": tokens,
+    }
+    return Page("brief.html", values)
+
+
 def tree(ask: Ask) -> Page:
     path = ask.path()
     entries = ask.desk.folder(ask.workspace, ask.parts["reference"], path)
@@ -371,6 +383,7 @@ ROUTES = (
     Route("GET", AT, VIEWER, checkpoint),
     Route("GET", AT + "/peek", VIEWER, peek),
     Route("GET", AT + "/file", VIEWER, view),
+    Route("GET", AT + "/brief", VIEWER, brief),
     Route("GET", AT + "/tree", VIEWER, tree),
     Route("POST", AT + "/label", OPERATOR, label),
     Route("GET", AT + "/fork", VIEWER, ask_fork),

@@ -189,7 +189,10 @@ KOREAN.update(
         "Make it": "만들기",
         "Verification": "검증 결과",
         "no task yet": "작업 없음",
-        "Notify me here": "여기서 알림 받기",
+        "Brief": "요약 브리프",
+        "What an agent is told when it goes on from here.": "여기서 이어갈 때 에이전트에게 전달되는 내용입니다.",
+        "There is nothing to tell.": "전달할 내용이 없습니다.",
+        "seconds": "초",
     }
 )
 
