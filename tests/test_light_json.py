@@ -211,6 +211,7 @@ def test_what_is_not_json_is_a_value_error_where_json_is_not_loaded() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@example(10, 26)
 @given(VALUES, st.integers(0, 200))
 def test_the_beginning_of_an_object_holds_what_is_whole_of_it(value: Any, cut: int) -> None:
     whole = {"first": "text", "second": value, "third": [1, {}], "inner": {"path": "/p", "long": "x" * 50}}

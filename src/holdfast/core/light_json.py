@@ -108,9 +108,12 @@ def _members(text: str, at: int, found: dict[str, Any], inner: str) -> None:
         if first == '"' and _string_end(text, at) < 0:
             return
         try:
-            found[key], at = _scan(text, at)
+            value, at = _scan(text, at)
         except (StopIteration, ValueError, RecursionError, SystemError):
             return
+        if at == len(text) and type(value) in (int, float):
+            return  # the rest of the number may be cut off
+        found[key] = value
         at = _past_space(text, at)
         if text[at : at + 1] != ",":
             return
