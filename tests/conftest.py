@@ -20,7 +20,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    settings.register_profile("sample", max_examples=40, deadline=None, suppress_health_check=SLOW)
+    # The same examples each time: a red run tells of a change. The campaign looks for new ones.
+    settings.register_profile(
+        "sample", max_examples=40, deadline=None, suppress_health_check=SLOW, derandomize=True, database=None
+    )
     settings.register_profile("campaign", max_examples=1500, deadline=None, suppress_health_check=SLOW)
     if config.getoption("--hypothesis-profile", default=None) is None:
         settings.load_profile("campaign" if config.getoption("campaign") else "sample")
