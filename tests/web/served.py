@@ -27,6 +27,8 @@ from holdfast.supervisor.serving import make_ground
 from saver import Saver
 
 PATIENCE = 30
+HUNG_UP = 444
+"""The server closed the connection without a word, which refuses as well as any other answer."""
 
 
 class Answer(NamedTuple):
@@ -121,9 +123,19 @@ def request(port: int, method: str, path: str, body: bytes | None, headers: dict
             connection.putheader(name, value.encode("latin-1", "replace"))
         if body is not None and "Content-Length" not in headers and "Transfer-Encoding" not in headers:
             connection.putheader("Content-Length", str(len(body)))
-        connection.endheaders(body)
-        answer = connection.getresponse()
-        return Answer(answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read())
+        try:
+            connection.endheaders(body)
+        except ConnectionError:
+            pass  # refused before all of it was sent: the answer may be there all the same
+        try:
+            answer = connection.getresponse()
+        except ConnectionError:
+            return Answer(HUNG_UP, {}, b"")
+        try:
+            content = answer.read()
+        except ConnectionError:
+            content = b""
+        return Answer(answer.status, {name.lower(): value for name, value in answer.getheaders()}, content)
     finally:
         connection.close()
 
