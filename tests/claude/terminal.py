@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import time
 import uuid
 from types import TracebackType
 
 import pytest
+
+import programs
 
 from .bench import Bench
 
@@ -24,8 +25,8 @@ class Terminal:
     """One interactive client; ends with the `with` block."""
 
     def __init__(self, bench: Bench, *arguments: str, columns: int = 160, lines: int = 50) -> None:
-        if shutil.which("tmux") is None:
-            pytest.skip("THE INTERACTIVE CLIENT WAS NOT TESTED: tmux is not installed.")
+        if programs.find("tmux", "tmux") is None:
+            pytest.skip("THE INTERACTIVE CLIENT WAS NOT TESTED: tmux is not installed, and cannot be here.")
         self._bench = bench
         self._server = f"holdfast-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         variables = [f"{name}={value}" for name, value in bench.environment().items()]

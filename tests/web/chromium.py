@@ -5,13 +5,13 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-import subprocess
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import programs
 from claude.client import _npm, cache
 
 if TYPE_CHECKING:
@@ -30,14 +30,7 @@ class Unavailable(Exception):
 
 def program() -> str:
     """Where Chromium is; installed from Debian's packages if we may."""
-    with open(cache() / "chromium.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-        if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
-            environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-            for words in (["apt-get", "update", "-qq"], ["apt-get", "install", "-y", "-qq", "chromium"]):
-                subprocess.run(words, env=environment, capture_output=True, timeout=900)
-            found = shutil.which("chromium")
+    found = programs.find("chromium", "chromium", "chromium-browser", "google-chrome")
     if found is None:
         raise Unavailable("There is no Chromium, and Debian's package `chromium` cannot be installed here.")
     return found

@@ -209,7 +209,7 @@ class _Then:
         return sorted(self.sizes)
 
     def append(self, log: str, lines: bytes) -> None:
-        raise NotImplementedError("the past cannot be changed")
+        raise TypeError("the past cannot be changed")
 
     def truncate(self, log: str, size: int) -> None:
-        raise NotImplementedError("the past cannot be changed")
+        raise TypeError("the past cannot be changed")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections import deque
 from datetime import tzinfo
 from typing import Any, NamedTuple
@@ -33,7 +34,7 @@ class Tool(NamedTuple):
     what: str
 
 
-class Output:
+class Output(ABC):
     """Everything that was read of a run so far; the common part of all readers."""
 
     def __init__(self, now: float, zone: tzinfo) -> None:
@@ -63,8 +64,9 @@ class Output:
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             self._odd += 1
 
+    @abstractmethod
     def _feed(self, line: bytes) -> None:
-        raise NotImplementedError
+        """Take a line; may raise whatever a line of the wrong shape raises."""
 
     def feed_error(self, line: bytes) -> None:
         """Take a line of standard error: what a client says of itself."""
