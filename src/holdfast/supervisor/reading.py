@@ -69,7 +69,8 @@ class Output(ABC):
         """Take a line; may raise whatever a line of the wrong shape raises."""
 
     def feed_error(self, line: bytes) -> None:
-        """Take a line of standard error: what a client says of itself."""
+        """Take a line of standard error: what a client says of itself. Most say nothing there that counts."""
+        return
 
     def close(self, exit_code: int | None) -> None:
         """No more lines come, and the process ended so."""
