@@ -61,6 +61,23 @@ def test_both_come_back_and_the_client_goes_on_from_there(hooked: Bench) -> None
     assert transcript.read_bytes() == before
 
 
+def test_launch_starts_the_client_there(hooked: Bench) -> None:
+    two_turns(hooked)
+    version = version_with(hooked, "one\n")
+    program = hooked.bin / "claude"
+    program.write_text(f'#!/bin/sh\nexec "{hooked.client.path}" -p "{THIRD}" "$@"\n')
+    program.chmod(0o755)
+    hooked.endpoint.requests.clear()
+    hooked.script(say("Walnut it was."))
+
+    done = hooked.holdfast("restore", "--both", "-y", version, "--launch")
+
+    assert "Walnut it was." in done.stdout
+    seen = hooked.endpoint.main_requests()[-1].texts()
+    assert FIRST in seen and THIRD in seen
+    assert SECOND not in seen
+
+
 def test_it_goes_on_in_another_home_after_export_and_import(
     hooked: Bench, make_bench: Callable[..., Bench], tmp_path: Path
 ) -> None:
