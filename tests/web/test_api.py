@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import threading
 import time
 from typing import Any
 
+from holdfast.engine import Engine
 from holdfast.frontends.web.api import OPERATIONS, document
 from web.served import Served, request
 
@@ -152,6 +154,42 @@ def test_what_was_missed_is_told(served: Served) -> None:
 
     assert [event["data"]["number"] for event in missed["data"]] == [0, 1, 2]
     assert missed["last"] == before + 3
+
+
+def test_what_happens_while_a_page_is_made_is_told_to_it(served: Served) -> None:
+    build = served.site.build
+
+    def busy() -> Engine:
+        served.site.stream.tell("checkpoint_created", "elsewhere", {})
+        return build()
+
+    before = served.book.last()
+    served.site.build = busy
+    page = served.ask("GET", "/").body.decode()
+
+    assert served.book.last() > before
+    assert f'data-last="{before}"' in page
+
+
+def test_a_watch_that_fails_goes_on(served: Served) -> None:
+    stream, calls = served.site.stream, []
+
+    def broken() -> Engine:
+        calls.append(1)
+        raise sqlite3.OperationalError("database is locked")
+
+    build, stream.build = stream.build, broken
+    while not calls:
+        time.sleep(0.05)
+    stream.build = build
+    before = served.book.last()
+    (served.root / "x").write_text("x")
+    served.saver.save("manual", message="after the trouble")
+    end = time.monotonic() + 30
+    while served.book.last() == before and time.monotonic() < end:
+        time.sleep(0.05)
+
+    assert served.book.last() > before
 
 
 def test_a_checkpoint_by_another_process_becomes_an_event(served: Served) -> None:

@@ -91,6 +91,8 @@ class Site:
             if visitor is None:
                 return self._html(request, "hello.html", {}, HTTPStatus.UNAUTHORIZED)
             target = request.url.path
+            # Read before the page is: what happens while it is being made is told to it afterwards.
+            last = self.book.last()
             try:
                 _check_role(visitor, route.role)
                 page = await run_in_threadpool(self._run_page, request, route, visitor)
@@ -100,7 +102,7 @@ class Site:
             self._audit(route.method, visitor, target, "done")
             if page.goto:
                 return RedirectResponse(page.goto, HTTPStatus.SEE_OTHER)
-            return self._html(request, page.template, page.values)
+            return self._html(request, page.template, {**page.values, "last": last})
 
         return answer
 
@@ -222,9 +224,8 @@ class Site:
             token=self.book.token(visitor) if visitor is not None else "",
             now=self.now(),
             here_path=request.url.path + (f"?{request.url.query}" if request.url.query else ""),
-            last=self.book.last() if visitor is not None else 0,
             version=__version__,
-            **{"wrong": "", **values},
+            **{"wrong": "", "last": self.book.last() if visitor is not None else 0, **values},
         )
         return Response(text.encode("utf-8", "replace"), status, media_type="text/html; charset=utf-8")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
@@ -41,6 +42,8 @@ class Stream:
 
     def start(self) -> None:
         self.loop = asyncio.get_running_loop()
+        # Before anybody can open a page, so that nothing falls between what a page shows and what it is told.
+        self._try_to_look()
         self._thread = threading.Thread(target=self._watch, name="watch", daemon=True)
         self._thread.start()
 
@@ -51,9 +54,12 @@ class Stream:
 
     def _watch(self) -> None:
         while not self._end.wait(EVERY):
-            # A store that cannot be looked at now is looked at again in a second; the health page names the trouble.
-            with suppress(HoldfastError, OSError):
-                self.look()
+            self._try_to_look()
+
+    def _try_to_look(self) -> None:
+        # A store that cannot be looked at now is looked at again in a second; the health page names the trouble.
+        with suppress(HoldfastError, OSError, sqlite3.Error):
+            self.look()
 
     def look(self) -> None:
         """Record what came into the store since the last look."""

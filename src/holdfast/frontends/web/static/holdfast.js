@@ -26,36 +26,54 @@ async function fragment(address) {
   return new DOMParser().parseFromString(await answer.text(), "text/html");
 }
 
-let waiting = 0;
+// One fetch at a time: two under way could end in the wrong order and leave the older state on the page.
 const concerned = new Set();
-function refresh(workspace) {
+let fetching = false;
+const pause = (milliseconds) => new Promise((go) => setTimeout(go, milliseconds));
+
+async function refresh(workspace) {
   concerned.add(workspace || "tasks");
-  if (waiting) return;
-  waiting = setTimeout(async () => {
-    waiting = 0;
+  if (fetching) return;
+  fetching = true;
+  for (let wait = 150; concerned.size; ) {
+    await pause(wait);
+    const wanted = [...concerned];
     const parts = [...document.querySelectorAll("[data-follow]")].filter((part) => part.dataset.follow === "*" || concerned.has(part.dataset.follow));
     concerned.clear();
-    if (!parts.length) return;
+    if (!parts.length) continue;
     try {
-      const page = await fragment(location.href);
-      for (const part of parts) {
-        const fresh = page.getElementById(part.id);
-        if (!fresh || part.contains(document.activeElement) && document.activeElement.matches("input, textarea")) continue;
-        part.replaceChildren(...fresh.childNodes);
-        localTimes(part);
-        part.classList.remove("fresh");
-        void part.offsetWidth;
-        part.classList.add("fresh");
-      }
-      const scrub = document.getElementById("scrub"), newer = page.getElementById("scrub");
-      if (scrub && newer && scrub.dataset.versions !== newer.dataset.versions) {
-        const atEnd = scrub.value === scrub.max;
-        scrub.dataset.versions = newer.dataset.versions;
-        scrub.max = newer.max;
-        if (atEnd) scrub.value = newer.max;
-      }
-    } catch { /* the stream reconnects and asks again */ }
-  }, 150);
+      const left = swap(await fragment(location.href), parts);
+      for (const part of left) concerned.add(part.dataset.follow);
+      wait = left.length ? 2000 : 150;
+    } catch {
+      for (const one of wanted) concerned.add(one);
+      wait = Math.min(wait * 2, 5000);
+    }
+  }
+  fetching = false;
+}
+
+// Nothing is swapped from under a hand: a part in which somebody types or presses is left for later, and returned.
+function swap(page, parts) {
+  const left = [];
+  for (const part of parts) {
+    const fresh = page.getElementById(part.id);
+    if (!fresh) continue;
+    if (part.matches(":active") || part.contains(document.activeElement) && document.activeElement.matches("input, textarea")) { left.push(part); continue; }
+    part.replaceChildren(...fresh.childNodes);
+    localTimes(part);
+    part.classList.remove("fresh");
+    void part.offsetWidth;
+    part.classList.add("fresh");
+  }
+  const scrub = document.getElementById("scrub"), newer = page.getElementById("scrub");
+  if (scrub && newer && scrub.dataset.versions !== newer.dataset.versions) {
+    const atEnd = scrub.value === scrub.max;
+    scrub.dataset.versions = newer.dataset.versions;
+    scrub.max = newer.max;
+    if (atEnd) scrub.value = newer.max;
+  }
+  return left;
 }
 
 function happened(event) {
@@ -94,12 +112,12 @@ function follow() {
 function scrubbing(scrub) {
   const peek = document.getElementById("peek");
   let turn = 0;
-  let pause = 0;
+  let soon = 0;
   scrub.addEventListener("input", () => {
     const version = scrub.dataset.versions.split(" ")[scrub.value];
     scrub.setAttribute("aria-valuetext", `v${version}`);
-    clearTimeout(pause);
-    pause = setTimeout(async () => {
+    clearTimeout(soon);
+    soon = setTimeout(async () => {
       const mine = ++turn;
       try {
         const page = await fragment(`/w/${scrub.dataset.workspace}/v/v${version}/peek`);
