@@ -73,7 +73,8 @@ def run(options: Mapping[str, Any], around: Surroundings, clock: Callable[[], in
 
         engine().close()
         ground().close()
-        site = Site(book, engine, clock, ground, lambda: _password(options.get("password_file") or ""))
+        password = options.get("password_file") or ""
+        site = Site(book, engine, clock, ground, lambda: _password(password), around.config)
         address = next(iter(origins.values()))
         _announce(book, address, options)
         certificate = {"ssl_certfile": options.get("tls_cert"), "ssl_keyfile": options.get("tls_key")}

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.errors import Conflict, NotFound, Usage
+from holdfast.supervisor.documents import event
 from holdfast.supervisor.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -77,6 +78,16 @@ class Work:
 
     def log(self, task: str, since: int = 0, limit: int = 500) -> list[dict[str, Any]]:
         return self.tasks.log(task, since, limit)
+
+    def verifications(self, task: str) -> list[dict[str, Any]]:
+        """What the checks of the task's phases said, newest first."""
+        rows = self.ground.tables.all(
+            "SELECT * FROM event WHERE task = ? AND type = 'phase_complete' ORDER BY sequence DESC LIMIT 50",
+            self._row(task).id,
+        )
+        told = [event(row) for row in rows]
+        keys = ("timestamp", "phase", "passed", "gate", "output")
+        return [{key: one.get(key) for key in keys} for one in told if one.get("passed") is not None]
 
     def output(self, task: str) -> str:
         """The end of what the agent said and did, as its shim wrote it down, without secrets."""
@@ -154,7 +165,7 @@ class Work:
 
         def bring(found: Task, wanted: str) -> str:
             target = self.desk.resolve(found.workspace_id, wanted)
-            self.desk.restore(found.workspace_id, f"v{target.version}", (), "theirs", "")
+            self.desk.bring.restore(found.workspace_id, f"v{target.version}", (), "theirs", "")
             return target.id
 
         return self.tasks.describe(self.tasks.restore(self._row(task).id, checkpoint, bring))
