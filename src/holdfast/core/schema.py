@@ -156,6 +156,12 @@ TABLE: dict[str, Setting] = {
         COMMAND, [], "The command: conversation on its standard input, JSON on its output.", from_environment=False
     ),
     "analysis.model": Setting(TEXT, "", "The model that is asked; empty: the smallest current one.", from_environment=False),
+    "analysis.url": Setting(
+        URL, "", "Address of the API, https unless it is on this machine; empty: Anthropic's.", from_environment=False
+    ),
+    "analysis.key_file": Setting(
+        PATH, "", "File with the key of the API, readable by you alone.", from_environment=False
+    ),
     "analysis.timeout": Setting(TIME, 20, "How long the answer may take.", (1, 600), from_environment=False),
     # How long checkpoints are kept.
     "retention.keep_last": Setting(
