@@ -348,7 +348,7 @@ class Tasks:
         sealed = self.ground.seals.seal_value(name, value.encode())
         now = self.ground.now()
         with self.tables.write():
-            self.tables.do("INSERT OR REPLACE INTO secret VALUES (?, ?, ?, ?, ?)", task.id, name, sealed, type, now)
+            self.tables.keep_secret(task.id, name, sealed, type, now)
             self.tables.log(task.id, now, "secret_provided", {"name": name})
             where = "task = ? AND kind = 'secret' AND key = ? AND status IN ('pending', 'presented')"
             for prompt in self.tables.prompts(where, task.id, name):
@@ -414,10 +414,7 @@ class Tasks:
         with self.tables.write():
             self.tables.change(made.id, self.ground.now(), fork_of=task.id, phase=task.phase)
             for row in self.tables.all("SELECT * FROM secret WHERE task = ?", task.id):
-                self.tables.do(
-                    "INSERT OR REPLACE INTO secret VALUES (?, ?, ?, ?, ?)",
-                    made.id, row["name"], row["sealed"], row["type"], row["given_at"],
-                )  # fmt: skip
+                self.tables.keep_secret(made.id, row["name"], row["sealed"], row["type"], row["given_at"])
         return self.tables.task(made.id)
 
     def home(self, ref: str) -> Task:
