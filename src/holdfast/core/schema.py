@@ -198,6 +198,10 @@ TABLE: dict[str, Setting] = {
         CHOICE, "auto", "How a task goes on: with its history, with the brief, or whichever costs less.",
         ("auto", "history", "brief"), from_environment=False,
     ),
+    "supervisor.cold_history": Setting(
+        NUMBER, 100_000, "Tokens of history that are sent again after a longer wait, where `resume_with` is auto; 0: any number.",
+        (0, None), from_environment=False,
+    ),
     "supervisor.max_windows": Setting(
         NUMBER, 3, "Windows of a usage limit that a task may wait through by itself.", (0, 1000), from_environment=False
     ),

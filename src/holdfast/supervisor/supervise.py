@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from holdfast.core.errors import Busy, DiskFull, HoldfastError, Unreachable
 from holdfast.core.steps import step
-from holdfast.supervisor import process, questions, recover, runs, telling
+from holdfast.supervisor import process, questions, recover, remembering, runs, telling
 from holdfast.supervisor.database import Alone, Claim
 from holdfast.supervisor.drivers import driver
 from holdfast.supervisor.notify import send_notices
@@ -301,17 +301,17 @@ class Supervisor:
     def _begin(self, task: Task) -> Run | None:
         """Make the row of the next attempt, with everything that it needs."""
         how = driver(task.agent, self.ground.options)
-        now = self.ground.now()
+        memory = remembering.recall(self.ground, task, self.tables.last_run(task.id))
+        now, resumes, session = self.ground.now(), memory.resumes, task.session
         with self.tables.write() as tables:
             task = tables.task(task.id)
             if (
                 task.state not in (QUEUED, ACTIVE)
                 or tables.hold(task.id) is not None
                 or tables.open_run(task.id) is not None
+                or task.session != session
             ):
                 return None
-            mode = task.agent.get("resume_with", self.ground.options.resume_with)
-            resumes = mode != "brief" and how.can_resume and how.has_session(task.session, self.ground.variables)
             last = tables.last_run(task.id)
             answers = tables.prompts(
                 "task = ? AND status IN ('answered', 'expired') AND kind != 'approval' AND delivered = ''", task.id
@@ -319,7 +319,7 @@ class Supervisor:
             number = task.attempt + 1
             id = f"{task.id}:{number}"
             left = last.left if last is not None and last.outcome != "phase" else []
-            prompt = telling.compose(task, last, resumes, answers, left)
+            prompt = telling.compose(task, last, resumes, answers, left, memory.brief)
             session = task.session if resumes else str(uuid.UUID(bytes=os.urandom(16), version=4))
             epoch = task.epoch + 1
             if task.state == QUEUED:
@@ -334,7 +334,8 @@ class Supervisor:
                 resume=int(resumes), prompt=prompt, folder=self.ground.runs_folder(id), token=os.urandom(16).hex(),
                 boot=self.ground.boot, host=self.ground.host, started_at=now, account=how.account(self.ground.variables),
             )  # fmt: skip
-            tables.log(task.id, now, "run_begun", {"attempt": number, "phase": task.phase, "resumed": resumes}, id)
+            facts = {"attempt": number, "phase": task.phase, "resumed": resumes, "why": memory.why}
+            tables.log(task.id, now, "run_begun", facts, id)
             return tables.run(id)
 
     # Finding again
