@@ -156,6 +156,12 @@ TABLE: dict[str, Setting] = {
         COMMAND, [], "The command: conversation on its standard input, JSON on its output.", from_environment=False
     ),
     "analysis.model": Setting(TEXT, "", "The model that is asked; empty: the smallest current one.", from_environment=False),
+    "analysis.url": Setting(
+        URL, "", "Address of the API, https unless it is on this machine; empty: Anthropic's.", from_environment=False
+    ),
+    "analysis.key_file": Setting(
+        PATH, "", "File with the key of the API, readable by you alone.", from_environment=False
+    ),
     "analysis.timeout": Setting(TIME, 20, "How long the answer may take.", (1, 600), from_environment=False),
     # How long checkpoints are kept.
     "retention.keep_last": Setting(
@@ -191,6 +197,10 @@ TABLE: dict[str, Setting] = {
     "supervisor.resume_with": Setting(
         CHOICE, "auto", "How a task goes on: with its history, with the brief, or whichever costs less.",
         ("auto", "history", "brief"), from_environment=False,
+    ),
+    "supervisor.cold_history": Setting(
+        NUMBER, 100_000, "Tokens of history that are sent again after a longer wait, where `resume_with` is auto; 0: any number.",
+        (0, None), from_environment=False,
     ),
     "supervisor.max_windows": Setting(
         NUMBER, 3, "Windows of a usage limit that a task may wait through by itself.", (0, 1000), from_environment=False
