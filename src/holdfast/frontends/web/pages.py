@@ -33,7 +33,7 @@ def home(ask: Ask) -> Page:
     groups = {name: [task for task in tasks if task["state"] in states] for name, states in BOARD.items()}
     return Page(
         "home.html",
-        {"workspaces": ask.desk.workspaces(), "inbox": ask.desk.tasks.inbox(), "groups": groups, "tasks": tasks},
+        {"workspaces": ask.desk.workspaces(), "inbox": ask.desk.tasks.inbox(tasks), "groups": groups, "tasks": tasks},
     )
 
 

@@ -58,8 +58,11 @@ class Work:
             for one in self.ground.tables.prompts("task = ? AND kind = ?", self._row(task).id, kind)
         ]
 
-    def inbox(self) -> list[dict[str, Any]]:
-        """Everything that waits for a person, the oldest first: prompts, and holds that only a person can lift."""
+    def inbox(self, tasks: list[dict[str, Any]] | None = None) -> list[dict[str, Any]]:
+        """Everything that waits for a person, the oldest first: prompts, and holds that only a person can lift.
+
+        `tasks` is the listing, where somebody has it already.
+        """
         prompts = self.tasks.inbox()
         asked = {one["task"] for one in prompts}
         holds = [
@@ -68,7 +71,7 @@ class Work:
                 "text": one["hold"]["reason"] or one["hold"]["kind"],
                 "hold": one["hold"]["kind"], "created_at": one["hold"]["since"], "actions": one["actions"], "options": [],
             }
-            for one in self.all()
+            for one in (self.all() if tasks is None else tasks)
             if one["hold"] and one["hold"]["needs_you"] and one["id"] not in asked
         ]  # fmt: skip
         return sorted(prompts + holds, key=lambda one: one["created_at"])
