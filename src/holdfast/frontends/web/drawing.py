@@ -36,6 +36,7 @@ LANES = {
 }  # fmt: skip
 """Which lane of a task's timeline an event belongs to."""
 LANE_EVENTS = 120
+CONTEXT, MOMENTS, SERIES = "context", 200, 5
 _FORMAT = HtmlFormatter(nowrap=True)
 
 
@@ -160,25 +161,42 @@ def lanes(events: Sequence[dict[str, Any]], title: str) -> Markup:
 
 
 def filled(events: Sequence[dict[str, Any]], title: str) -> Markup:
-    """Tokens of the conversation against 70, 80 and 90 percent of what it may hold, as far as the events tell."""
-    points = [
-        (event["context_tokens"], event["context_window"])
-        for event in events
-        if isinstance(event.get("context_tokens"), int) and event.get("context_window")
-    ][-200:]
-    if len(points) < 2:
+    """How full the conversation was, and the account's windows, in percent over time, against 70, 80 and 90.
+
+    Drawn from the events that tell `context_tokens` and `context_window`, and `limits` (docs/format/task.md).
+    """
+    told = [found for found in map(_figures, events) if found][-MOMENTS:]
+    names = sorted({name for figures in told for name in figures}, key=lambda name: (name != CONTEXT, name))[:SERIES]
+    if len(told) < 2:
         return Markup("")
-    step = 1000 / (len(points) - 1)
-    line = " ".join(
-        [
-            f"{number * step:.1f},{100 - min(100, 100 * used / window):.1f}"
-            for number, (used, window) in enumerate(points)
+    step = 1000 / (len(told) - 1)
+    lines, legend = [], []
+    for number, name in enumerate(names):
+        points = [
+            (index * step, 100 - min(100.0, figures[name])) for index, figures in enumerate(told) if name in figures
         ]
-    )
+        drawn = " ".join([f"{x:.1f},{y:.1f}" for x, y in points])
+        lines.append(f'<polyline class="series{number}" points="{drawn}"/>')
+        last = next(figures[name] for figures in reversed(told) if name in figures)
+        legend.append(f'<li class="series{number}">{escape(visible(name).replace("_", " "))} {last:.0f} %</li>')
     marks = "".join(
         [f'<line class="at{part}" x1="0" x2="1000" y1="{100 - part}" y2="{100 - part}"/>' for part in (70, 80, 90)]
     )
+    numbers = "".join([f'<span class="at{part}" aria-hidden="true">{part}</span>' for part in (70, 80, 90)])
     return Markup(
-        f'<svg class="filled" viewBox="0 0 1000 100" preserveAspectRatio="none" role="img" aria-label="{escape(title)}">'
-        f'{marks}<polyline points="{line}"/></svg>'
+        f'<div class="plot"><svg viewBox="0 0 1000 100" preserveAspectRatio="none" role="img" aria-label="{escape(title)}">'
+        f'{marks}{"".join(lines)}</svg>{numbers}</div><ul class="legend">{"".join(legend)}</ul>'
     )
+
+
+def _figures(event: dict[str, Any]) -> dict[str, float]:
+    """The percentages that an event tells, by name."""
+    found: dict[str, float] = {}
+    used, window = event.get("context_tokens"), event.get("context_window")
+    if isinstance(used, int) and isinstance(window, int) and window > 0:
+        found[CONTEXT] = 100 * used / window
+    limits = event.get("limits")
+    for name, percent in limits.items() if isinstance(limits, dict) else ():
+        if isinstance(percent, int | float):
+            found[str(name)[:40]] = float(percent)
+    return found
