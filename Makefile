@@ -49,12 +49,5 @@ eval: install
 	@mkdir -p build
 	$(BIN)/holdfast eval $(EVAL) --refit --plot build/eval.svg
 
-# EVAL=DIR: recorded sessions; without it the small made-up ones in the tree.
-EVAL ?= tests/data/transcripts
-
-eval: install
-	@mkdir -p build
-	$(BIN)/holdfast eval $(EVAL) --refit --plot build/eval.svg
-
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*
