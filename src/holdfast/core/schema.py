@@ -198,6 +198,10 @@ TABLE: dict[str, Setting] = {
         CHOICE, "auto", "How a task goes on: with its history, with the brief, or whichever costs less.",
         ("auto", "history", "brief"), from_environment=False,
     ),
+    "supervisor.cold_history": Setting(
+        NUMBER, 100_000, "Tokens of history that are sent again after a longer wait, where `resume_with` is auto; 0: any number.",
+        (0, None), from_environment=False,
+    ),
     "supervisor.max_windows": Setting(
         NUMBER, 3, "Windows of a usage limit that a task may wait through by itself.", (0, 1000), from_environment=False
     ),
@@ -250,16 +254,21 @@ TABLE: dict[str, Setting] = {
     "web.port": Setting(NUMBER, 8765, "Port of the page; 0: any that is free.", (0, 65535), from_environment=False),
     "web.open": Setting(FLAG, True, "Open a browser when the page starts on a desktop.", from_environment=False),
     "web.password_file": Setting(
-        PATH, "", "File with the password's hash; needed beyond this machine.", from_environment=False
+        PATH, "", "File whose first line is the password (12 characters or more).", from_environment=False
     ),
     "web.tls_certificate": Setting(PATH, "", "Certificate chain; needed beyond this machine.", from_environment=False),
     "web.tls_key": Setting(PATH, "", "The certificate's key.", from_environment=False),
-    "web.allowed_hosts": Setting(LIST, [], "Further host names that the page answers to.", from_environment=False),
+    "web.allowed_hosts": Setting(
+        LIST, [], "Further names of the page: `name`, or the origin that a proxy before it shows.", from_environment=False
+    ),
     "web.trusted_proxy": Setting(
-        LIST, [], "Addresses of reverse proxies whose user header is believed.", from_environment=False
+        LIST, [], "Addresses of reverse proxies, on other machines, whose user header is believed.", from_environment=False
     ),
     "web.proxy_header": Setting(
         TEXT, "", "Header in which such a proxy names the user; empty: none is believed.", from_environment=False
+    ),
+    "web.proxy_users": Setting(
+        LIST, [], "Who may come in through such a proxy: `name:role`, or `name` for a viewer.", from_environment=False
     ),
     "web.session_days": Setting(NUMBER, 30, "How long a browser stays signed in.", (1, 3650), from_environment=False),
 }  # fmt: skip
