@@ -341,7 +341,11 @@ class Supervisor:
 
     def reconcile(self) -> None:
         """Look at every run that is not over, and let somebody go on with it. Doing it twice changes nothing."""
-        self._reconciled = monotonic()
+        first, self._reconciled = not self._reconciled, monotonic()
+        if not self.only:
+            recover.end_unknown(self.ground)
+            if first:
+                recover.catch_up(self.ground)
         for run in self.tables.runs("state != 'ended'"):
             if self.workflows.is_busy(run.id) or self.only not in ("", run.task):
                 continue
