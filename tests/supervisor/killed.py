@@ -2,11 +2,12 @@
 
 It dies at the NTH time that STEP is reached, counted over all supervisors of that base; at `never` it lives, at `all` it only
 counts. ENGINE is `threads` or `durable`, and goes on until nothing happens by itself; with `+person` it answers what is
-asked, and ends when all tasks have.
+asked, and ends when all tasks have. `options.json` in BASE changes settings.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -20,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from holdfast.core import steps
 from holdfast.core.errors import HoldfastError
 from holdfast.supervisor import serving
+from holdfast.supervisor.options import Options
 from holdfast.supervisor.wake import wake
 from supervisor.place import QUICK, Place
 
@@ -31,7 +33,7 @@ def main(base: str, name: str, nth: str, engine: str, database: str = "", boot: 
 
     if name != "never":
         steps.observer = observe
-    place = Place(Path(base), QUICK.but(database=database))
+    place = Place(Path(base), options(base, database))
     if boot:
         place.ground.boot = boot
     how, _, person = engine.partition("+")
@@ -42,6 +44,11 @@ def main(base: str, name: str, nth: str, engine: str, database: str = "", boot: 
     serving.run(place.ground, stop, until_idle=not person, durable=how == "durable")
     place.close()
     return 0
+
+
+def options(base: str, database: str) -> Options:
+    path = Path(base) / "options.json"
+    return QUICK.but(database=database, **(json.loads(path.read_text()) if path.exists() else {}))
 
 
 def reached(base: str, step: str) -> int:

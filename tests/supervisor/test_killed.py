@@ -119,11 +119,9 @@ def test_killed_each_time_that_a_step_is_reached(tmp_path: Path, step: str, how:
     """The first run, later ones, after a question, a rework, a rejection and a limit: each time in a task of its own."""
     if not request.config.getoption("campaign"):
         pytest.skip("the campaign does this")
-    killed = 0
-    minutes = request.config.getoption("minutes")
-    end = time.monotonic() + minutes * 60 if minutes else None
+    killed, end = 0, deadline(request)
     for nth in range(1, MOST):
-        if end and time.monotonic() > end:
+        if time.monotonic() > end:
             break
         with a_place(tmp_path / str(nth)) as place:
             task = begin(place)
@@ -137,6 +135,12 @@ def test_killed_each_time_that_a_step_is_reached(tmp_path: Path, step: str, how:
             claim_all_is_well(place, task)
     print(f"{step}, {how}: {killed} kills")
     assert killed
+
+
+def deadline(request: Any) -> float:
+    """`--minutes` ends a series early; it says how far it came."""
+    minutes = request.config.getoption("minutes")
+    return time.monotonic() + minutes * 60 if minutes else float("inf")
 
 
 class a_place:
@@ -175,8 +179,8 @@ def cut_off(place: Place, how: str, seconds: float, boot: str = "") -> bool:
 def test_killed_at_random(tmp_path: Path, request: Any, how: str, sample: int, all: int) -> None:
     """Kills of the supervisor alone, at any moment, until the wanted number is reached."""
     wanted = all if request.config.getoption("campaign") else sample
-    random, kills, tasks = Random(11), 0, 0
-    while kills < wanted:
+    random, kills, tasks, end = Random(11), 0, 0, deadline(request)
+    while kills < wanted and time.monotonic() < end:
         tasks += 1
         with a_place(tmp_path / str(tasks)) as place:
             task = begin(place)
@@ -191,8 +195,8 @@ def test_killed_at_random(tmp_path: Path, request: Any, how: str, sample: int, a
 def test_the_machine_goes_down_at_random(tmp_path: Path, request: Any) -> None:
     """Everything is killed, and the boot is another: each turn that had ended counts, what was cut off is done again."""
     wanted = 40 if request.config.getoption("campaign") else 2
-    random, kills, tasks = Random(5), 0, 0
-    while kills < wanted:
+    random, kills, tasks, end = Random(5), 0, 0, deadline(request)
+    while kills < wanted and time.monotonic() < end:
         tasks += 1
         with a_place(tmp_path / str(tasks)) as place:
             task = begin(place)
