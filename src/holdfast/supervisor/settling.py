@@ -188,7 +188,7 @@ class Settlement:
         run, output = self.run, self.output
         left = [f"{tool.name} {tool.what}".strip() for tool in output.tools.values()]
         outcome = "host_restart" if self.rebooted and self.judged.kind == verdict.CRASHED else self.judged.kind
-        seconds = max((self.look.ended_at or self.now) - run.started_at, 0) / SECOND
+        seconds = runs.lasted(self.ground, run, self.look)
         tables.change_run(
             run.id, state=ENDED, outcome=outcome, reason=self.judged.reason[:2000], ended_at=self.now,
             exit_code=self.look.exit_code, tokens=output.tokens, money=output.money, left=left, said=output.last_said(),
