@@ -79,6 +79,13 @@ def test_run_shows_what_the_command_says_and_ends_as_it_ends(person: Person) -> 
     assert person.json("list")[0]["trigger"] == "final"
 
 
+def test_run_gives_the_command_what_it_is_to_read_and_nothing_else(person: Person) -> None:
+    read, empty = person.run("run", "--input", "-", "--", "cat", given="hello"), person.run("run", "--", "cat")
+
+    assert (read.returncode, read.stdout) == (0, "hello\n"), read
+    assert (empty.returncode, empty.stdout) == (0, ""), empty
+
+
 def test_run_ends_with_75_at_a_limit_if_nobody_waits(person: Person) -> None:
     done = person.run("run", "--no-wait", "--", "sh", "-c", "echo 'Rate limit hit, retry after 60 seconds' >&2; exit 1")
 

@@ -61,6 +61,8 @@ def compose(
     brief: str = "",
 ) -> str:
     """The next prompt. A session that goes on is told what is new; any other one gets the whole task, and the brief."""
+    if task.agent.get("input", "prompt") != "prompt":
+        return task.brief if task.agent["input"] == "brief" else ""
     parts: list[str] = []
     if not resumes:
         parts.append(_whole(task))
