@@ -13,6 +13,7 @@ from holdfast.conversation import transcript as transcripts
 from holdfast.core import brief as briefs
 from holdfast.core.brief_notes import age
 from holdfast.core.errors import Damaged, HoldfastError
+from holdfast.core.extract import Extract, join
 from holdfast.core.messages import text
 from holdfast.core.notes import Notes
 from holdfast.core.redact import redact
@@ -23,6 +24,7 @@ from holdfast.store.rows import Query
 from holdfast.workspace import diff
 
 if TYPE_CHECKING:
+    from holdfast.conversation.transcript import Conversation
     from holdfast.core.agent_event import AgentEvent
     from holdfast.core.brief import Brief
     from holdfast.engine import Engine
@@ -100,6 +102,7 @@ class Resuming:
                 continue
             notes = taking.take(conversation)
             if not notes.empty:
+                join(notes, extract_of(self.folder, told.session))
                 return _stated(notes, told), disk.look(conversation.files.newest_first(), root, conversation.cwd)
         kept = told.header.get("notes")
         notes = Notes.from_json(kept) if isinstance(kept, dict) else Notes()
@@ -277,8 +280,20 @@ class Delivery:
         return text(name, self._language(), **values)
 
 
-def notes_of(path: str) -> Notes | None:
+def notes_of(path: str, extract: Extract | None = None) -> Notes | None:
     """The notes of the transcript's end, for a checkpoint; None if there is nothing to read."""
+    conversation = conversation_of(path)
+    notes = taking.take(conversation) if conversation is not None else Notes()
+    return None if notes.empty else join(notes, extract)
+
+
+def extract_of(folder: str, session: str) -> Extract | None:
+    """What a model read in the session, if one was asked."""
+    return Extract.from_json(sessions.extract(folder, session).get("extract")) if session else None
+
+
+def conversation_of(path: str) -> Conversation | None:
+    """The transcript's end as a conversation; None if there is nothing to read."""
     if not os.path.isfile(path):
         return None  # a pipe would let us wait for ever
     try:
@@ -290,8 +305,7 @@ def notes_of(path: str) -> Notes | None:
         return None
     if size > TAIL:
         data = data[data.find(b"\n") + 1 :]
-    notes = taking.take(transcripts.read(data))
-    return None if notes.empty else notes
+    return transcripts.read(data)
 
 
 def struck(value: Any) -> Any:

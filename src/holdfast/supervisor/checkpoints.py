@@ -65,7 +65,7 @@ def take(
     step("checkpoint:written")
     with ground.tables.write() as tables:
         tables.do(
-            "INSERT OR IGNORE INTO checkpoint VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO checkpoint VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
             key, task.id, run.id if run else "", taken.id, taken.version, reason, task.phase, taken.tree, name, now,
         )  # fmt: skip
         facts = {"checkpointId": taken.id, "reason": reason, "size": size, "duration_ms": milliseconds}

@@ -233,8 +233,8 @@ class Settlement:
         id = ("q_" if kind == "question" else "d_") + sha256(f"{self.run.id}:{kind}:{mark}".encode()).hexdigest()[:12]
         timeout = int(self.ground.options.question_timeout * SECOND)
         tables.do(
-            "INSERT OR IGNORE INTO prompt (id, task, run, kind, key, text, category, options, standard, required, status, "
-            "created_at, expires_at, phase) VALUES (?, ?, ?, ?, ?, ?, ?, json(?), ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO prompt (id, task, run, kind, key, text, category, options, standard, required, status, "
+            "created_at, expires_at, phase) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
             id, self.task.id, self.run.id, kind, mark, text, block.fields.get("category", block.fields.get("type", "")),
             _json(block.lists.get("options", [])), block.fields.get("default", ""), int(block.flag("required")), PENDING,
             self.now, self.now + timeout, self.task.phase,
@@ -423,8 +423,8 @@ class Settlement:
         text = f"Phase {task.phase} ({name}) is complete" + (" but its verification still fails." if flagged else ".")
         tree = self.taken.tree if self.taken is not None else ""
         tables.do(
-            "INSERT OR IGNORE INTO prompt (id, task, run, kind, key, text, status, created_at, phase, tree, flagged, output, "
-            "required) VALUES (?, ?, ?, 'approval', ?, ?, ?, ?, ?, ?, ?, ?, 1)",
+            "INSERT INTO prompt (id, task, run, kind, key, text, status, created_at, phase, tree, flagged, output, "
+            "required) VALUES (?, ?, ?, 'approval', ?, ?, ?, ?, ?, ?, ?, ?, 1) ON CONFLICT DO NOTHING",
             id, task.id, self.run.id, f"phase {task.phase}", text, PENDING, self.now, task.phase, tree, int(flagged), self.shown,
         )  # fmt: skip
         self._move(tables, "phase_complete", why=text, prompt=id, human=1)

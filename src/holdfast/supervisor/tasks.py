@@ -355,7 +355,7 @@ class Tasks:
         sealed = self.ground.seals.seal_value(name, value.encode())
         now = self.ground.now()
         with self.tables.write():
-            self.tables.do("INSERT OR REPLACE INTO secret VALUES (?, ?, ?, ?, ?)", task.id, name, sealed, type, now)
+            self.tables.keep_secret(task.id, name, sealed, type, now)
             self.tables.log(task.id, now, "secret_provided", {"name": name})
             where = "task = ? AND kind = 'secret' AND key = ? AND status IN ('pending', 'presented')"
             for prompt in self.tables.prompts(where, task.id, name):
@@ -442,10 +442,7 @@ class Tasks:
                 next_prompt=telling.forked(folder) if session else "",
             )  # fmt: skip
             for row in self.tables.all("SELECT * FROM secret WHERE task = ?", task.id):
-                self.tables.do(
-                    "INSERT OR REPLACE INTO secret VALUES (?, ?, ?, ?, ?)",
-                    made.id, row["name"], row["sealed"], row["type"], row["given_at"],
-                )  # fmt: skip
+                self.tables.keep_secret(made.id, row["name"], row["sealed"], row["type"], row["given_at"])
         return self.tables.task(made.id)
 
     def home(self, ref: str) -> Task:
