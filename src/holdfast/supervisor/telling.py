@@ -112,10 +112,6 @@ def rework(output: str, number: int, most: int) -> str:
     return f"{head}\n\n{output[-LIMIT:]}\n\nMend it and complete the phase again."
 
 
-def rejected(comments: str) -> str:
-    return f"The review asks for changes:\n\n{comments[:LIMIT]}\n\nMake them and complete the phase again."
-
-
 def restored(version: str, remembers: bool) -> str:
     if remembers:
         return f"Files and conversation were brought back to the checkpoint {version}; what came after it did not happen. Go on."
