@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.steps import step
-from holdfast.supervisor import checkpoints, documents, process, runs, telling, verdict
+from holdfast.supervisor import checkpoints, documents, logs, process, runs, telling, verdict
 from holdfast.supervisor.checkpoints import Taken
 from holdfast.supervisor.drivers import driver
 from holdfast.supervisor.limits import LimitHit
@@ -79,6 +79,7 @@ def settle(ground: Ground, id: str) -> None:
     step("settle:written")
     keep_final(ground, task.id, run)
     documents.project(ground, task.id)
+    logs.write(ground, run)
 
 
 def keep_final(ground: Ground, id: str, run: Run | None = None) -> None:
@@ -225,6 +226,11 @@ class Settlement:
         elif block.name == "USER_QUESTION":
             kind, mark, text = "question", key(block.fields["question"]), block.fields["question"]
         else:
+            if block.name == "ERROR":
+                facts = {"kind": block.fields["type"], "message": block.fields["message"]}
+                tables.log(
+                    self.task.id, self.now, "error", {**facts, "recovery": block.fields["recovery"]}, self.run.id
+                )
             return
         open_ones = "task = ? AND kind = ? AND key = ? AND status IN ('pending', 'presented')"
         if tables.prompts(open_ones, self.task.id, kind, mark):

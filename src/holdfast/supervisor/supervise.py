@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from holdfast.core.errors import Busy, DiskFull, HoldfastError, Unreachable
 from holdfast.core.steps import step
-from holdfast.supervisor import process, questions, recover, remembering, runs, telling
+from holdfast.supervisor import process, questions, recover, remembering, reviews, runs, telling
 from holdfast.supervisor.database import Alone, Claim
 from holdfast.supervisor.drivers import driver
 from holdfast.supervisor.notify import send_notices
 from holdfast.supervisor.settling import hold_open, settle
-from holdfast.supervisor.tables import Hold, Run, Task
+from holdfast.supervisor.tables import Hold, Prompt, Run, Task
 from holdfast.supervisor.task import ACTIVE, ENDED, HOST_LOST, QUEUED, RATE_LIMIT, SECRET, STARTING
+from holdfast.supervisor.tasks import Tasks
 from holdfast.supervisor.wake import Listener
 
 if TYPE_CHECKING:
@@ -182,6 +183,7 @@ class Supervisor:
         self._follow_clock()
         self._lift_due()
         self._expire()
+        self._remind()
         step("tick:lifted")
         self._schedule()
         send_notices(self.ground)
@@ -244,6 +246,32 @@ class Supervisor:
                 if hold is not None and hold.kind == "question":
                     self.tables.move(prompt.task, "lift", now, trigger="timeout", reason="")
                     hold_open(self.tables, prompt.task, now, "timeout")
+
+    def _remind(self) -> None:
+        """Reviews that nobody answers: tell again, then say that it is overdue, then do what the settings allow."""
+        now = self.ground.now()
+        for prompt in self.tables.prompts("kind = 'approval' AND status IN ('pending', 'presented')"):
+            passes_after = int(self.ground.options.auto_approve_after * SECOND)
+            due = reviews.late(now - prompt.created_at, prompt.tries, bool(prompt.flagged), passes_after)
+            if due is None:
+                continue
+            if due.passes and self._passes(prompt):
+                continue
+            with self.tables.write():
+                kind, word = ("escalation", "Overdue") if due.overdue else ("reminder", "Still waiting")
+                if due.reminders > prompt.tries:
+                    self.tables.do("UPDATE prompt SET tries = ? WHERE id = ?", due.reminders, prompt.id)
+                    self.tables.notify(
+                        prompt.task, now, kind, f"{word} for {due.hours} hours: {prompt.text}", prompt.id
+                    )
+
+    def _passes(self, prompt: Prompt) -> bool:
+        """Approve in nobody's name; not if the workspace is another one than was to be reviewed."""
+        try:
+            Tasks(self.ground).approve(prompt.id, by="policy")
+        except HoldfastError:
+            return False
+        return True
 
     # Starting runs
 
