@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from holdfast.supervisor.ground import Ground
 
 SECOND = 1_000_000_000
-OUTPUT = 20_000
+OUTPUT, LOGGED = 20_000, 4_000
 RESTARTING = "Task could not be restored from checkpoint. Restarting from beginning."
 LOST_SESSION = ("No conversation found", "already in use", "no_conversation")
 TRIGGERS = {
@@ -409,6 +409,8 @@ class Settlement:
         most = self.ground.options.max_attempts
         decided = verdict.gate(self.passed, task.reworks, phase["review"], last, most)
         facts = {"phase": task.phase, "passed": self.passed, "gate": decided.action, "flagged": decided.flagged}
+        if self.passed is not None:
+            facts["output"] = self.shown[-LOGGED:]
         tables.log(task.id, self.now, "phase_complete", facts, self.run.id)
         tables.change(task.id, self.now, crashes=[], idle=0)
         if decided.action == "rework":
