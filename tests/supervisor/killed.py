@@ -1,4 +1,4 @@
-"""A supervisor that kills itself at a named step: `killed.py BASE STEP NTH durable|threads`. Step `never` lets it live."""
+"""A supervisor that kills itself at a named step: `killed.py BASE STEP NTH durable|threads [DATABASE]`; `never` lets it live."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.supervisor import serving
 from supervisor.place import QUICK, Place
 
 
-def main(base: str, name: str, nth: str, how: str) -> int:
+def main(base: str, name: str, nth: str, how: str, database: str = "") -> int:
     left = int(nth)
 
     def observe(step: str) -> None:
@@ -26,7 +26,7 @@ def main(base: str, name: str, nth: str, how: str) -> int:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     steps.observer = observe
-    place = Place(Path(base), QUICK)
+    place = Place(Path(base), QUICK.but(database=database))
     serving.run(place.ground, Flag(), until_idle=True, durable=how == "durable")
     place.close()
     return 0

@@ -42,7 +42,7 @@ def begin(place: Place) -> Task:
 
 
 def supervise(place: Place, step: str = "never", nth: int = 1, how: str = "threads") -> int:
-    words = [sys.executable, str(PROGRAM), str(place.base), step, str(nth), how]
+    words = [sys.executable, str(PROGRAM), str(place.base), step, str(nth), how, place.options.database]
     return subprocess.run(words, env={"PATH": os.environ["PATH"]}, stderr=subprocess.DEVNULL, timeout=120).returncode
 
 
@@ -103,16 +103,6 @@ def test_killed_at_a_step(place: Place, step: str, request: Any) -> None:
     claim_all_is_well(place, task)
 
 
-@pytest.mark.parametrize("step", ["settle:saved"])
-def test_killed_at_a_step_of_a_durable_workflow(place: Place, step: str) -> None:
-    task = begin(place)
-    assert supervise(place, step, 1, "durable") == -signal.SIGKILL
-
-    finish(place, task, "durable")
-
-    claim_all_is_well(place, task)
-
-
 @pytest.mark.campaign
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("nth", [1, 2, 3])
@@ -156,6 +146,7 @@ def test_killed_at_random(tmp_path: Path, request: Any) -> None:
     print(f"{kills} kills in {round} tasks")
 
 
+@pytest.mark.databases
 def test_a_second_supervisor_is_refused_and_changes_nothing(place: Place) -> None:
     lock = Lock(place.ground.folder)
     begin(place)
@@ -168,6 +159,7 @@ def test_a_second_supervisor_is_refused_and_changes_nothing(place: Place) -> Non
         lock.close()
 
 
+@pytest.mark.databases
 def test_after_a_restart_of_the_machine_the_task_goes_on(place: Place) -> None:
     task = place.task([{"write": ["a.txt", "1"]}, {"sleep": 60}], [{"say": "=== CUSTOM TASK COMPLETE ==="}])
     place.supervise(until=lambda: (place.workspace() / "a.txt").exists())
@@ -203,6 +195,7 @@ def test_a_shim_that_was_killed_leaves_no_stray(place: Place) -> None:
     assert process.end_strays(run.token) == 0
 
 
+@pytest.mark.databases
 def test_an_epoch_that_was_overtaken_writes_nothing(place: Place) -> None:
     from holdfast.supervisor.settling import settle
 

@@ -7,10 +7,10 @@ import json
 import os
 from contextlib import suppress
 from datetime import UTC, datetime
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.errors import Damaged, NewerFormat
+from holdfast.core.redact import redact
 from holdfast.supervisor import task as machine
 from holdfast.supervisor.tables import Run, Task
 from holdfast.workspace.capture import OWN_IGNORE
@@ -39,10 +39,19 @@ def prepare(workspace: str) -> None:
 
 
 def write(
-    ground: Ground, task: Task, run: Run | None, reason: str, checkpoint: str, output: Output | None
+    ground: Ground,
+    task: Task,
+    run: Run | None,
+    reason: str,
+    checkpoint: str,
+    output: Output | None,
+    kept: dict[str, Any] | None = None,
 ) -> tuple[str, int]:
-    """Write the document of a checkpoint, then `latest.json`; return its name and size. A failure is not fatal."""
-    document = describe(ground, task, run, reason, checkpoint, output)
+    """Write the document of a checkpoint, then `latest.json`; return its name and size. A failure is not fatal.
+
+    `kept` is where the whole conversation lies in the store.
+    """
+    document = describe(ground, task, run, reason, checkpoint, output, kept)
     folder = _folder(task.workspace, CHECKPOINTS)
     if folder is None:
         return "", 0
@@ -70,7 +79,13 @@ def write(
 
 
 def describe(
-    ground: Ground, task: Task, run: Run | None, reason: str, checkpoint: str, output: Output | None
+    ground: Ground,
+    task: Task,
+    run: Run | None,
+    reason: str,
+    checkpoint: str,
+    output: Output | None,
+    kept: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The document of a checkpoint: the source's fields, redacted and bounded, and a schema version."""
     tables = ground.tables
@@ -103,7 +118,8 @@ def describe(
             "messages": messages,
             "lastMessageIndex": (output.count if output else len(messages)) - 1,
             "session": run.session if run else task.session,
-            "digest": sha256(json.dumps(messages, ensure_ascii=False).encode("utf-8", "replace")).hexdigest(),
+            "digest": kept["content"] if kept is not None else None,
+            "bytes": kept["bytes"] if kept is not None else None,
         },
         "environment": {
             "variables": {row["name"]: row["sealed"] for row in secrets},
@@ -301,11 +317,13 @@ def _messages(task: Task, run: Run | None, output: Output | None, now: int) -> l
     found: list[dict[str, Any]] = []
     if run is not None:
         found.append(
-            {"role": "user", "content": run.prompt[:4000], "timestamp": stamp, "metadata": {"phase": run.phase}}
+            {"role": "user", "content": redact(run.prompt[:4000]), "timestamp": stamp, "metadata": {"phase": run.phase}}
         )
     for message in output.messages if output is not None else []:
+        if "struck" not in message:
+            message["struck"] = redact(message["content"])  # once: a run's messages are told of at every checkpoint
         found.append({
-            "role": message["role"], "content": message["content"], "timestamp": stamp,
+            "role": message["role"], "content": message["struck"], "timestamp": stamp,
             "metadata": {"phase": task.phase, "step": task.step or None, "type": message["type"]},
         })  # fmt: skip
     return found

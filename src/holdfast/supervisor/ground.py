@@ -43,7 +43,7 @@ class Ground:
     ) -> None:
         self.folder, self.options, self.now, self.variables = folder, options, clock, variables
         self.build = build
-        self.tables = Tables(folder + "/tasks.db")
+        self.tables = Tables(options.database or folder + "/tasks.db")
         self.key = DocumentKey(folder + "/key")
         self.seals: Seals = seals or StoreSeals(self.engine)
         self.boot = boot_id()

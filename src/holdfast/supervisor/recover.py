@@ -94,7 +94,7 @@ def _insert(ground: Ground, known: dict[str, Any], phase: int, latest: dict[str,
             tables.change(id, now, reason=why)
         if latest is not None:
             tables.do(
-                "INSERT OR IGNORE INTO checkpoint VALUES (?, ?, '', ?, 0, ?, ?, '', 'latest.json', ?)",
+                "INSERT INTO checkpoint VALUES (?, ?, '', ?, 0, ?, ?, '', 'latest.json', ?) ON CONFLICT DO NOTHING",
                 f"{id}:rebuilt", id, latest["id"], latest["reason"], phase, now,
             )  # fmt: skip
 

@@ -16,7 +16,7 @@ from holdfast.supervisor.limits import LimitHit
 from holdfast.supervisor.protocol import Block
 from holdfast.supervisor.questions import PENDING, key
 from holdfast.supervisor.reading import Output
-from holdfast.supervisor.shim import MARK, forms
+from holdfast.supervisor.sealing import opened, struck_out
 from holdfast.supervisor.tables import Overtaken, Run, Tables, Task
 from holdfast.supervisor.task import (
     APPROVAL,
@@ -44,9 +44,9 @@ TRIGGERS = {
     verdict.CANCELLED: "cancel", verdict.FAILED: "error", verdict.LIMITED: "rate_limit", verdict.PAUSED: "user_pause",
     verdict.RETRY: "error", verdict.PHASE: "phase_complete", verdict.COMPLETE: "final", verdict.ASKED: "question",
     verdict.NEEDS: "secret", verdict.IDLE: "turn", verdict.CRASHED: "crash", verdict.BUDGET: "budget",
-    verdict.DENIED: "question",
+    verdict.DENIED: "question", verdict.FULL: "error",
 }  # fmt: skip
-CUT_OFF = (verdict.CRASHED, verdict.LIMITED, verdict.PAUSED, verdict.RETRY, verdict.BUDGET)
+CUT_OFF = (verdict.CRASHED, verdict.LIMITED, verdict.PAUSED, verdict.RETRY, verdict.BUDGET, verdict.FULL)
 
 
 def settle(ground: Ground, id: str) -> None:
@@ -119,7 +119,7 @@ def _verify(ground: Ground, task: Task, judged: Verdict) -> tuple[bool | None, s
     command = task.phases[task.phase - 1]["verify"] if judged.kind == verdict.PHASE else ""
     if not command:
         return None, ""
-    secrets = runs.opened(ground, task)
+    secrets = opened(ground, task)
     environment = {
         name: value
         for name, value in ground.variables.items()
@@ -145,9 +145,7 @@ def _verify(ground: Ground, task: Task, judged: Verdict) -> tuple[bool | None, s
         out, _ = child.communicate()
         out += f"\nThe verification took longer than {ground.options.verify_timeout:.0f} s and was ended.".encode()
         passed = False
-    for form in forms(list(secrets.values())):
-        out = out.replace(form, MARK)
-    return passed, out.decode("utf-8", "replace")[-OUTPUT:]
+    return passed, struck_out(out.decode("utf-8", "replace"), secrets.values())[-OUTPUT:]
 
 
 class Settlement:
@@ -202,6 +200,7 @@ class Settlement:
             fraction=output.fraction,
         )  # fmt: skip
         remembers = output.began and driver(self.task.agent, self.ground.options).can_resume
+        remembers = remembers and self.judged.kind != verdict.FULL
         if self.judged.kind in CUT_OFF and not remembers:
             # The agent never read its prompt, or cannot remember it: what was in it is delivered again.
             tables.do("UPDATE prompt SET delivered = '' WHERE delivered = ?", run.id)
@@ -234,8 +233,8 @@ class Settlement:
         id = ("q_" if kind == "question" else "d_") + sha256(f"{self.run.id}:{kind}:{mark}".encode()).hexdigest()[:12]
         timeout = int(self.ground.options.question_timeout * SECOND)
         tables.do(
-            "INSERT OR IGNORE INTO prompt (id, task, run, kind, key, text, category, options, standard, required, status, "
-            "created_at, expires_at, phase) VALUES (?, ?, ?, ?, ?, ?, ?, json(?), ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO prompt (id, task, run, kind, key, text, category, options, standard, required, status, "
+            "created_at, expires_at, phase) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
             id, self.task.id, self.run.id, kind, mark, text, block.fields.get("category", block.fields.get("type", "")),
             _json(block.lists.get("options", [])), block.fields.get("default", ""), int(block.flag("required")), PENDING,
             self.now, self.now + timeout, self.task.phase,
@@ -349,6 +348,14 @@ class Settlement:
         if errors and errors[0].fields["recovery"] == "notify_user":
             tables.notify(task.id, self.now, "error", f"{task.title}: {errors[0].fields['message']}")
 
+    def _full(self, tables: Tables) -> None:
+        """A conversation that no longer fits is left behind: a fresh session is told a brief of it."""
+        if self.task.agent.get("resume_with", self.ground.options.resume_with) == "history":
+            self._failed(tables)
+            return
+        tables.change(self.task.id, self.now, session="")
+        self._crashed(tables)
+
     def _begin_anew(self, tables: Tables) -> None:
         """The session cannot be gone on with: a fresh one, once; the second time a person decides."""
         restores = self.task.restores + 1
@@ -416,8 +423,8 @@ class Settlement:
         text = f"Phase {task.phase} ({name}) is complete" + (" but its verification still fails." if flagged else ".")
         tree = self.taken.tree if self.taken is not None else ""
         tables.do(
-            "INSERT OR IGNORE INTO prompt (id, task, run, kind, key, text, status, created_at, phase, tree, flagged, output, "
-            "required) VALUES (?, ?, ?, 'approval', ?, ?, ?, ?, ?, ?, ?, ?, 1)",
+            "INSERT INTO prompt (id, task, run, kind, key, text, status, created_at, phase, tree, flagged, output, "
+            "required) VALUES (?, ?, ?, 'approval', ?, ?, ?, ?, ?, ?, ?, ?, 1) ON CONFLICT DO NOTHING",
             id, task.id, self.run.id, f"phase {task.phase}", text, PENDING, self.now, task.phase, tree, int(flagged), self.shown,
         )  # fmt: skip
         self._move(tables, "phase_complete", why=text, prompt=id, human=1)
@@ -457,5 +464,5 @@ _FOLLOWS = {
     verdict.PAUSED: Settlement._paused, verdict.RETRY: Settlement._crashed, verdict.PHASE: Settlement._phase,
     verdict.COMPLETE: Settlement._complete, verdict.ASKED: Settlement._asked, verdict.NEEDS: Settlement._asked,
     verdict.IDLE: Settlement._idle, verdict.CRASHED: Settlement._crashed, verdict.BUDGET: Settlement._over_budget,
-    verdict.DENIED: Settlement._denied,
+    verdict.DENIED: Settlement._denied, verdict.FULL: Settlement._full,
 }  # fmt: skip

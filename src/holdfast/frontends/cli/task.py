@@ -15,6 +15,7 @@ from holdfast.core.errors import NotFound, Usage
 from holdfast.frontends.cli.session import Session, common, write_bytes, write_json
 
 if TYPE_CHECKING:
+    from holdfast.store.rows import CheckpointRow
     from holdfast.supervisor.ground import Ground
     from holdfast.supervisor.tables import Task
     from holdfast.supervisor.tasks import Tasks
@@ -293,23 +294,20 @@ def resume(session: Session, ref: str, allowed: tuple[str, ...]) -> None:
 @task.command("restore")
 @REF
 @click.argument("checkpoint", metavar="CHECKPOINT")
+@click.option("--files", "only_files", is_flag=True, help="Leave the conversation; a fresh session is told a brief.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @common
-def restore(session: Session, ref: str, checkpoint: str, yes: bool) -> None:
-    """Bring the task's files back to a checkpoint and go on from there, with a fresh session."""
-    from holdfast.restoring import Restoring
-    from holdfast.store.resolve import resolve
+def restore(session: Session, ref: str, checkpoint: str, only_files: bool, yes: bool) -> None:
+    """Bring the task's files and conversation back to a checkpoint and go on from there."""
 
-    def bring(found: Task, wanted: str) -> str:
-        root, row = session.engine.root(os.fsencode(found.workspace))
-        target = resolve(session.repository, row.id, wanted, session.now())
-        if not session.agreed(f"Restore {found.workspace} to v{target.version}? The state now is saved first.", yes):
-            raise click.Abort
-        Restoring(session.engine, root, row).restore(target, conflicts="theirs")
-        return target.id
+    def ask(target: CheckpointRow) -> bool:
+        return session.agreed(f"Restore the task to v{target.version}? The state now is saved first.", yes)
 
     with tasks_of(session, "restore") as tasks:
-        _say(session, tasks, done := tasks.restore(ref, checkpoint, bring), f"{done.id} goes on from {checkpoint}.")
+        done = tasks.restore(ref, checkpoint, conversation=not only_files, ask=ask)
+        if done is None:
+            raise click.Abort
+        _say(session, tasks, done, f"{done.id} goes on from {checkpoint}.")
 
 
 @task.command("cancel")
@@ -328,11 +326,12 @@ def cancel(session: Session, ref: str) -> None:
 
 @task.command("retry")
 @REF
+@click.option("--history", is_flag=True, help="Go on with its session instead of a fresh one that is told a brief.")
 @common
-def retry(session: Session, ref: str) -> None:
+def retry(session: Session, ref: str, history: bool) -> None:
     """Begin a failed or cancelled task again at its phase, with what is on disk."""
     with tasks_of(session) as tasks:
-        _say(session, tasks, done := tasks.retry(ref), f"Queued {done.id} again.")
+        _say(session, tasks, done := tasks.retry(ref, history=history), f"Queued {done.id} again.")
 
 
 @task.command("approve")
@@ -415,18 +414,8 @@ def try_now(session: Session, ref: str) -> None:
 @common
 def fork(session: Session, ref: str, folder: str, begin: bool) -> None:
     """A task of its own in a fork of the workspace; `task diff` and `task apply` bring back what it does."""
-    from holdfast.core.model import Event
-    from holdfast.forking import Forking
-
-    def make(found: Task, target: str) -> None:
-        engine = session.engine
-        engine.handle(Event(os.fsencode(found.workspace), session.now(), message="before a fork", task=found.id))
-        root, row = engine.root(os.fsencode(found.workspace))
-        checkpoint = session.resolve(row, "latest")
-        Forking(engine, root, row, checkpoint).fork(os.fsencode(target))
-
     with tasks_of(session) as tasks:
-        done = tasks.fork(ref, os.path.join(os.fsdecode(session.cwd), folder), make)
+        done = tasks.fork(ref, os.path.join(os.fsdecode(session.cwd), folder))
         if begin:
             done = tasks.start(done.id)
         _say(session, tasks, done, f"Made {done.id} in {done.workspace}.")

@@ -22,7 +22,7 @@ from holdfast.core.errors import Busy, Conflict, Damaged, HoldfastError, NotFoun
 from holdfast.frontends.web import api, pages
 from holdfast.frontends.web.book import OPERATOR, Book, Visitor
 from holdfast.frontends.web.desk import opened
-from holdfast.frontends.web.gate import Gate, Refusal, cookie_name
+from holdfast.frontends.web.gate import Gate, Proxy, Refusal, cookie_name
 from holdfast.frontends.web.stream import Stream, as_json
 from holdfast.frontends.web.words import Words, chosen
 
@@ -58,7 +58,7 @@ class Site:
         self.templates = pages.environment()
         self.gate: Gate | None = None
 
-    def application(self, origins: dict[str, str], secure: bool = False, gate: type[Gate] = Gate) -> Gate:
+    def application(self, origins: dict[str, str], proxy: Proxy | None = None, gate: type[Gate] = Gate) -> Gate:
         routes = [Route(route.path, self._page(route), methods=[route.method]) for route in pages.ROUTES]
         routes += [Route(one.path, self._operation(one), methods=[one.method]) for one in api.OPERATIONS]
         routes += [
@@ -71,7 +71,7 @@ class Site:
             Route("/static/{name}", self._static, methods=["GET"]),
         ]
         app = Starlette(routes=routes, lifespan=self._lifespan, exception_handlers=self._handlers())
-        self.gate = gate(app, self.book, origins, self._refuse, monotonic, secure)
+        self.gate = gate(app, self.book, origins, self._refuse, monotonic, proxy)
         return self.gate
 
     @asynccontextmanager
@@ -190,17 +190,18 @@ class Site:
         response: Response = RedirectResponse("/", HTTPStatus.SEE_OTHER)
         if not plain:
             response = JSONResponse({"success": True, "data": {"role": visitor.role, "session": session}})
-        secure = self.gate.secure
+        secure = request.scope["holdfast.secure"]
         response.set_cookie(
-            cookie_name(secure), session, max_age=30 * 86_400, httponly=True, samesite="lax", secure=secure, path="/"
-        )
+            cookie_name(secure), session, max_age=self.book.session_days * 86_400, httponly=True, samesite="lax",
+            secure=secure, path="/",
+        )  # fmt: skip
         return response
 
     async def _leave(self, request: Request) -> Response:
-        assert self.gate is not None
         self.book.leave(request.scope["holdfast.visitor"])
         response = RedirectResponse("/", HTTPStatus.SEE_OTHER)
-        response.delete_cookie(cookie_name(self.gate.secure), path="/")
+        secure = request.scope["holdfast.secure"]
+        response.delete_cookie(cookie_name(secure), path="/", secure=secure, httponly=True, samesite="lax")
         return response
 
     async def _language(self, request: Request) -> Response:

@@ -150,14 +150,10 @@ class Work:
         return self.tasks.describe(self.tasks.budget(self._row(task).id, tokens=tokens, money=money, minutes=minutes))
 
     def restore(self, task: str, checkpoint: str) -> dict[str, Any]:
-        """Bring the task's files back to a checkpoint; it goes on from there with a fresh session."""
-
-        def bring(found: Task, wanted: str) -> str:
-            target = self.desk.resolve(found.workspace_id, wanted)
-            self.desk.restore(found.workspace_id, f"v{target.version}", (), "theirs", "")
-            return target.id
-
-        return self.tasks.describe(self.tasks.restore(self._row(task).id, checkpoint, bring))
+        """Bring the task's files and conversation back to a checkpoint; it goes on from there."""
+        done = self.tasks.restore(self._row(task).id, checkpoint)
+        assert done is not None
+        return self.tasks.describe(done)
 
     def override(self, task: str, action: str) -> dict[str, Any]:
         """What a person knows better about a rate limit than the supervisor does."""
