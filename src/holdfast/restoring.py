@@ -13,7 +13,7 @@ from holdfast.core.planning import UNREAD, Plan, Step
 from holdfast.core.steps import step
 from holdfast.previewing import Preview, Previewing, Scope, differ
 from holdfast.store.journal import History, Journal
-from holdfast.store.reading import wholes
+from holdfast.store.reading import hand_over
 from holdfast.workspace.apply import Applied, Apply, closed_folders
 from holdfast.workspace.find import show
 from holdfast.workspace.preparing import Contents
@@ -305,7 +305,8 @@ class Restoring(Previewing):
             root,
             self._anchors(made, goal),
             Contents(
-                lambda entry: self.repository.stream(entry.content), lambda digests: wholes(self.repository, digests)
+                lambda entry: self.repository.stream(entry.content),
+                lambda digests, take: hand_over(self.repository, digests, take),
             ),
             self.repository.ids,
             lambda key: bool(self.repository.ledger.locate([key])),
