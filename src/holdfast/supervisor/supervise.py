@@ -15,7 +15,7 @@ from holdfast.core.steps import step
 from holdfast.supervisor import process, questions, recover, runs, telling
 from holdfast.supervisor.database import Alone, Claim
 from holdfast.supervisor.drivers import driver
-from holdfast.supervisor.notify import send_notices
+from holdfast.supervisor.notify import Notices
 from holdfast.supervisor.settling import hold_open, settle
 from holdfast.supervisor.tables import Hold, Run, Task
 from holdfast.supervisor.task import ACTIVE, ENDED, HOST_LOST, QUEUED, RATE_LIMIT, SECRET, STARTING
@@ -120,6 +120,7 @@ class Supervisor:
     def __init__(self, ground: Ground, workflows: Workflows, only: str = "", claim: Claim | None = None) -> None:
         self.ground, self.tables, self.workflows = ground, ground.tables, workflows
         self.claim: Claim = claim or Alone()
+        self.notices = Notices(ground)
         self.only = only
         """Look after this one task, not after all."""
         self.stop = Flag()
@@ -152,6 +153,7 @@ class Supervisor:
                     pause = self.ground.options.tick
                 listener.wait(pause)
         finally:
+            self.notices.close()
             listener.close()
 
     def is_waiting(self) -> bool:
@@ -184,7 +186,7 @@ class Supervisor:
         self._expire()
         step("tick:lifted")
         self._schedule()
-        send_notices(self.ground)
+        self.notices.tick()
 
     def _follow_clock(self) -> None:
         """A clock that was set moves the time-outs of questions along; resets of limits stay where the calendar has them."""
