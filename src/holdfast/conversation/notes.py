@@ -69,6 +69,7 @@ def take(conversation: Conversation) -> Notes:
     )
     _files(notes, conversation)
     stated = _stated(calls)
+    notes.declared = _declared(stated, tasks)
     notes.current_task = _first(stated.get("summary")) or _task(tasks, asked)
     notes.next_steps = _several(stated.get("next_steps"))[:MOST_STEPS] or _steps(tasks, said)
     notes.decisions = _unique([*_several(stated.get("decisions")), *_decisions(conversation, notes)])[:MOST_DECISIONS]
@@ -87,6 +88,17 @@ def _stated(calls: list[Call]) -> dict[str, object]:
     if decisions:
         stated["decisions"] = decisions
     return stated
+
+
+def _declared(stated: dict[str, object], tasks: list[tuple[str, str]]) -> frozenset[str]:
+    """What the agent said itself: through `checkpoint_save`, or by the list of tasks that it keeps."""
+    statuses = {status for status, text in tasks if text}
+    found = {
+        "current_task": bool(_first(stated.get("summary"))) or "in_progress" in statuses,
+        "next_steps": bool(_several(stated.get("next_steps"))) or bool(statuses - {"completed"}),
+        "decisions": bool(_several(stated.get("decisions"))),
+    }
+    return frozenset([name for name, is_said in found.items() if is_said])
 
 
 def _first(value: object) -> str:

@@ -50,7 +50,8 @@ class Output(ABC):
         self.began = False
         self.tokens, self.money = 0, 0.0
         self.error = self.error_text = ""
-        self.failed = False
+        self.failed = self.succeeded = False
+        """What the client's last word was; neither if it has not said any."""
         self.denials: list[str] = []
         self.step, self.fraction = "", 0.0
         self.lines = 0
@@ -98,8 +99,11 @@ class Output(ABC):
             facts = json.loads(line)
             kind, details = str(facts.get("error", "")), str(facts.get("error_details", ""))
             message = str(facts.get("last_assistant_message", ""))
+            aside = bool(facts.get("agent_id"))
         except (ValueError, TypeError, AttributeError):
             return
+        if aside or self.succeeded:
+            return  # a subagent's or a compaction's failure, or one that was got over
         if self.limit is None and self.failed:
             self.limit = read_error(kind, details, message, self.now, self.zone)
         if not self.error:
@@ -212,6 +216,7 @@ class ClaudeOutput(Output):
     def _result(self, event: dict[str, Any]) -> None:
         # One process may say several results; the last one counts.
         self.failed = bool(event.get("is_error"))
+        self.succeeded = not self.failed
         self.money = float(event.get("total_cost_usd") or self.money)
         if isinstance(event.get("usage"), dict):
             self.tokens = max(self.tokens, _tokens(event["usage"]))
@@ -223,7 +228,9 @@ class ClaudeOutput(Output):
         text = str(event.get("result") or self.error_text)
         self.error_text = text[:500]
         reason = str(event.get("terminal_reason") or "")
-        if reason == "prompt_too_long" or "No conversation found" in text:
+        if reason == "prompt_too_long" or text.casefold().startswith("prompt is too long"):
+            self.error = "prompt_too_long"
+        elif "No conversation found" in text:
             self.error = reason or "no_conversation"
         if self._rejected is not None:
             self.limit = self._rejected

@@ -15,6 +15,7 @@ from holdfast.supervisor import checkpoints, process
 from holdfast.supervisor.drivers import driver
 from holdfast.supervisor.limits import LimitNear
 from holdfast.supervisor.reading import Output, Tail
+from holdfast.supervisor.sealing import opened
 from holdfast.supervisor.shim import write_file
 from holdfast.supervisor.tables import Overtaken, Run, Task
 from holdfast.supervisor.task import ENDED, LIVE, STARTING, STOPPING
@@ -79,12 +80,6 @@ def missing(task: Task) -> str:
     if not os.path.isdir(task.workspace):
         return f"Workspace validation failed: there is no folder {task.workspace}."
     return ""
-
-
-def opened(ground: Ground, task: Task) -> dict[str, str]:
-    """The task's secrets in the clear, for the shim's ears only."""
-    rows = ground.tables.all("SELECT name, sealed FROM secret WHERE task = ?", task.id)
-    return {row["name"]: ground.seals.open_value(row["name"], row["sealed"]).decode("utf-8", "replace") for row in rows}
 
 
 def observe(ground: Ground, id: str, halt: Flag) -> bool:

@@ -9,14 +9,14 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.steps import step
-from holdfast.supervisor import checkpoints, documents, process, runs, telling, verdict
+from holdfast.supervisor import checkpoints, documents, logs, process, runs, telling, verdict
 from holdfast.supervisor.checkpoints import Taken
 from holdfast.supervisor.drivers import driver
 from holdfast.supervisor.limits import LimitHit
 from holdfast.supervisor.protocol import Block
 from holdfast.supervisor.questions import PENDING, key
 from holdfast.supervisor.reading import Output
-from holdfast.supervisor.shim import MARK, forms
+from holdfast.supervisor.sealing import opened, struck_out
 from holdfast.supervisor.tables import Overtaken, Run, Tables, Task
 from holdfast.supervisor.task import (
     APPROVAL,
@@ -37,16 +37,16 @@ if TYPE_CHECKING:
     from holdfast.supervisor.ground import Ground
 
 SECOND = 1_000_000_000
-OUTPUT = 20_000
+OUTPUT, LOGGED = 20_000, 4_000
 RESTARTING = "Task could not be restored from checkpoint. Restarting from beginning."
 LOST_SESSION = ("No conversation found", "already in use", "no_conversation")
 TRIGGERS = {
     verdict.CANCELLED: "cancel", verdict.FAILED: "error", verdict.LIMITED: "rate_limit", verdict.PAUSED: "user_pause",
     verdict.RETRY: "error", verdict.PHASE: "phase_complete", verdict.COMPLETE: "final", verdict.ASKED: "question",
     verdict.NEEDS: "secret", verdict.IDLE: "turn", verdict.CRASHED: "crash", verdict.BUDGET: "budget",
-    verdict.DENIED: "question",
+    verdict.DENIED: "question", verdict.FULL: "error",
 }  # fmt: skip
-CUT_OFF = (verdict.CRASHED, verdict.LIMITED, verdict.PAUSED, verdict.RETRY, verdict.BUDGET)
+CUT_OFF = (verdict.CRASHED, verdict.LIMITED, verdict.PAUSED, verdict.RETRY, verdict.BUDGET, verdict.FULL)
 
 
 def settle(ground: Ground, id: str) -> None:
@@ -79,6 +79,7 @@ def settle(ground: Ground, id: str) -> None:
     step("settle:written")
     keep_final(ground, task.id, run)
     documents.project(ground, task.id)
+    logs.write(ground, run)
 
 
 def keep_final(ground: Ground, id: str, run: Run | None = None) -> None:
@@ -119,7 +120,7 @@ def _verify(ground: Ground, task: Task, judged: Verdict) -> tuple[bool | None, s
     command = task.phases[task.phase - 1]["verify"] if judged.kind == verdict.PHASE else ""
     if not command:
         return None, ""
-    secrets = runs.opened(ground, task)
+    secrets = opened(ground, task)
     environment = {
         name: value
         for name, value in ground.variables.items()
@@ -145,9 +146,7 @@ def _verify(ground: Ground, task: Task, judged: Verdict) -> tuple[bool | None, s
         out, _ = child.communicate()
         out += f"\nThe verification took longer than {ground.options.verify_timeout:.0f} s and was ended.".encode()
         passed = False
-    for form in forms(list(secrets.values())):
-        out = out.replace(form, MARK)
-    return passed, out.decode("utf-8", "replace")[-OUTPUT:]
+    return passed, struck_out(out.decode("utf-8", "replace"), secrets.values())[-OUTPUT:]
 
 
 class Settlement:
@@ -202,6 +201,7 @@ class Settlement:
             fraction=output.fraction,
         )  # fmt: skip
         remembers = output.began and driver(self.task.agent, self.ground.options).can_resume
+        remembers = remembers and self.judged.kind != verdict.FULL
         if self.judged.kind in CUT_OFF and not remembers:
             # The agent never read its prompt, or cannot remember it: what was in it is delivered again.
             tables.do("UPDATE prompt SET delivered = '' WHERE delivered = ?", run.id)
@@ -226,6 +226,11 @@ class Settlement:
         elif block.name == "USER_QUESTION":
             kind, mark, text = "question", key(block.fields["question"]), block.fields["question"]
         else:
+            if block.name == "ERROR":
+                facts = {"kind": block.fields["type"], "message": block.fields["message"]}
+                tables.log(
+                    self.task.id, self.now, "error", {**facts, "recovery": block.fields["recovery"]}, self.run.id
+                )
             return
         open_ones = "task = ? AND kind = ? AND key = ? AND status IN ('pending', 'presented')"
         if tables.prompts(open_ones, self.task.id, kind, mark):
@@ -349,6 +354,14 @@ class Settlement:
         if errors and errors[0].fields["recovery"] == "notify_user":
             tables.notify(task.id, self.now, "error", f"{task.title}: {errors[0].fields['message']}")
 
+    def _full(self, tables: Tables) -> None:
+        """A conversation that no longer fits is left behind: a fresh session is told a brief of it."""
+        if self.task.agent.get("resume_with", self.ground.options.resume_with) == "history":
+            self._failed(tables)
+            return
+        tables.change(self.task.id, self.now, session="")
+        self._crashed(tables)
+
     def _begin_anew(self, tables: Tables) -> None:
         """The session cannot be gone on with: a fresh one, once; the second time a person decides."""
         restores = self.task.restores + 1
@@ -396,6 +409,8 @@ class Settlement:
         most = self.ground.options.max_attempts
         decided = verdict.gate(self.passed, task.reworks, phase["review"], last, most)
         facts = {"phase": task.phase, "passed": self.passed, "gate": decided.action, "flagged": decided.flagged}
+        if self.passed is not None:
+            facts["output"] = self.shown[-LOGGED:]
         tables.log(task.id, self.now, "phase_complete", facts, self.run.id)
         tables.change(task.id, self.now, crashes=[], idle=0)
         if decided.action == "rework":
@@ -457,5 +472,5 @@ _FOLLOWS = {
     verdict.PAUSED: Settlement._paused, verdict.RETRY: Settlement._crashed, verdict.PHASE: Settlement._phase,
     verdict.COMPLETE: Settlement._complete, verdict.ASKED: Settlement._asked, verdict.NEEDS: Settlement._asked,
     verdict.IDLE: Settlement._idle, verdict.CRASHED: Settlement._crashed, verdict.BUDGET: Settlement._over_budget,
-    verdict.DENIED: Settlement._denied,
+    verdict.DENIED: Settlement._denied, verdict.FULL: Settlement._full,
 }  # fmt: skip

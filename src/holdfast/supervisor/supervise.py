@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from holdfast.core.errors import Busy, DiskFull, HoldfastError, Unreachable
 from holdfast.core.steps import step
-from holdfast.supervisor import process, questions, recover, runs, telling
+from holdfast.supervisor import process, questions, recover, remembering, reviews, runs, telling
 from holdfast.supervisor.database import Alone, Claim
 from holdfast.supervisor.drivers import driver
 from holdfast.supervisor.notify import Notices
 from holdfast.supervisor.settling import hold_open, settle
-from holdfast.supervisor.tables import Hold, Run, Task
+from holdfast.supervisor.tables import Hold, Prompt, Run, Task
 from holdfast.supervisor.task import ACTIVE, ENDED, HOST_LOST, QUEUED, RATE_LIMIT, SECRET, STARTING
+from holdfast.supervisor.tasks import Tasks
 from holdfast.supervisor.wake import Listener
 
 if TYPE_CHECKING:
@@ -184,6 +185,7 @@ class Supervisor:
         self._follow_clock()
         self._lift_due()
         self._expire()
+        self._remind()
         step("tick:lifted")
         self._schedule()
         self.notices.tick()
@@ -246,6 +248,32 @@ class Supervisor:
                 if hold is not None and hold.kind == "question":
                     self.tables.move(prompt.task, "lift", now, trigger="timeout", reason="")
                     hold_open(self.tables, prompt.task, now, "timeout")
+
+    def _remind(self) -> None:
+        """Reviews that nobody answers: tell again, then say that it is overdue, then do what the settings allow."""
+        now = self.ground.now()
+        for prompt in self.tables.prompts("kind = 'approval' AND status IN ('pending', 'presented')"):
+            passes_after = int(self.ground.options.auto_approve_after * SECOND)
+            due = reviews.late(now - prompt.created_at, prompt.tries, bool(prompt.flagged), passes_after)
+            if due is None:
+                continue
+            if due.passes and self._passes(prompt):
+                continue
+            with self.tables.write():
+                kind, word = ("escalation", "Overdue") if due.overdue else ("reminder", "Still waiting")
+                if due.reminders > prompt.tries:
+                    self.tables.do("UPDATE prompt SET tries = ? WHERE id = ?", due.reminders, prompt.id)
+                    self.tables.notify(
+                        prompt.task, now, kind, f"{word} for {due.hours} hours: {prompt.text}", prompt.id
+                    )
+
+    def _passes(self, prompt: Prompt) -> bool:
+        """Approve in nobody's name; not if the workspace is another one than was to be reviewed."""
+        try:
+            Tasks(self.ground).approve(prompt.id, by="policy")
+        except HoldfastError:
+            return False
+        return True
 
     # Starting runs
 
@@ -328,17 +356,17 @@ class Supervisor:
     def _begin(self, task: Task) -> Run | None:
         """Make the row of the next attempt, with everything that it needs."""
         how = driver(task.agent, self.ground.options)
-        now = self.ground.now()
+        memory = remembering.recall(self.ground, task, self.tables.last_run(task.id))
+        now, resumes, session = self.ground.now(), memory.resumes, task.session
         with self.tables.write() as tables:
             task = tables.task(task.id)
             if (
                 task.state not in (QUEUED, ACTIVE)
                 or tables.hold(task.id) is not None
                 or tables.open_run(task.id) is not None
+                or task.session != session
             ):
                 return None
-            mode = task.agent.get("resume_with", self.ground.options.resume_with)
-            resumes = mode != "brief" and how.can_resume and how.has_session(task.session, self.ground.variables)
             last = tables.last_run(task.id)
             answers = tables.prompts(
                 "task = ? AND status IN ('answered', 'expired') AND kind != 'approval' AND delivered = ''", task.id
@@ -346,7 +374,7 @@ class Supervisor:
             number = task.attempt + 1
             id = f"{task.id}:{number}"
             left = last.left if last is not None and last.outcome != "phase" else []
-            prompt = telling.compose(task, last, resumes, answers, left)
+            prompt = telling.compose(task, last, resumes, answers, left, memory.brief)
             session = task.session if resumes else str(uuid.UUID(bytes=os.urandom(16), version=4))
             epoch = task.epoch + 1
             if task.state == QUEUED:
@@ -361,7 +389,8 @@ class Supervisor:
                 resume=int(resumes), prompt=prompt, folder=self.ground.runs_folder(id), token=os.urandom(16).hex(),
                 boot=self.ground.boot, host=self.ground.host, started_at=now, account=how.account(self.ground.variables),
             )  # fmt: skip
-            tables.log(task.id, now, "run_begun", {"attempt": number, "phase": task.phase, "resumed": resumes}, id)
+            facts = {"attempt": number, "phase": task.phase, "resumed": resumes, "why": memory.why}
+            tables.log(task.id, now, "run_begun", facts, id)
             return tables.run(id)
 
     # Finding again

@@ -56,9 +56,9 @@ def _libraries(session: Session) -> Found:
         if find_spec(name) is None:
             yield PROBLEM, f"{name} is missing.", "Install holdfast again."
     try:
-        from holdfast.store.packs import zstd
+        from holdfast.store.compressing import native
 
-        zstd()
+        native()
     except ImportError:
         yield PROBLEM, "Zstandard is missing.", "Install backports-zstd."
         return
@@ -256,6 +256,32 @@ def _claude(session: Session) -> Found:
             yield FINE, f"hooks in {path}"
 
 
+def _analysis(session: Session) -> Found:
+    """Notes by a model: is there what it takes, and what came of the last attempt?"""
+    settings = session.settings
+    how = settings["analysis.llm"]
+    if how == "off":
+        yield FINE, "notes are taken by rules, without a model"
+        return
+    if how == "anthropic":
+        from holdfast.conversation.asking import key_in
+
+        key_in(settings["analysis.key_file"])
+    elif not settings["analysis.command"]:
+        yield PROBLEM, "analysis.command is empty.", "Set it, or set analysis.llm to off."
+        return
+    from holdfast.store import sessions
+    from holdfast.workspace.find import find
+
+    found = find(session.cwd)
+    folder = session.engine.place.folder(found[1]) if found is not None else ""
+    last = sessions.extract(folder, str(sessions.newest(folder).get("session") or "")) if folder else {}
+    if last.get("trouble"):
+        yield NOTE, f"The last notes by a model ({how}) failed: {last['trouble']}", "Those of our own rules stand."
+    else:
+        yield FINE, f"notes by a model ({how}){', the last one was of use' if last else ''}"
+
+
 CHECKS: dict[str, Callable[[Session], Found]] = {
     "python": _python,
     "libraries": _libraries,
@@ -270,4 +296,5 @@ CHECKS: dict[str, Callable[[Session], Found]] = {
     "workspace": _workspace,
     "git": _ignoring,
     "claude": _claude,
+    "analysis": _analysis,
 }

@@ -15,6 +15,7 @@ from holdfast.core.errors import NotFound, Usage
 from holdfast.frontends.cli.session import Session, common, write_bytes, write_json
 
 if TYPE_CHECKING:
+    from holdfast.store.rows import CheckpointRow
     from holdfast.supervisor.ground import Ground
     from holdfast.supervisor.tables import Task
     from holdfast.supervisor.tasks import Tasks
@@ -293,23 +294,20 @@ def resume(session: Session, ref: str, allowed: tuple[str, ...]) -> None:
 @task.command("restore")
 @REF
 @click.argument("checkpoint", metavar="CHECKPOINT")
+@click.option("--files", "only_files", is_flag=True, help="Leave the conversation; a fresh session is told a brief.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @common
-def restore(session: Session, ref: str, checkpoint: str, yes: bool) -> None:
-    """Bring the task's files back to a checkpoint and go on from there, with a fresh session."""
-    from holdfast.restoring import Restoring
-    from holdfast.store.resolve import resolve
+def restore(session: Session, ref: str, checkpoint: str, only_files: bool, yes: bool) -> None:
+    """Bring the task's files and conversation back to a checkpoint and go on from there."""
 
-    def bring(found: Task, wanted: str) -> str:
-        root, row = session.engine.root(os.fsencode(found.workspace))
-        target = resolve(session.repository, row.id, wanted, session.now())
-        if not session.agreed(f"Restore {found.workspace} to v{target.version}? The state now is saved first.", yes):
-            raise click.Abort
-        Restoring(session.engine, root, row).restore(target, conflicts="theirs")
-        return target.id
+    def ask(target: CheckpointRow) -> bool:
+        return session.agreed(f"Restore the task to v{target.version}? The state now is saved first.", yes)
 
     with tasks_of(session, "restore") as tasks:
-        _say(session, tasks, done := tasks.restore(ref, checkpoint, bring), f"{done.id} goes on from {checkpoint}.")
+        done = tasks.restore(ref, checkpoint, conversation=not only_files, ask=ask)
+        if done is None:
+            raise click.Abort
+        _say(session, tasks, done, f"{done.id} goes on from {checkpoint}.")
 
 
 @task.command("cancel")
@@ -328,11 +326,12 @@ def cancel(session: Session, ref: str) -> None:
 
 @task.command("retry")
 @REF
+@click.option("--history", is_flag=True, help="Go on with its session instead of a fresh one that is told a brief.")
 @common
-def retry(session: Session, ref: str) -> None:
+def retry(session: Session, ref: str, history: bool) -> None:
     """Begin a failed or cancelled task again at its phase, with what is on disk."""
     with tasks_of(session) as tasks:
-        _say(session, tasks, done := tasks.retry(ref), f"Queued {done.id} again.")
+        _say(session, tasks, done := tasks.retry(ref, history=history), f"Queued {done.id} again.")
 
 
 @task.command("approve")
@@ -347,12 +346,23 @@ def approve(session: Session, ref: str, anyway: bool) -> None:
 
 @task.command("reject")
 @REF
-@click.argument("comments", metavar="COMMENTS")
+@click.argument("comments", metavar="[COMMENTS]", default="")
+@click.option(
+    "--comment",
+    "at",
+    metavar="PATH[:LINE] TEXT",
+    type=(str, str),
+    multiple=True,
+    help="A comment on a file, or a line of it.",
+)
 @common
-def reject(session: Session, ref: str, comments: str) -> None:
-    """Ask for changes; COMMENTS is what the agent is told."""
+def reject(session: Session, ref: str, comments: str, at: tuple[tuple[str, str], ...]) -> None:
+    """Ask for changes; the comments are what the agent is told."""
+    from holdfast.supervisor.reviews import remark
+
+    remarks = [remark(where, text) for where, text in at]
     with tasks_of(session, "reject") as tasks:
-        _say(session, tasks, done := tasks.reject(ref, comments), f"{done.id} is asked for changes.")
+        _say(session, tasks, done := tasks.reject(ref, comments, remarks), f"{done.id} is asked for changes.")
 
 
 @task.command("answer")
@@ -411,22 +421,15 @@ def try_now(session: Session, ref: str) -> None:
 @task.command("fork")
 @REF
 @click.argument("folder", metavar="DIR")
+@click.option(
+    "--git", is_flag=True, help="Make DIR a git repository at the checkpoint's commit, for a branch of its own."
+)
 @click.option("--start", "begin", is_flag=True, help="Start it at once.")
 @common
-def fork(session: Session, ref: str, folder: str, begin: bool) -> None:
+def fork(session: Session, ref: str, folder: str, git: bool, begin: bool) -> None:
     """A task of its own in a fork of the workspace; `task diff` and `task apply` bring back what it does."""
-    from holdfast.core.model import Event
-    from holdfast.forking import Forking
-
-    def make(found: Task, target: str) -> None:
-        engine = session.engine
-        engine.handle(Event(os.fsencode(found.workspace), session.now(), message="before a fork", task=found.id))
-        root, row = engine.root(os.fsencode(found.workspace))
-        checkpoint = session.resolve(row, "latest")
-        Forking(engine, root, row, checkpoint).fork(os.fsencode(target))
-
     with tasks_of(session) as tasks:
-        done = tasks.fork(ref, os.path.join(os.fsdecode(session.cwd), folder), make)
+        done = tasks.fork(ref, os.path.join(os.fsdecode(session.cwd), folder), git=git)
         if begin:
             done = tasks.start(done.id)
         _say(session, tasks, done, f"Made {done.id} in {done.workspace}.")
@@ -434,11 +437,22 @@ def fork(session: Session, ref: str, folder: str, begin: bool) -> None:
 
 @task.command("diff")
 @REF
+@click.option("--patch", "file", metavar="FILE", help="Write the patch to FILE.")
+@click.option("--force", is_flag=True, help="Replace FILE if it is there.")
 @common
-def diff(session: Session, ref: str) -> None:
+def diff(session: Session, ref: str, file: str | None, force: bool) -> None:
     """What a forked task has done, as a patch."""
+    from holdfast.frontends.cli.fork import write_patch
+
     with tasks_of(session) as tasks:
         patch = _patch(session, tasks, ref)
+    if file is not None:
+        write_patch(os.path.join(os.fsdecode(session.cwd), file), patch, force)
+        if session.json:
+            write_json({"files": patch.files, "file": file})
+        else:
+            session.say(f"Wrote a patch of {patch.files} files to {file}; `git apply` takes it.")
+        return
     if session.json:
         write_json({"files": patch.files, "patch": _text(patch).decode("utf-8", "replace")})
         return
@@ -448,15 +462,21 @@ def diff(session: Session, ref: str) -> None:
 @task.command("apply")
 @REF
 @click.option("-n", "--dry-run", is_flag=True, help="Only say whether it would go in.")
+@click.option("--branch", metavar="NAME", help="Say how to fetch the fork's own branch as NAME, instead.")
 @common
-def apply(session: Session, ref: str, dry_run: bool) -> None:
+def apply(session: Session, ref: str, dry_run: bool, branch: str | None) -> None:
     """Bring what a forked task has done into the folder it came from; a checkpoint is taken first."""
     import subprocess
 
     from holdfast.core.errors import Conflict
     from holdfast.core.model import Event
+    from holdfast.frontends.cli.fork import say_branch
 
     with tasks_of(session) as tasks:
+        if branch is not None:
+            _, row = session.engine.root(os.fsencode(tasks.home(ref).workspace))
+            say_branch(session, row, os.fsencode(tasks.find(ref).workspace), branch)
+            return
         patch, home = _patch(session, tasks, ref), tasks.home(ref)
         if not patch.lines:
             session.say("There is nothing to bring back.")
