@@ -191,25 +191,23 @@ class Supervisor:
         self.notices.tick()
 
     def _follow_clock(self) -> None:
-        """A clock that was set moves the time-outs of questions along; resets of limits stay where the calendar has them."""
+        """A clock that was set moves the time-outs of prompts along; resets of limits stay where the calendar has them."""
         offset = self.ground.now() - self.ground.since_boot()
         jump, self._offset = offset - (self._offset or offset), offset
-        waiting = "kind = 'question' AND status IN ('pending', 'presented')"
+        waiting = "status IN ('pending', 'presented')"
         if abs(jump) > JUMP:
             with self.tables.write() as tables:
-                tables.do(
-                    f"UPDATE prompt SET created_at = created_at + ?, expires_at = expires_at + ? WHERE {waiting}",
-                    jump,
-                    jump,
-                )
+                tables.do(f"UPDATE prompt SET created_at = created_at + ? WHERE {waiting}", jump)
+                tables.do(f"UPDATE prompt SET expires_at = expires_at + ? WHERE {waiting} AND expires_at > 0", jump)
         now, timeout = self.ground.now(), int(self.ground.options.question_timeout * SECOND)
-        if self.tables.prompts(f"{waiting} AND created_at > ?", now + JUMP):
+        ahead = f"{waiting} AND created_at > ?"
+        if self.tables.prompts(ahead, now + JUMP):
             # It was set back while nobody looked.
             with self.tables.write() as tables:
                 tables.do(
-                    f"UPDATE prompt SET created_at = ?, expires_at = ? WHERE {waiting} AND created_at > ?",
-                    now, now + timeout, now + JUMP,
-                )  # fmt: skip
+                    f"UPDATE prompt SET expires_at = ? WHERE {ahead} AND expires_at > 0", now + timeout, now + JUMP
+                )
+                tables.do(f"UPDATE prompt SET created_at = ? WHERE {ahead}", now, now + JUMP)
 
     def _lift_due(self) -> None:
         for hold in self.tables.holds():

@@ -397,7 +397,8 @@ class Tables:
 
     def notify(self, task: str, now: int, kind: str, text: str, prompt: str = "") -> None:
         """Let people know; once for the same thing at the same moment."""
-        id = f"{task}:{kind}:{prompt or now}"
+        again = kind in ("reminder", "escalation")
+        id = f"{task}:{kind}:{prompt}:{now}" if again and prompt else f"{task}:{kind}:{prompt or now}"
         self.do(
             "INSERT INTO notice (id, task, at, kind, text, prompt) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
             id, task, now, kind, text, prompt,
