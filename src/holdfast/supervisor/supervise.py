@@ -236,9 +236,7 @@ class Supervisor:
                 kind, word = ("escalation", "Overdue") if due.overdue else ("reminder", "Still waiting")
                 if due.reminders > prompt.tries:
                     self.tables.do("UPDATE prompt SET tries = ? WHERE id = ?", due.reminders, prompt.id)
-                    self.tables.notify(
-                        prompt.task, now, kind, f"{word} for {due.hours} hours: {prompt.text}", prompt.id
-                    )
+                    self.tables.notify(prompt.task, now, kind, f"{word} for {due.hours} hours: {prompt.text}")
 
     def _passes(self, prompt: Prompt) -> bool:
         """Approve in nobody's name; not if the workspace is another one than was to be reviewed."""
