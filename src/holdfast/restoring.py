@@ -300,6 +300,7 @@ class Restoring(Previewing):
     def _apply(self, root: int, made: Plan, goal: CheckpointRow, said: dict[str, Any], whole: Plan) -> Apply:
         entries = [entry for one in whole.steps for entry in (one.old, one.new)]
         targets = {entry.content for entry in entries if entry is not None and entry.kind == LINK}
+        room = Room(root, made)
         return Apply(
             root,
             self._anchors(made, goal),
@@ -312,7 +313,8 @@ class Restoring(Previewing):
             closed={_path(text): mode for text, mode in said["closed"].items()},
             mtimes=said["mtimes"],
             durable=self.engine.place.durable,
-            deleting_first=Room(root, made).after_deleting,
+            deleting_first=room.after_deleting,
+            by_folder=room.ample,
             accelerated=self.engine.settings["capture.accelerator"],
             progress=self.engine.progress,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -178,11 +179,16 @@ def event(row: Any) -> dict[str, Any]:
     return {**json.loads(row["facts"]), **head, "type": row["type"]}
 
 
-def prune(workspace: str, keep: int = KEEP) -> None:
-    """Keep the newest interval documents, compress older ones; all others stay with their checkpoints."""
+def prune(workspace: str, order: Iterable[str] = (), keep: int = KEEP) -> None:
+    """Keep the newest interval documents, compress older ones; all others stay with their checkpoints.
+
+    `order` are the names from old to new, as their rows say: a clock that was set back gives new ones old names.
+    """
     folder = f"{workspace}/{CHECKPOINTS}"
+    age = {name: number for number, name in enumerate(order, 1)}
     try:
-        names = sorted(name for name in os.listdir(folder) if name.startswith("checkpoint_"))
+        found = [name for name in os.listdir(folder) if name.startswith("checkpoint_")]
+        names = sorted(found, key=lambda name: (age.get(name.removesuffix(".gz"), 0), name))
         linked = os.path.basename(os.readlink(f"{folder}/latest.json"))
     except OSError:
         return

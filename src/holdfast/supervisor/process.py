@@ -28,6 +28,8 @@ class Look(NamedTuple):
     reason: str = ""
     started: bool = True
     ended_at: int = 0
+    seconds: float | None = None
+    """How long it ran by a clock that nobody can set, if its shim could say so."""
 
 
 def start(folder: str, job: dict[str, Any]) -> str:
@@ -80,7 +82,7 @@ def look(folder: str, run: str) -> Look:
             ended = os.stat(folder + "/exit.json").st_mtime_ns
         except OSError:
             ended = 0
-        code, number = report.get("exit"), report.get("signal")
+        code, number, seconds = (report.get(name) for name in ("exit", "signal", "seconds"))
         return Look(
             OVER,
             exit_code=code if isinstance(code, int) else None,
@@ -88,6 +90,7 @@ def look(folder: str, run: str) -> Look:
             reason=str(report.get("reason", "")),
             started=bool(report.get("started", True)),
             ended_at=ended,
+            seconds=float(seconds) if isinstance(seconds, int | float) else None,
         )
     facts = read(folder + "/lock")
     if is_locked(folder + "/lock"):

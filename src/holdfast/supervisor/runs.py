@@ -104,6 +104,24 @@ def read(ground: Ground, run: Run) -> Output:
     return output
 
 
+def lasted(ground: Ground, run: Run, look: process.Look) -> float:
+    """Seconds that an ended run took. A clock that was set must not use up a budget; what nobody measured is taken from the
+    kernel's clock, and only after a restart of the machine from the calendar."""
+    if look.seconds is not None:
+        return look.seconds
+    if run.boot == ground.boot:
+        return _age(ground, run)
+    return max((look.ended_at or ground.now()) - run.started_at, 0) / SECOND
+
+
+def _age(ground: Ground, run: Run) -> float:
+    """Seconds since the agent was started, by the kernel's clock, which nobody can set."""
+    start = process.agent(run.folder).get("start")
+    if not start or run.boot != ground.boot:
+        return 0.0
+    return max(ground.since_boot() / SECOND - int(start) / os.sysconf("SC_CLK_TCK"), 0.0)
+
+
 def _files(output: Output):  # type: ignore[no-untyped-def]
     return (
         ("out.log", output.feed), ("err.log", output.feed_error), ("tools.jsonl", output.feed_call),
@@ -146,7 +164,7 @@ class _Observer:
         self.output = self.driver.output(ground.now() / SECOND, ground.zone)
         self.tails = [(Tail(f"{run.folder}/{name}"), feed) for name, feed in _files(self.output)]
         self.heard_at = monotonic()
-        self.began_at = self.heard_at - self._age()
+        self.began_at = self.heard_at - _age(ground, run)
         self.told_at = self.asked_at = 0.0
         self.pause_at = self.stop_at = 0.0
         self.silent = False
@@ -322,13 +340,6 @@ class _Observer:
     def _log(self, type: str, facts: dict[str, object]) -> None:
         with self.ground.tables.write() as tables:
             tables.log(self.task.id, self.ground.now(), type, facts, self.run.id)
-
-    def _age(self) -> float:
-        """Seconds that the agent has run before we came, by the kernel's clock, which nobody can set."""
-        start = process.agent(self.folder).get("start")
-        if not start or self.run.boot != self.ground.boot:
-            return 0.0
-        return max(self.ground.since_boot() / SECOND - int(start) / os.sysconf("SC_CLK_TCK"), 0.0)
 
     def _since_last_save(self) -> float:
         row = self.ground.tables.one("SELECT MAX(made_at) AS at FROM checkpoint WHERE run = ?", self.run.id)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from holdfast.supervisor.ground import Ground
 
 SECOND = 1_000_000_000
-OUTPUT = 20_000
+OUTPUT, LOGGED = 20_000, 4_000
 RESTARTING = "Task could not be restored from checkpoint. Restarting from beginning."
 LOST_SESSION = ("No conversation found", "already in use", "no_conversation")
 TRIGGERS = {
@@ -189,7 +189,7 @@ class Settlement:
         run, output = self.run, self.output
         left = [f"{tool.name} {tool.what}".strip() for tool in output.tools.values()]
         outcome = "host_restart" if self.rebooted and self.judged.kind == verdict.CRASHED else self.judged.kind
-        seconds = max((self.look.ended_at or self.now) - run.started_at, 0) / SECOND
+        seconds = runs.lasted(self.ground, run, self.look)
         tables.change_run(
             run.id, state=ENDED, outcome=outcome, reason=self.judged.reason[:2000], ended_at=self.now,
             exit_code=self.look.exit_code, tokens=output.tokens, money=output.money, left=left, said=output.last_said(),
@@ -410,6 +410,8 @@ class Settlement:
         most = self.ground.options.max_attempts
         decided = verdict.gate(self.passed, task.reworks, phase["review"], last, most)
         facts = {"phase": task.phase, "passed": self.passed, "gate": decided.action, "flagged": decided.flagged}
+        if self.passed is not None:
+            facts["output"] = self.shown[-LOGGED:]
         tables.log(task.id, self.now, "phase_complete", facts, self.run.id)
         tables.change(task.id, self.now, crashes=[], idle=0)
         if decided.action == "rework":

@@ -43,6 +43,7 @@ class Shim:
         self.kill_at: float | None = None
         self.group: str | None = None
         self.wakeup = -1
+        self.began_at = monotonic()
 
     def run(self) -> int:
         self._signals()
@@ -280,6 +281,7 @@ class Shim:
             "signal": -code if code < 0 and not self.reason.startswith(self.job["command"][0]) else None,
             "reason": self.reason,
             "started": self.status != -1,
+            "seconds": round(monotonic() - self.began_at, 3),
         }
         if self.group is not None:
             remove_group(self.group)

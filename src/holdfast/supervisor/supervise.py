@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from holdfast.supervisor.ground import Ground
 
 SECOND = 1_000_000_000
+JUMP = 60 * SECOND
+"""A clock that moves by more than that against the one since boot was set."""
 
 
 class Workflows(Protocol):
@@ -125,6 +127,7 @@ class Supervisor:
         self.trouble = ""
         """Why the last tick could not do its work."""
         self._reconciled = 0.0
+        self._offset = 0
 
     def run(self, until_idle: bool = False) -> None:
         """Go on until `stop` is set; with `until_idle`, until no task can go on by itself."""
@@ -177,12 +180,34 @@ class Supervisor:
 
     def tick(self) -> None:
         """Lift what is due, expire what is late, start what can start, tell what is to be told."""
+        self._follow_clock()
         self._lift_due()
         self._expire()
         self._remind()
         step("tick:lifted")
         self._schedule()
         send_notices(self.ground)
+
+    def _follow_clock(self) -> None:
+        """A clock that was set moves the time-outs of questions along; resets of limits stay where the calendar has them."""
+        offset = self.ground.now() - self.ground.since_boot()
+        jump, self._offset = offset - (self._offset or offset), offset
+        waiting = "kind = 'question' AND status IN ('pending', 'presented')"
+        if abs(jump) > JUMP:
+            with self.tables.write() as tables:
+                tables.do(
+                    f"UPDATE prompt SET created_at = created_at + ?, expires_at = expires_at + ? WHERE {waiting}",
+                    jump,
+                    jump,
+                )
+        now, timeout = self.ground.now(), int(self.ground.options.question_timeout * SECOND)
+        if self.tables.prompts(f"{waiting} AND created_at > ?", now + JUMP):
+            # It was set back while nobody looked.
+            with self.tables.write() as tables:
+                tables.do(
+                    f"UPDATE prompt SET created_at = ?, expires_at = ? WHERE {waiting} AND created_at > ?",
+                    now, now + timeout, now + JUMP,
+                )  # fmt: skip
 
     def _lift_due(self) -> None:
         for hold in self.tables.holds():
@@ -368,7 +393,11 @@ class Supervisor:
 
     def reconcile(self) -> None:
         """Look at every run that is not over, and let somebody go on with it. Doing it twice changes nothing."""
-        self._reconciled = monotonic()
+        first, self._reconciled = not self._reconciled, monotonic()
+        if not self.only:
+            recover.end_unknown(self.ground)
+            if first:
+                recover.catch_up(self.ground)
         for run in self.tables.runs("state != 'ended'"):
             if self.workflows.is_busy(run.id) or self.only not in ("", run.task):
                 continue

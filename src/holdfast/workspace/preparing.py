@@ -6,6 +6,7 @@ from posix import (
     O_CLOEXEC,
     O_CREAT,
     O_EXCL,
+    O_NOFOLLOW,
     O_RDWR,
     O_WRONLY,
     chown,
@@ -84,77 +85,105 @@ class Preparing:
         self.staging, self.folders, self.system, self.contents = staging, folders, system, contents
         self.placed, self.owner, self.mtimes = placed, owner, mtimes
 
+    @property
+    def ours(self) -> bool:
+        """Does a new file get the owner that it shall have: that of the folder which we have just made?"""
+        made = fstat(self.staging.fd)
+        return (made.st_uid, made.st_gid) == self.owner
+
     def batch(
-        self, files: list[Step], start: int, progress: Callable[[int, int], None] | None, durable: bool
+        self,
+        files: list[Step],
+        start: int,
+        progress: Callable[[int, int], None] | None,
+        durable: bool,
+        built: bool = False,
     ) -> list[tuple[Step, bytes]]:
-        """Write the next files and sync once; at least one file, and not much more than a batch."""
+        """Write the next files and sync once; at least one file, and not much more than a batch.
+
+        `built`: new folders were built before, and are to be synced too.
+        """
         end, size = start, 0
         while end < len(files) and size <= BATCH_BYTES:
             size += _entry(files[end]).size
             end += 1
         names: dict[int, bytes] = {}
         groups: dict[Group, bytes] = {}
-        made = fstat(self.staging.fd)
-        # A new file gets the owner of the folder that we have just made; where that is another, each is given away.
-        ours = (made.st_uid, made.st_gid) == self.owner
         cloning = self.contents.cloning
         for number in range(start, end):
             if cloning is None or not cloning.possible:
                 break  # the file system has said no: the rest is written as always
             names[number] = self._one(_entry(files[number]), groups)
-        rest = [number for number in range(start, end) if number not in names]
-        simple = [number for number in rest if ours and _is_simple(_entry(files[number]))]
-        for at in range(0, len(simple), ASKED):
-            self._many(files, simple[at : at + ASKED], names)
-            if progress is not None:
-                progress(start + len(names), len(files))
+        if self.ours:  # else each file is given away by itself
+            simple = [number for number in range(start + len(names), end) if is_simple(_entry(files[number]))]
+            many = [(_entry(files[number]), self.staging.own()) for number in simple]
+            in_parts = set(self.many(many, progress, len(files)))
+            names.update(
+                (number, name)
+                for at, (number, (_, name)) in enumerate(zip(simple, many, strict=True))
+                if at not in in_parts
+            )
         for number in range(start, end):
             if number not in names:
                 names[number] = self._one(_entry(files[number]), groups)
                 if progress is not None and not number & 63:
                     progress(number, len(files))
         note("restore:staged")
-        if durable and 0 < len(names) <= FEW:
+        if durable and 0 < len(names) <= FEW and not built:
             # A sync of the file system waits for everything that anybody has written to it.
             for number, name in names.items():
                 if _entry(files[number]).kind == FILE:
                     self.system.sync_file(self.staging.fd, name)
             fsync(self.staging.fd)
-        elif durable and names:
+        elif durable and (names or built):
             self.system.sync(self.staging.fd)
         note("restore:staged-synced")
         return [(files[number], names[number]) for number in range(start, end)]
 
-    def _many(self, files: list[Step], numbers: list[int], names: dict[int, bytes]) -> None:
-        """Write small files without anything odd about them; what comes in parts is left to `_one`."""
-        waiting: list[tuple[bytes, bytes, int]] = []
-        size = 0
-        for at, data in self.contents.wholes([_entry(files[number]).content for number in numbers]):
-            if data is None:
-                continue
-            entry, name = _entry(files[numbers[at]]), self.staging.own()
-            names[numbers[at]] = name
-            waiting.append((name, data, entry.mode))
-            size += len(data)
-            if len(waiting) >= MANY or size >= MANY_BYTES:
-                self._write(waiting)
-                waiting, size = [], 0
-        self._write(waiting)
-        if self.mtimes:
-            for number in numbers:
-                if number in names:
-                    time = _entry(files[number]).mtime
-                    utime(names[number], ns=(time, time), dir_fd=self.staging.fd)
+    def many(
+        self, files: list[tuple[Entry, bytes]], progress: Callable[[int, int], None] | None, total: int
+    ) -> list[int]:
+        """Write files without anything odd about them, each under its name below the staging folder.
 
-    def _write(self, files: list[tuple[bytes, bytes, int]]) -> None:
+        Return the numbers of those that come in parts: they are left to others.
+        """
+        in_parts: list[int] = []
+        for start in range(0, len(files), ASKED):
+            asked = files[start : start + ASKED]
+            waiting: list[tuple[bytes, bytes, int] | tuple[bytes, bytes, int, int]] = []
+            size = 0
+            for at, data in self.contents.wholes([entry.content for entry, _ in asked]):
+                if data is None:
+                    in_parts.append(start + at)
+                    continue
+                entry, name = asked[at]
+                waiting.append((name, data, entry.mode, entry.mtime) if self.mtimes else (name, data, entry.mode))
+                size += len(data)
+                if len(waiting) >= MANY or size >= MANY_BYTES:
+                    self._write(waiting)
+                    waiting, size = [], 0
+            self._write(waiting)
+            if progress is not None:
+                progress(start + len(asked), total)
+        return in_parts
+
+    def _write(self, files: Sequence[tuple[bytes, bytes, int] | tuple[bytes, bytes, int, int]]) -> None:
         if self.system.native is not None:
             self.system.native.stage(self.staging.fd, files)
             return
-        for name, data, mode in files:
-            fd = open_fd(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600, dir_fd=self.staging.fd)
+        for path, data, mode, *times in files:
+            above, _, name = path.rpartition(b"/")
+            folder = self.system.open_folder(self.staging.fd, above) if above else self.staging.fd
+            try:
+                fd = open_fd(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600, dir_fd=folder)
+            finally:
+                if above:
+                    close(folder)
             try:
                 write_all(fd, data)
                 fchmod(fd, mode)
+                if times:
+                    utime(fd, ns=(times[0], times[0]))
             finally:
                 close(fd)
 
@@ -233,7 +262,8 @@ def _entry(step: Step) -> Entry:
     return step.new
 
 
-def _is_simple(entry: Entry) -> bool:
+def is_simple(entry: Entry) -> bool:
+    """Is it a file without anything odd about it?"""
     return entry.kind == FILE and not entry.group and not entry.flags & (SPARSE | ATTRIBUTES)
 
 
