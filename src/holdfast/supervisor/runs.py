@@ -17,8 +17,8 @@ from holdfast.supervisor import checkpoints, process
 from holdfast.supervisor.drivers import driver
 from holdfast.supervisor.limits import LimitNear
 from holdfast.supervisor.reading import Output, Tail
+from holdfast.supervisor.run_folder import write_file
 from holdfast.supervisor.sealing import opened
-from holdfast.supervisor.shim import write_file
 from holdfast.supervisor.tables import Overtaken, Run, Task
 from holdfast.supervisor.task import ENDED, LIVE, STARTING, STOPPING
 from holdfast.supervisor.waits import Budget, Spent, nudge, used
