@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.core.errors import NotFound, Usage
+from holdfast.frontends.cli.lazy import Listed
 from holdfast.frontends.cli.session import Session, common, write_json
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ WIDEST = 60
 DRY_RUN = click.option("-n", "--dry-run", is_flag=True, help="Only show what would change in the file.")
 
 
-@click.group()
+@click.group(cls=Listed)
 def config() -> None:
     """Show and change settings; the user's file is where `config path` says."""
 

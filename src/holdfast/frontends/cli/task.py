@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.core.errors import NotFound, Usage
+from holdfast.frontends.cli.lazy import Listed
+from holdfast.frontends.cli.numbers import Number, Whole
 from holdfast.frontends.cli.session import Session, common, write_bytes, write_json
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 REF = click.argument("ref", metavar="TASK")
 
 
-@click.group()
+@click.group(cls=Listed)
 def task() -> None:
     """Agents that work while nobody watches; `holdfast supervise` runs them."""
 
@@ -73,9 +75,9 @@ def _say(session: Session, tasks: Tasks, done: Task, text: str) -> None:
 @click.option("--model", metavar="NAME", help="The model that Claude Code uses.")
 @click.option("--permission-mode", metavar="MODE", help="What Claude Code may do unasked.")
 @click.option("--allow", "allowed", metavar="TOOL", multiple=True, help="A tool that may be used unasked.")
-@click.option("--tokens", type=click.IntRange(0), help="Budget in tokens.")
-@click.option("--money", type=click.FloatRange(0), help="Budget in dollars.")
-@click.option("--minutes", type=click.FloatRange(0), help="Budget in minutes of running.")
+@click.option("--tokens", type=Whole(0), metavar="N", help="Budget in tokens.")
+@click.option("--money", type=Number(0), metavar="DOLLARS", help="Budget in dollars.")
+@click.option("--minutes", type=Number(0), metavar="N", help="Budget in minutes of running.")
 @click.option("--priority", type=click.Choice(["critical", "high", "normal", "low"]), help="Who comes first.")
 @click.option("--after", metavar="TASK", multiple=True, help="Begin when this task is done.")
 @click.option("--secret", "secrets", metavar="NAME", multiple=True, help="A variable that must be provided first.")
@@ -385,9 +387,9 @@ def secret(session: Session, ref: str, name: str) -> None:
 
 @task.command("budget")
 @REF
-@click.option("--tokens", type=click.IntRange(0), help="Budget in tokens; 0 is without limit.")
-@click.option("--money", type=click.FloatRange(0), help="Budget in dollars; 0 is without limit.")
-@click.option("--minutes", type=click.FloatRange(0), help="Budget in minutes of running; 0 is without limit.")
+@click.option("--tokens", type=Whole(0), metavar="N", help="Budget in tokens; 0 is without limit.")
+@click.option("--money", type=Number(0), metavar="DOLLARS", help="Budget in dollars; 0 is without limit.")
+@click.option("--minutes", type=Number(0), metavar="N", help="Budget in minutes of running; 0 is without limit.")
 @common
 def budget(session: Session, ref: str, tokens: int | None, money: float | None, minutes: float | None) -> None:
     """Change what a task may use."""
