@@ -105,7 +105,9 @@ def test_a_near_miss_is_answered_with_a_suggestion(box: Box) -> None:
         ("holdfast show v", {"v3", "v2", "v1"}),
         ("holdfast show bef", {"before-refactoring"}),
         ("holdfast cat lat", {"latest"}),
+        ("holdfast cat v2 src/", {"src/a.py", "src/b.py"}),
         ("holdfast config ex", {"explain"}),
+        ("holdfast config get retention.k", {"retention.keep_last"}),
         ("holdfast --col", {"--color"}),
     ],
 )
