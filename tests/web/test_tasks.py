@@ -163,11 +163,11 @@ def test_a_task_is_made_paused_resumed_and_cancelled(visit: Visit) -> None:
     page.click("text=Make it")
     page.wait_for_url(re.compile("/t/task_"))
     page.wait_for_selector("button:has-text('freeze')", timeout=90_000)
-    page.wait_for_function("document.querySelector('#log').innerText.includes('run_begun')", timeout=90_000)
+    page.wait_for_function("document.querySelector('#log').innerText.includes('run begun')", timeout=90_000)
     page.click("button:has-text('pause')")
     page.wait_for_selector("#head >> .badge:has-text('paused')", timeout=150_000)
     page.click("button:has-text('resume')")
-    page.wait_for_selector("#head >> .badge:has-text('in_progress')", timeout=90_000)
+    page.wait_for_selector("#head >> .badge:has-text('in progress')", timeout=90_000)
     page.click("button:has-text('cancel')")
 
     page.wait_for_selector("#head >> .badge:has-text('cancelled')", timeout=150_000)
@@ -193,7 +193,7 @@ def test_tasks_go_on_after_the_server_was_killed(visit: Visit) -> None:
     go = visit.program.home / "go"
     name = make(visit.program, "hardy", [{"wait_for": str(go)}, {"write": ["a.txt", "1"]}, phase(1)])
     page = visit.enter()
-    page.wait_for_selector("#board >> .badge:has-text('in_progress')", timeout=90_000)
+    page.wait_for_selector("#board >> .badge:has-text('in progress')", timeout=90_000)
     visit.program.stop(signal.SIGKILL)
     visit.program.start()
     go.touch()
@@ -245,7 +245,7 @@ def test_a_task_goes_on_from_any_checkpoint_and_shows_what_checks_said(visit: Vi
     points = page.locator("#points button")
     count = points.count()
     points.last.click()
-    page.wait_for_selector("#log >> text=checkpoint_restored", timeout=90_000)
+    page.wait_for_selector("#log >> text=checkpoint restored", timeout=90_000)
 
     assert "the check says" in shown
     assert count >= 2

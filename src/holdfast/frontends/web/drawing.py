@@ -37,6 +37,17 @@ LANES = {
 """Which lane of a task's timeline an event belongs to."""
 LANE_EVENTS = 120
 CONTEXT, MOMENTS, SERIES = "context", 200, 5
+UNSAID = frozenset(("sequence", "timestamp", "taskId", "run", "type", "metadata", "output", "checkpointId"))
+BROWSERS = (
+    ("Firefox/", "Firefox"),
+    ("Edg/", "Edge"),
+    ("Chrome/", "Chrome"),
+    ("HeadlessC", "Chrome"),
+    ("Safari/", "Safari"),
+)
+SYSTEMS = (
+    ("Android", "Android"), ("iPhone", "iPhone"), ("iPad", "iPad"), ("Windows", "Windows"), ("Mac OS", "macOS"), ("Linux", "Linux"),
+)  # fmt: skip
 _FORMAT = HtmlFormatter(nowrap=True)
 
 
@@ -61,6 +72,32 @@ def _sign(char: str) -> str:
     if category(char) in ("Cc", "Cf", "Co", "Cs", "Zl", "Zp") or code == 127:
         return f"⟨U+{code:04X}⟩"
     return char
+
+
+def coded(text: str) -> Markup:
+    """A sentence of ours with what stands between backticks as code."""
+    parts = [escape(part) for part in text.split("`")]
+    return Markup("".join([f"<code>{part}</code>" if number % 2 else part for number, part in enumerate(parts)]))
+
+
+def browser(who: str) -> str:
+    """What a user agent calls itself, in words that somebody recognises."""
+    name = next((shown for sign, shown in BROWSERS if sign in who), "")
+    system = next((shown for sign, shown in SYSTEMS if sign in who), "")
+    return f"{name}, {system}" if name and system else who[:40]
+
+
+def told(event: dict[str, Any]) -> list[tuple[str, str]]:
+    """What an event says, as pairs of words; what stands elsewhere on the page is left out."""
+    pairs = []
+    for key, value in event.items():
+        if key in UNSAID or value in (None, "", [], {}):
+            continue
+        if key == "account" and isinstance(value, dict):
+            pairs += [(name, f"{percent:.0f} %") for name, percent in _account(value).items()]
+        else:
+            pairs.append((key, f"{value:,}" if type(value) is int else str(value)[:160]))
+    return pairs
 
 
 def coloured(name: str, lines: Sequence[str]) -> list[Markup]:
@@ -151,8 +188,9 @@ def lanes(events: Sequence[dict[str, Any]], title: str) -> Markup:
     marks = []
     for number, (lane, event) in enumerate(known):
         said = escape(f"{event['type']} {event.get('trigger') or event.get('reason') or ''} {event['timestamp']}")
-        place = f'cx="{number * step + step / 2:.1f}" cy="{14 + lane * 22}"'
-        marks.append(f'<circle class="lane{lane}" {place} r="6"><title>{said}</title></circle>')
+        # A line without length and with round ends is a dot, however wide the picture is drawn.
+        place = f"M{number * step + step / 2:.1f} {14 + lane * 22}h0"
+        marks.append(f'<path class="lane{lane}" d="{place}"><title>{said}</title></path>')
     rows = "".join([f'<line x1="0" x2="1000" y1="{14 + lane * 22}" y2="{14 + lane * 22}"/>' for lane in range(4)])
     return Markup(
         f'<svg class="lanes" viewBox="0 0 1000 96" preserveAspectRatio="none" role="img" aria-label="{escape(title)}">'
@@ -163,7 +201,7 @@ def lanes(events: Sequence[dict[str, Any]], title: str) -> Markup:
 def filled(events: Sequence[dict[str, Any]], title: str) -> Markup:
     """How full the conversation was, and the account's windows, in percent over time, against 70, 80 and 90.
 
-    Drawn from the events that tell `context_tokens` and `context_window`, and `limits` (docs/format/task.md).
+    Drawn from the events of type `context` (docs/format/task.md).
     """
     told = [found for found in map(_figures, events) if found][-MOMENTS:]
     names = sorted({name for figures in told for name in figures}, key=lambda name: (name != CONTEXT, name))[:SERIES]
@@ -191,12 +229,18 @@ def filled(events: Sequence[dict[str, Any]], title: str) -> Markup:
 
 def _figures(event: dict[str, Any]) -> dict[str, float]:
     """The percentages that an event tells, by name."""
-    found: dict[str, float] = {}
-    used, window = event.get("context_tokens"), event.get("context_window")
-    if isinstance(used, int) and isinstance(window, int) and window > 0:
-        found[CONTEXT] = 100 * used / window
-    limits = event.get("limits")
-    for name, percent in limits.items() if isinstance(limits, dict) else ():
-        if isinstance(percent, int | float):
-            found[str(name)[:40]] = float(percent)
-    return found
+    if event.get("type") != CONTEXT:
+        return {}
+    found, percent, account = dict[str, float](), event.get("percent"), event.get("account")
+    if isinstance(percent, int | float):
+        found[CONTEXT] = float(percent)
+    return {**found, **_account(account if isinstance(account, dict) else {})}
+
+
+def _account(windows: dict[str, Any]) -> dict[str, float]:
+    """Name and percentage of each of the account's windows."""
+    return {
+        str(name)[:40]: 100 * float(window["used"])
+        for name, window in windows.items()
+        if isinstance(window, dict) and isinstance(window.get("used"), int | float)
+    }

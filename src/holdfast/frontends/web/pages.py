@@ -217,5 +217,6 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     found.filters.update(size=size, visible=drawing.visible, visible_lines=drawing.visible_lines)
+    found.filters.update(coded=drawing.coded, browser=drawing.browser, told=drawing.told)
     found.globals.update(plural=plural, link=link, age=age_in_words)
     return found

@@ -169,6 +169,8 @@ KOREAN.update(
         "progress": "진행률",
         "until": "까지",
         "Changed in this phase": "이 단계에서 변경된 내용",
+        "Keep it as a draft": "초안으로 두기",
+        "Nothing yet.": "아직 없습니다.",
         "Notify me": "알림 받기",
         "Notifications are on": "알림 켜짐",
         "Notifications are blocked in this browser": "이 브라우저에서 알림이 차단되었습니다",

@@ -7,7 +7,7 @@ function label() {
   const state = Notification.permission;
   button.hidden = false;
   button.disabled = state !== "default";
-  button.textContent = state === "granted" ? "🔔" : state === "denied" ? "🔕" : button.dataset.ask;
+  button.dataset.state = state;
   button.title = state === "granted" ? button.dataset.yes : state === "denied" ? button.dataset.no : button.dataset.ask;
   button.setAttribute("aria-label", button.title);
 }
