@@ -23,7 +23,7 @@ def test_context_and_windows_are_drawn_against_seventy_eighty_and_ninety() -> No
 
 
 def test_nothing_is_drawn_of_too_little_or_of_nonsense() -> None:
-    odd = [
+    odd: list[dict[str, Any]] = [
         {"type": "context", "percent": "x", "account": [1]},
         {"type": "context", "percent": None, "account": {"a": 1}},
     ]

@@ -25,7 +25,7 @@ def task(ask: Ask) -> Page:
             "waiting": [one for one in found["prompts"] if one["status"] in ("pending", "presented")],
             "answered": [one for one in found["prompts"] if one["status"] not in ("pending", "presented")],
             "changes": work.changes(name),
-            "events": events[::-1][:100],
+            "events": [event for event in events[::-1] if event["type"] != drawing.CONTEXT][:100],  # those are drawn
             "output": work.output(name),
             "lanes": drawing.lanes(events, ask.words("Timeline")),
             "filled": drawing.filled(events, ask.words("Context and limits")),
