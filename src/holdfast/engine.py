@@ -68,9 +68,10 @@ class Engine:
 
     def _handle(self, event: Event, root: bytes, workspace: str) -> Outcome:
         with _Folder(self, root, workspace) as folder:
-            fresh = folder.fresh()
             changes: Any = None
-            if fresh is not None and not event.only:
+            if event.only:
+                folder.look_up()
+            elif (fresh := folder.fresh()) is not None:
                 changes = stat_cache.check(fresh, folder.fd, folder.capture.accelerated)
                 if not len(changes[0]) and not len(changes[1]) and not takes(event.trigger, False, False):
                     return Outcome(UNCHANGED, root)
@@ -159,9 +160,8 @@ class Engine:
 
         try:
             with _Folder(self, root, workspace, reading=True) as folder:
-                fresh = folder.fresh()
                 changes: Any = None
-                if fresh is not None and not only:
+                if not only and (fresh := folder.fresh()) is not None:
                     changes = stat_cache.check(fresh, folder.fd, folder.capture.accelerated)
                     if not len(changes[0]) and not len(changes[1]):
                         return [], {}, []
@@ -293,7 +293,7 @@ class _Folder:
         self.engine, self.root, self.workspace, self.reading = engine, root, workspace, reading
         self.capture = capture_rules(engine)
         self.fd = self.lock = -1
-        self.cache: Cache | None = None
+        self._cache: Cache | None = None
         self.full_scan_at = 0
         self.now = 0
 
@@ -307,7 +307,7 @@ class _Folder:
             except OSError as error:
                 raise Failed(f"{show(self.root)} cannot be opened: {error.strerror}.") from None
             self.now = self._file_clock()
-            self.cache = stat_cache.load(folder + "/cache")
+            self._cache = None
         except BaseException:
             self.__exit__()
             raise
@@ -358,15 +358,33 @@ class _Folder:
         )
         return text.encode("utf-8") + b"\n" + self.root + b"\n" + self.capture.text
 
+    @property
+    def cache(self) -> Cache | None:
+        if self._cache is None:
+            self._cache = stat_cache.load(self._cache_path())
+        return self._cache
+
+    def _cache_path(self) -> str:
+        return self.engine.place.folder(self.workspace) + "/cache"
+
     def fresh(self) -> Cache | None:
         """The cache, if it belongs to the newest version of this very folder."""
         cache = self.cache
-        if cache is None or cache.identity.partition(b"\n")[2] != self.identity():
-            return None
-        if not 0 <= self.now - cache.full_scan_at < DAY:
-            return None  # once a day everything is looked at, whatever the folders' times say
-        self.full_scan_at = cache.full_scan_at
-        return cache
+        return cache if cache is not None and self._is_fresh(cache.identity, cache.full_scan_at) else None
+
+    def look_up(self) -> None:
+        """Find out whether the cache does, without reading it: of a large tree that takes longer than saving a file."""
+        said = stat_cache.peek(self._cache_path())
+        if said is not None:
+            self._is_fresh(*said)
+
+    def _is_fresh(self, identity: bytes, full_scan_at: int) -> bool:
+        if identity.partition(b"\n")[2] != self.identity():
+            return False
+        if not 0 <= self.now - full_scan_at < DAY:
+            return False  # once a day everything is looked at, whatever the folders' times say
+        self.full_scan_at = full_scan_at
+        return True
 
     def settle(self, repository: Repository, now: int) -> None:
         """See to it that the store knows this folder: a moved one is followed, a copied one becomes its own."""
@@ -495,12 +513,7 @@ class _Folder:
         """After a save of some paths the cache still holds for all others."""
         if self.full_scan_at:
             try:
-                stat_cache.renew(
-                    self.engine.place.folder(self.workspace) + "/cache",
-                    self.cache,
-                    document.hex().encode("ascii") + b"\n" + self.identity(),
-                    saved,
-                )
+                stat_cache.renew(self._cache_path(), document.hex().encode("ascii") + b"\n" + self.identity(), saved)
             except OSError:
                 pass  # the next save looks at everything
 
@@ -520,7 +533,7 @@ class _Folder:
         """Write the stat cache of this version. It may fail: the next save then looks at everything."""
         try:
             stat_cache.store(
-                self.engine.place.folder(self.workspace) + "/cache",
+                self._cache_path(),
                 document.hex().encode("ascii") + b"\n" + self.identity(),
                 self.full_scan_at,
                 scan.columns,
