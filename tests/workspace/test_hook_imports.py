@@ -30,6 +30,7 @@ OURS = {
     "holdfast.frontends",
     "holdfast.frontends.hook",
     "holdfast.frontends.surroundings",
+    "holdfast.guarding",
     "holdfast.settings",
     "holdfast.store",
     "holdfast.store.place",
