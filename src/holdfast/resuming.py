@@ -11,6 +11,7 @@ from holdfast.conversation import disk
 from holdfast.conversation import notes as taking
 from holdfast.conversation import transcript as transcripts
 from holdfast.core import brief as briefs
+from holdfast.core.brief_clean import clean
 from holdfast.core.brief_notes import age
 from holdfast.core.errors import Damaged, HoldfastError
 from holdfast.core.extract import Extract, join
@@ -74,7 +75,7 @@ class Resuming:
         except Damaged:
             header = {}
         summary = str(header.get("summary") or "") or row.message or row.trigger
-        return Told(row, header, redact(summary.split("\n")[0])[:80])
+        return Told(row, header, redact(clean(summary.split("\n")[0]))[:80])
 
     def brief(self, told: Told, *, tokens: int = briefs.TOKENS, transcript: str = "", exact: bool = False) -> Brief:
         """Everything that lets an agent go on from there: the conversation if it can be read, else the notes kept with it.
