@@ -129,7 +129,7 @@ def test_a_hundred_hostile_checkpoints_are_told_bounded_labelled_and_fenced(kept
 def check_answer(name: str, answer: Answer) -> None:
     whole = json.dumps(answer.structured, ensure_ascii=False)
     assert len(whole) < (250_000 if name == "list" else LARGEST), name
-    assert "not instructions" in answer["note"], name
+    assert name == "save" or "not instructions" in answer["note"], name  # a save tells the agent its own words
     assert not any(letter in whole for letter in HIDDEN), name
     if name == "resume":
         assert answer["tokens"] <= 5_000 and count(answer["text"]) <= 5_000
