@@ -136,10 +136,9 @@ class Session:
         from holdfast.store.pending import names
 
         if names(self.engine.place.folder(row.id)):
-            from holdfast.finishing import settle
+            from holdfast.finishing import settled
 
-            settle(self.engine, root, row.id, patience)
-            return self.engine.root(self.cwd)
+            return root, settled(self.engine, row, patience)
         return root, row
 
     def resolve(self, row: WorkspaceRow, text: str) -> CheckpointRow:
