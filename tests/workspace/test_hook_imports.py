@@ -31,6 +31,7 @@ OURS = {
     "holdfast.frontends.hook",
     "holdfast.frontends.surroundings",
     "holdfast.settings",
+    "holdfast.settings.lasting",
     "holdfast.store",
     "holdfast.store.place",
     "holdfast.wiring",

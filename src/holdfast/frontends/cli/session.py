@@ -100,7 +100,8 @@ class Session:
         except NoWorkspace:
             cwd = None
         variables = self.around.holdfast_variables()
-        settings = load(self.config_path, variables, cwd, required=self._config is not None)
+        data = self.around.data
+        settings = load(self.config_path, variables, cwd, required=self._config is not None, data=data)
         if self._store is not None:
             settings.put("store.url", self.given_store, "--store")
         return settings
