@@ -32,6 +32,7 @@ OURS = {
     "holdfast.frontends.surroundings",
     "holdfast.guarding",
     "holdfast.settings",
+    "holdfast.settings.lasting",
     "holdfast.store",
     "holdfast.store.place",
     "holdfast.wiring",
