@@ -17,7 +17,7 @@ import pytest
 from holdfast.core.errors import Busy
 from holdfast.store.rows import Query
 from holdfast.supervisor import process, recover
-from holdfast.supervisor.supervise import Lock
+from holdfast.supervisor.lock import Lock
 from holdfast.supervisor.tables import Run, Task
 
 from .killed import answer

@@ -23,6 +23,8 @@ RESERVE = b" " * 4095 + b"\n"
 """Space for the exit report, taken before it is needed: the disk may be full by then."""
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 SECOND_LOOK = 1.0
+MOST_OWED, ROOM_LOOKS = 1 << 20, 60
+"""So much that a full disk had no room for is kept, and so many seconds it is tried again after the agent has ended."""
 AFTER_TERM = 2.0
 """What the agent leaves behind has this long to end by itself."""
 MOUNTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
@@ -311,6 +313,8 @@ class Stream:
         self.rest = b""
         self.cutting = False
         self.left = most
+        self.owed = b""
+        """What a full disk had no room for; the end of it is what matters most."""
 
     def write(self, part: bytes) -> None:
         if self.cutting:
@@ -329,6 +333,11 @@ class Stream:
         if self.rest:
             self._put(self.rest + b"\n")
             self.rest = b""
+        for _ in range(ROOM_LOOKS):
+            self.pay()
+            if not self.owed:
+                break
+            sleep(SECOND_LOOK)
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
@@ -340,11 +349,18 @@ class Stream:
         if len(data) > self.left:
             data, self.left = (CUT, 0) if self.left > 0 else (b"", 0)
         self.left -= len(data)
+        self.owed += data
+        self.pay()
+        if len(self.owed) > MOST_OWED:
+            self.owed = CUT + self.owed[-MOST_OWED:].partition(b"\n")[2]
+
+    def pay(self) -> None:
+        """Write what is owed. A full disk costs lines of the log in the worst case, never the agent."""
         try:
-            while data:
-                data = data[os.write(self.fd, data) :]
+            while self.owed:
+                self.owed = self.owed[os.write(self.fd, self.owed) :]
         except OSError:
-            pass  # a full disk costs lines of the log, not the agent
+            pass
 
 
 def forms(secrets: list[str]) -> list[bytes]:

@@ -162,6 +162,9 @@ def list_(session: Session, state: str, archived: bool) -> None:
         ]
         for line in session.paint.table(["TASK", "STATUS", "PHASE", "DONE", "WAITS FOR", "TITLE"], rows, give=5):
             session.print(line)
+        trouble = _trouble(session)
+        if trouble:
+            session.warn(f"The supervisor cannot do its work now: {trouble}")
 
 
 def _phase(one: dict[str, Any]) -> str:
@@ -548,7 +551,12 @@ def inbox(session: Session) -> None:
 
 
 def _is_supervised(session: Session) -> bool:
-    from holdfast.supervisor.process import is_locked
+    return _trouble(session) is not None
+
+
+def _trouble(session: Session) -> str | None:
+    """What the supervisor cannot do now; None if there is none."""
+    from holdfast.supervisor.lock import trouble_of
     from holdfast.supervisor.serving import FOLDER
 
-    return is_locked(session.around.data + FOLDER + "/lock")
+    return trouble_of(session.around.data + FOLDER)
