@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 from contextlib import suppress
@@ -9,14 +10,15 @@ from threading import Event as Flag
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from holdfast.core.budget import usage
 from holdfast.core.errors import HoldfastError
 from holdfast.core.steps import step
 from holdfast.supervisor import checkpoints, process
 from holdfast.supervisor.drivers import driver
 from holdfast.supervisor.limits import LimitNear
 from holdfast.supervisor.reading import Output, Tail
+from holdfast.supervisor.run_folder import write_file
 from holdfast.supervisor.sealing import opened
-from holdfast.supervisor.shim import write_file
 from holdfast.supervisor.tables import Overtaken, Run, Task
 from holdfast.supervisor.task import ENDED, LIVE, STARTING, STOPPING
 from holdfast.supervisor.waits import Budget, Spent, nudge, used
@@ -127,6 +129,31 @@ def _files(output: Output):  # type: ignore[no-untyped-def]
     )  # fmt: skip
 
 
+def told_figures(ground: Ground, run: Run) -> int:
+    """How many requests of a run were told of already."""
+    row = ground.tables.one(
+        "SELECT facts FROM event WHERE task = ? AND run = ? AND type = 'context' ORDER BY sequence DESC LIMIT 1",
+        run.task, run.id,
+    )  # fmt: skip
+    return int(json.loads(row["facts"])["request"]) if row is not None else 0
+
+
+def tell_figures(ground: Ground, run: Run, output: Output, told: int) -> int:
+    """Log how full the agent's memory was after each request since; return how many were told of. In a transaction."""
+    account = {
+        name: {"used": window.used, "resetsAt": window.resets_at} for name, window in sorted(output.windows.items())
+    }
+    for number, figure in enumerate(output.figures[told:], told + 1):
+        windows = ground.options.context_windows
+        full = usage(figure.used, figure.model, ground.options.context_tokens or figure.window, windows, {})
+        facts = {
+            "request": number, "used": full.used, "window": full.budget or None,
+            "percent": round(full.percent, 1) if full.budget else None, "model": figure.model or None, "account": account,
+        }  # fmt: skip
+        ground.tables.log(run.task, ground.now(), "context", facts, run.id)
+    return max(told, len(output.figures))
+
+
 class _Observer:
     """Follows one live run: its output, its clocks, and what people want of it."""
 
@@ -144,6 +171,7 @@ class _Observer:
         self.near: LimitNear | None = None
         self.saved_at = monotonic() - self._since_last_save()
         self.known: tuple[object, ...] = ()
+        self.figures = told_figures(ground, run)
 
     def follow(self, halt: Flag) -> bool:
         while not halt.is_set():
@@ -290,7 +318,8 @@ class _Observer:
             self._log("limit_near", {"scope": near.scope, "used": near.used, "resetsAt": near.resets_at})
             key = f"{self.run.id}:limit_near:{near.scope}"
             checkpoints.take(self.ground, self.task, self.run, "limit", key, self.output)
-        known = (self.output.step, self.output.fraction, self.output.tokens, self.output.retrying)
+        output = self.output
+        known = (output.step, output.fraction, output.tokens, output.retrying, len(output.figures))
         if known != self.known and now - self.told_at >= TELL:
             self.known, self.told_at = known, now
             with self.ground.tables.write() as tables:
@@ -306,6 +335,7 @@ class _Observer:
                     "retrying": self.output.retrying,
                 }
                 tables.log(self.task.id, self.ground.now(), "progress", facts, self.run.id)
+                self.figures = tell_figures(self.ground, self.run, self.output, self.figures)
 
     def _log(self, type: str, facts: dict[str, object]) -> None:
         with self.ground.tables.write() as tables:

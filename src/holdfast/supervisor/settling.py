@@ -213,6 +213,7 @@ class Settlement:
             "reason": self.judged.reason[:500],
             "tokens": output.tokens,
         }
+        runs.tell_figures(self.ground, run, output, runs.told_figures(self.ground, run))
         tables.log(self.task.id, self.now, "agent_ended", facts, run.id)
         self.task = tables.task(self.task.id)
 

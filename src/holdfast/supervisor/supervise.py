@@ -249,9 +249,8 @@ class Supervisor:
                 kind, word = ("escalation", "Overdue") if due.overdue else ("reminder", "Still waiting")
                 if due.reminders > prompt.tries:
                     self.tables.do("UPDATE prompt SET tries = ? WHERE id = ?", due.reminders, prompt.id)
-                    self.tables.notify(
-                        prompt.task, now, kind, f"{word} for {due.hours} hours: {prompt.text}", prompt.id
-                    )
+                    text = f"{word} for {due.hours} hours: {prompt.text}"
+                    self.tables.notify(prompt.task, now, kind, text, prompt.id, again=prompt.tries)
 
     def _passes(self, prompt: Prompt) -> bool:
         """Approve in nobody's name; not if the workspace is another one than was to be reviewed."""

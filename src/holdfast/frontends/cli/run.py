@@ -13,7 +13,7 @@ import click
 
 from holdfast.core.errors import Busy, HoldfastError, Limited, Usage
 from holdfast.frontends.cli.session import Session, common
-from holdfast.frontends.cli.task import clock, ground_of
+from holdfast.frontends.cli.task_ground import clock, ground_of
 
 if TYPE_CHECKING:
     from holdfast.supervisor.ground import Ground

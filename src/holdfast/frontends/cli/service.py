@@ -11,6 +11,7 @@ from typing import NamedTuple
 import click
 
 from holdfast.core.errors import Failed
+from holdfast.frontends.cli.lazy import Listed
 from holdfast.frontends.cli.session import Session, common, write_json
 
 NAME = "holdfast-supervisor"
@@ -40,7 +41,7 @@ class Unit(NamedTuple):
     text: str
 
 
-@click.group()
+@click.group(cls=Listed)
 def service() -> None:
     """Tasks go on after a restart of the machine."""
 
