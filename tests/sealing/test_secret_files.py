@@ -123,7 +123,7 @@ def test_rotation_and_backup_by_command(box: Box, tmp_path: Path) -> None:
     (tmp_path / "wrong").write_text("another passphrase\n")
     assert box.call("key", "import", str(backup), "--passphrase-file", str(tmp_path / "wrong")).code == 12
     assert box.call("key", "import", str(box.project / "plain.txt"), "--passphrase-file", str(words)).code == 13
-    assert box.call("key", "import", "/nonexistent", "--passphrase-file", str(words)).code == 4
+    assert box.call("key", "import", str(tmp_path / "nothing"), "--passphrase-file", str(words)).code == 4
     assert box.call("key", "export", str(tmp_path / "other")).code == 2
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
+from datetime import UTC, datetime
 from threading import Thread
 from time import sleep
 
@@ -14,6 +16,8 @@ from holdfast.supervisor.supervise import Supervisor, Threads
 from holdfast.supervisor.task import NotAllowed
 
 from .place import DONE, PHASE, Place, say_phase
+from .test_killed import supervise
+from .test_reading import TALK
 
 TWO = [{**PHASE, "name": "Plan", "prompt": "Make a plan."}, {**PHASE, "name": "Build", "prompt": "Build it."}]
 ASK = {
@@ -441,3 +445,33 @@ def test_how_full_an_agent_is_is_told_once_for_each_request(place: Place) -> Non
         (1, 50_000, 25.0), (2, 90_000, 45.0), (3, 180_000, 90.0),
     ]  # fmt: skip
     assert {one["window"] for one in told} == {200_000}
+
+
+def test_an_agent_that_only_talks_about_limits_is_never_held(place: Place) -> None:
+    """Five thousand lines on its output, as answers and tools write them; then it completes, crashes, and completes."""
+    lines = "\n".join([f"{number}: {TALK[number % len(TALK)]}" for number in range(5000)])
+    assert len(lines.splitlines()) == 5000
+    bare = "\n".join(TALK)
+    task = place.task([{"say": lines}, {"say": bare}, say_phase(1)], [{"say": lines}, {"exit": 3}],
+                      [{"say": bare}, say_phase(2)], phases=TWO)  # fmt: skip
+
+    place.supervise()
+
+    assert place.state(task) == ("done", "")
+    assert place.outcomes(task) == ["phase", "crashed", "phase"]
+    assert not place.ground.tables.all("SELECT 1 AS one FROM hold WHERE kind = 'rate_limit'")
+    assert not place.ground.tables.all("SELECT 1 AS one FROM account")
+
+
+def test_a_reset_is_counted_from_when_it_was_said(place: Place) -> None:
+    """The supervisor was down for a night: a reset an hour after the agent's end has long passed."""
+    soon = datetime.fromtimestamp(place.now() / 1e9 + 3600, UTC)
+    said = f"You've hit your limit · resets {soon:%-I:%M%p} (UTC)".replace("AM", "am").replace("PM", "pm")
+    task = place.task([{"error": said}, {"exit": 1}], [DONE])
+    assert supervise(place, "run:observed") == -signal.SIGKILL
+
+    place.ahead = 8 * 3600 * 1_000_000_000
+    place.supervise()
+
+    assert place.state(task) == ("done", "")
+    assert place.outcomes(task) == ["limited", "complete"]

@@ -95,7 +95,9 @@ def observe(ground: Ground, id: str, halt: Flag) -> bool:
 def read(ground: Ground, run: Run) -> Output:
     """Everything that a run said, from its files."""
     task = ground.tables.task(run.task)
-    output = driver(task.agent, ground.options).output(ground.now() / SECOND, ground.zone)
+    # "Resets 3am" was said when the run ended, which may be a night ago: nobody need have looked since.
+    said_at = min(process.look(run.folder, run.id).ended_at or ground.now(), ground.now())
+    output = driver(task.agent, ground.options).output(said_at / SECOND, ground.zone)
     for name, feed in _files(output):
         tail = Tail(f"{run.folder}/{name}")
         while lines := tail.lines():

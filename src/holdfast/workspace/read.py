@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from _stat import S_IFDIR, S_IFLNK, S_IFMT, S_IFREG
-from binascii import b2a_base64
 from errno import EINVAL, ELOOP, ENXIO
 from posix import O_NONBLOCK, O_RDONLY, close, fstat, read, readlink, stat_result
 from posix import open as open_fd
@@ -268,6 +267,8 @@ class _Reader:
             except OSError:
                 names = []
             if names:
+                from binascii import b2a_base64
+
                 values, size = {}, 0
                 for name in names:
                     try:

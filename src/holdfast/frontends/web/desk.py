@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.core.entry import FILE, FOLDER, LINK
 from holdfast.core.errors import Busy, Conflict, HoldfastError, NotFound
 from holdfast.core.model import Event
+from holdfast.finishing import settled
 from holdfast.frontends.facts import KINDS, of_change, of_checkpoint, of_coverage, of_notice, of_path, of_worker
 from holdfast.frontends.paint import rfc3339
 from holdfast.looking import compare, coverage, pending
@@ -86,7 +87,7 @@ class Desk:
         row = self.ledger.workspace(workspace)
         if row is None:
             raise NotFound(f"There is no workspace {workspace[:40]}.", "The first page lists them all.")
-        return row
+        return settled(self.engine, row)
 
     def _summary(self, row: WorkspaceRow) -> dict[str, Any]:
         newest = self.ledger.find(Query(workspace=row.id, limit=1))
