@@ -56,6 +56,7 @@ class Visit:
         self.program = program
         self.browsing = browser.new_context(viewport=size, **options)
         self.page: Page = self.browsing.new_page()
+        self.page.set_default_timeout(90_000)
         self.complaints: list[str] = []
         self.page.on("console", lambda said: self.complaints.append(said.text) if said.type == "error" else None)
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
@@ -216,7 +217,7 @@ def test_two_browsers_see_each_others_changes(browser: Browser, visit: Visit) ->
     two.click("text=Save now")
     two.wait_for_url(re.compile("/v/v5"))
 
-    one.wait_for_selector("#list >> text=seen by the other", timeout=15_000)
+    one.wait_for_selector("#list >> text=seen by the other", timeout=90_000)
     other.browsing.close()
 
 
@@ -229,9 +230,9 @@ def test_a_killed_server_is_found_again_and_nothing_is_missed(visit: Visit) -> N
     (project / "while-down.txt").write_text("saved while the server was down\n")
     visit.program.run("save", "-m", "while it was down", cwd=project)
     visit.program.start()
-    page.wait_for_selector("body[data-connected=yes]", timeout=20_000)
+    page.wait_for_selector("body[data-connected=yes]", timeout=90_000)
 
-    page.wait_for_selector("#list >> text=while it was down", timeout=20_000)
+    page.wait_for_selector("#list >> text=while it was down", timeout=90_000)
     assert page.is_hidden("#lost")
 
 
