@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any, NamedTuple
 
 AGENT = Path(__file__).parents[1] / "tools" / "scripted_agent.py"
 HOLDFAST = [sys.executable, "-m", "holdfast"]
@@ -22,6 +23,9 @@ PAIRS, INTERVAL, STEPS = 3, 5, 11
 
 
 def main(count: int) -> None:
+    if "--only-pairs" in sys.argv:
+        pairs()
+        return
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
         many(Path(folder), count)
     if "--no-pairs" not in sys.argv:
@@ -58,34 +62,47 @@ def many(base: Path, count: int) -> None:
     child = subprocess.Popen([*HOLDFAST, "-q", "supervise", "--until-idle"], cwd=base, env=variables)
     _, status, used = os.wait4(child.pid, 0)
     seconds = time.monotonic() - begin
-    listed = json.loads(
-        subprocess.run(
-            [*HOLDFAST, "task", "list", "--json"], cwd=base, env=variables, check=True, capture_output=True
-        ).stdout
-    )
+    listed = _answer(base, variables, "task", "list")
     done = sum(one["status"] == "completed" for one in listed)
     cpu = used.ru_utime + used.ru_stime
     print(
         f"{done} of {count} tasks done in {seconds:.0f} s, {CONCURRENCY} at a time (exit {os.waitstatus_to_exitcode(status)})"
     )
     print(
-        f"supervisor and what it waited for: {cpu:.1f} s CPU, {1000 * cpu / count:.0f} ms a task, {used.ru_maxrss >> 10} MB"
+        f"supervisor, shims and agents together: {cpu:.1f} s CPU, {1000 * cpu / count:.0f} ms a task; the supervisor at most "
+        f"{used.ru_maxrss >> 10} MB, {(used.ru_maxrss / count):.0f} KB a task; load {os.getloadavg()[0]:.1f}"
     )
 
 
 def pairs() -> None:
     """An agent that works, with an interval of 5 s and 10 checkpoints or more, against the same without supervision."""
-    ratios = []
+    empty = _idle()
+    print(f"starting and ending a supervisor that has nothing to do: {empty:.1f} s CPU")
+    ratios, costs = [], []
     for _ in range(PAIRS):
-        plain = _timed(supervised=False)
-        with_us = _timed(supervised=True)
-        ratios.append(with_us / plain)
-        print(f"agent alone {plain:.1f} s, supervised {with_us:.1f} s: {ratios[-1]:.3f}")
-    print(f"median over {PAIRS} interleaved pairs: {statistics.median(ratios):.3f}x")
+        plain, with_us = _timed(supervised=False), _timed(supervised=True)
+        ratios.append(with_us.seconds / plain.seconds)
+        cost = with_us.cpu - plain.cpu - empty
+        costs.append(100 * cost / with_us.seconds)
+        print(
+            f"agent alone {plain.seconds:.1f} s, supervised {with_us.seconds:.1f} s: {ratios[-1]:.3f}x; {with_us.kept} interval "
+            f"checkpoints, {cost:.1f} s CPU beside the agent's {plain.cpu:.1f} s; load {os.getloadavg()[0]:.1f}"
+        )
+    print(
+        f"median over {PAIRS} interleaved pairs: {statistics.median(ratios):.3f}x the time, "
+        f"{statistics.median(costs):.1f} % of one core"
+    )
 
 
-def _timed(supervised: bool) -> float:
-    """Seconds that the agent itself took, from its first to its last line."""
+class Timed(NamedTuple):
+    """Seconds from an agent's first file to its end, CPU of everything, checkpoints that were taken meanwhile."""
+
+    seconds: float
+    cpu: float
+    kept: int = 0
+
+
+def _timed(supervised: bool) -> Timed:
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
         base = Path(folder)
         variables = environment(base, checkpoint_interval=INTERVAL)
@@ -93,27 +110,39 @@ def _timed(supervised: bool) -> float:
         for number in range(STEPS):
             turn += [{"write": [f"{number}.txt", "x" * 10_000]}, {"work": INTERVAL * 0.5}, {"sleep": INTERVAL * 0.5}]
         row = task(base, "t", [[*turn, {"say": "=== CUSTOM TASK COMPLETE ==="}]])
-        begin = base / "t.json"
+        kept = 0
         if not supervised:
-            command = row["agent"]["command"]  # type: ignore[index]
-            subprocess.run(command, cwd=base / "t", stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True)
+            command: list[str] = row["agent"]["command"]  # type: ignore[index]
+            cpu = _run(command, base / "t", dict(os.environ))
         else:
             (base / "tasks.json").write_text(json.dumps({"tasks": [row]}))
             words = ["-q", "task", "new", "--file", str(base / "tasks.json")]
             subprocess.run([*HOLDFAST, *words], cwd=base, env=variables, check=True)
-            subprocess.run([*HOLDFAST, "-q", "supervise", "--until-idle"], cwd=base, env=variables, check=True)
-            listed = subprocess.run(
-                [*HOLDFAST, "task", "list", "--json"], cwd=base, env=variables, check=True, capture_output=True
-            )
-            id = json.loads(listed.stdout)[0]["id"]
-            shown = subprocess.run(
-                [*HOLDFAST, "task", "show", id, "--json"], cwd=base, env=variables, check=True, capture_output=True
-            )
-            kept = sum(one["reason"] == "interval" for one in json.loads(shown.stdout)["checkpoints"])
-            print(f"{kept} interval checkpoints")
-        assert begin.exists()
+            cpu = _run([*HOLDFAST, "-q", "supervise", "--until-idle"], base, variables)
+            id = _answer(base, variables, "task", "list")[0]["id"]
+            shown = _answer(base, variables, "task", "show", id)
+            kept = sum(one["reason"] == "interval" for one in shown["checkpoints"])
         first = (base / "t/0.txt").stat().st_mtime
-        return (base / "t.journal").stat().st_mtime - first
+        return Timed((base / "t.journal").stat().st_mtime - first, cpu, kept)
+
+
+def _idle() -> float:
+    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
+        base = Path(folder)
+        return _run([*HOLDFAST, "-q", "supervise", "--until-idle"], base, environment(base))
+
+
+def _run(command: list[str], cwd: Path, variables: dict[str, str]) -> float:
+    """CPU seconds of a command and of everything that it waited for."""
+    child = subprocess.Popen(command, cwd=cwd, env=variables, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(child.pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 0, command
+    return used.ru_utime + used.ru_stime
+
+
+def _answer(base: Path, variables: dict[str, str], *words: str) -> Any:
+    done = subprocess.run([*HOLDFAST, *words, "--json"], cwd=base, env=variables, check=True, capture_output=True)
+    return json.loads(done.stdout)
 
 
 if __name__ == "__main__":
