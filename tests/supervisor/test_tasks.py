@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 from threading import Thread
 from time import sleep
 
@@ -441,3 +442,27 @@ def test_how_full_an_agent_is_is_told_once_for_each_request(place: Place) -> Non
         (1, 50_000, 25.0), (2, 90_000, 45.0), (3, 180_000, 90.0),
     ]  # fmt: skip
     assert {one["window"] for one in told} == {200_000}
+
+
+def test_a_memory_that_fills_up_is_saved_and_the_agent_is_told(place: Place) -> None:
+    def full(used: int) -> dict[str, str]:
+        info = {"last_token_usage": {"total_tokens": used}, "model_context_window": 200_000}
+        return {"say": json.dumps({"type": "token_count", "info": info}, separators=(",", ":"))}
+
+    marks = [str(place.base / name) for name in "ab"]
+    task = place.task(
+        [full(144_000), {"wait_for": marks[0]}, full(170_000), {"wait_for": marks[1]}, full(172_000), DONE]
+    )
+    place.supervise(until=lambda: "auto_70" in place.reasons(task), seconds=90)
+    run = place.ground.tables.last_run(task.id)
+    assert run is not None
+    nudge = Path(run.folder) / "nudge"
+    assert not nudge.exists(), "the threshold is quiet"
+    Path(marks[0]).touch()
+    place.supervise(until=lambda: "auto_80" in place.reasons(task) and nudge.exists(), seconds=90)
+    told = json.loads(nudge.read_text())["hookSpecificOutput"]["additionalContext"]
+    Path(marks[1]).touch()
+    place.supervise()
+
+    assert "Checkpoint created (tokens 85%). 170,000 of 200,000 tokens are used." in told
+    assert [one["band"] for one in place.tasks.log(task.id) if one["type"] == "context_band"] == [70, 80]
