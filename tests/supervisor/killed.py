@@ -28,17 +28,17 @@ from supervisor.place import QUICK, Place
 
 def main(base: str, name: str, nth: str, engine: str, database: str = "", boot: str = "") -> int:
     def observe(step: str) -> None:
+        if step == "reconciled":
+            (Path(base) / "ready").touch()  # tasks go on from here
         if name in (step, "all") and reached(base, step) == int(nth) and step == name:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    if name != "never":
-        steps.observer = observe
+    steps.observer = observe
     place = Place(Path(base), options(base, database))
     if boot:
         place.ground.boot = boot
     how, _, person = engine.partition("+")
     stop = Flag()
-    (Path(base) / "ready").touch()
     if person:
         Thread(target=attend, args=(place, stop), daemon=True).start()
     serving.run(place.ground, stop, until_idle=not person, durable=how == "durable")

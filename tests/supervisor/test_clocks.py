@@ -19,7 +19,7 @@ from holdfast.supervisor.supervise import Supervisor, Threads
 from holdfast.supervisor.tables import Task
 
 from .killed import reached
-from .place import DONE, Place
+from .place import DONE, PHASE, Place, say_phase
 from .test_killed import PROGRAM
 
 DAY = 86_400 * 1_000_000_000
@@ -237,9 +237,27 @@ def test_a_question_waits_as_long_as_it_would_have(place: Place, jump: str) -> N
     assert (late.status, late.answer) == ("expired", "blue")
 
 
+def test_a_clock_of_ten_years_ahead_approves_nothing(place: Place) -> None:
+    place.close()
+    place.__init__(place.base, place.options.but(auto_approve_after=3600))  # type: ignore[misc]
+    task = place.task([say_phase(1)], phases=[{**PHASE, "review": True}])
+    place.supervise(until=place.holds(task, "approval"))
+    supervisor = Supervisor(place.ground, Threads(place.ground))
+    look_at_the_clock(supervisor)
+    place.ahead = 10 * YEAR
+    look_at_the_clock(supervisor)
+    assert place.state(task) == ("review", "approval")
+
+    place.ahead += 3 * 3600 * 1_000_000_000
+    supervisor._remind()
+
+    assert place.state(task) == ("done", "")
+
+
 def look_at_the_clock(supervisor: Supervisor) -> None:
     supervisor._follow_clock()
     supervisor._expire()
+    supervisor._remind()
 
 
 def test_a_clock_that_was_set_back_while_nobody_looked_loses_no_question(place: Place) -> None:

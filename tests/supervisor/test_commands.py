@@ -170,21 +170,6 @@ def test_comments_on_lines_are_what_the_agent_is_told(person: Person) -> None:
     assert "Nearly." in told and "- a.txt, line 1: say one\n- b.txt: is missing" in told
 
 
-def test_the_unit_of_the_service(person: Person) -> None:
-    shown = person.json("service", "install", "--dry-run")
-
-    assert shown["kind"] == "systemd"
-    assert "KillMode=process" in shown["text"]
-    assert not Path(shown["path"]).exists()
-    assert person.run("service", "install", "--no-start").returncode == 0
-    assert person.json("service", "status") == {
-        **{k: shown[k] for k in ("kind", "path")},
-        "installed": True,
-        "running": False,
-    }
-    assert person.json("service", "uninstall")["removed"]
-
-
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [

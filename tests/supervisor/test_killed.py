@@ -184,7 +184,7 @@ def test_killed_at_random(tmp_path: Path, request: Any, how: str, sample: int, a
         tasks += 1
         with a_place(tmp_path / str(tasks)) as place:
             task = begin(place)
-            while kills < wanted and place.state(task)[0] != "done":
+            while kills < wanted and time.monotonic() < end and place.state(task)[0] != "done":
                 kills += cut_off(place, how, random.random() * 1.5)
             finish(place, task, how)
             claim_all_is_well(place, task)
@@ -200,7 +200,7 @@ def test_the_machine_goes_down_at_random(tmp_path: Path, request: Any) -> None:
         tasks += 1
         with a_place(tmp_path / str(tasks)) as place:
             task = begin(place)
-            while kills < wanted and place.state(task)[0] != "done":
+            while kills < wanted and time.monotonic() < end and place.state(task)[0] != "done":
                 kills += cut_off(place, "threads", random.random() * 1.5, boot=f"boot {kills}")
                 kill_all(place, task)
                 forget_the_unreported(place, task)

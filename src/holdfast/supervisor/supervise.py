@@ -15,7 +15,7 @@ from holdfast.core.steps import step
 from holdfast.supervisor import process, questions, recover, remembering, reviews, runs, telling
 from holdfast.supervisor.database import Alone, Claim
 from holdfast.supervisor.drivers import driver
-from holdfast.supervisor.notify import send_notices
+from holdfast.supervisor.notify import Notices
 from holdfast.supervisor.settling import hold_open, settle
 from holdfast.supervisor.tables import Hold, Prompt, Run, Task
 from holdfast.supervisor.task import ACTIVE, ENDED, HOST_LOST, QUEUED, RATE_LIMIT, SECRET, STARTING
@@ -121,6 +121,7 @@ class Supervisor:
     def __init__(self, ground: Ground, workflows: Workflows, only: str = "", claim: Claim | None = None) -> None:
         self.ground, self.tables, self.workflows = ground, ground.tables, workflows
         self.claim: Claim = claim or Alone()
+        self.notices = Notices(ground)
         self.only = only
         """Look after this one task, not after all."""
         self.stop = Flag()
@@ -153,6 +154,7 @@ class Supervisor:
                     pause = self.ground.options.tick
                 listener.wait(pause)
         finally:
+            self.notices.close()
             listener.close()
 
     def is_waiting(self) -> bool:
@@ -186,28 +188,26 @@ class Supervisor:
         self._remind()
         step("tick:lifted")
         self._schedule()
-        send_notices(self.ground)
+        self.notices.tick()
 
     def _follow_clock(self) -> None:
-        """A clock that was set moves the time-outs of questions along; resets of limits stay where the calendar has them."""
+        """A clock that was set moves the time-outs of prompts along; resets of limits stay where the calendar has them."""
         offset = self.ground.now() - self.ground.since_boot()
         jump, self._offset = offset - (self._offset or offset), offset
-        waiting = "kind = 'question' AND status IN ('pending', 'presented')"
+        waiting = "status IN ('pending', 'presented')"
         if abs(jump) > JUMP:
             with self.tables.write() as tables:
-                tables.do(
-                    f"UPDATE prompt SET created_at = created_at + ?, expires_at = expires_at + ? WHERE {waiting}",
-                    jump,
-                    jump,
-                )
+                tables.do(f"UPDATE prompt SET created_at = created_at + ? WHERE {waiting}", jump)
+                tables.do(f"UPDATE prompt SET expires_at = expires_at + ? WHERE {waiting} AND expires_at > 0", jump)
         now, timeout = self.ground.now(), int(self.ground.options.question_timeout * SECOND)
-        if self.tables.prompts(f"{waiting} AND created_at > ?", now + JUMP):
+        ahead = f"{waiting} AND created_at > ?"
+        if self.tables.prompts(ahead, now + JUMP):
             # It was set back while nobody looked.
             with self.tables.write() as tables:
                 tables.do(
-                    f"UPDATE prompt SET created_at = ?, expires_at = ? WHERE {waiting} AND created_at > ?",
-                    now, now + timeout, now + JUMP,
-                )  # fmt: skip
+                    f"UPDATE prompt SET expires_at = ? WHERE {ahead} AND expires_at > 0", now + timeout, now + JUMP
+                )
+                tables.do(f"UPDATE prompt SET created_at = ? WHERE {ahead}", now, now + JUMP)
 
     def _lift_due(self) -> None:
         for hold in self.tables.holds():
@@ -261,7 +261,8 @@ class Supervisor:
                 kind, word = ("escalation", "Overdue") if due.overdue else ("reminder", "Still waiting")
                 if due.reminders > prompt.tries:
                     self.tables.do("UPDATE prompt SET tries = ? WHERE id = ?", due.reminders, prompt.id)
-                    self.tables.notify(prompt.task, now, kind, f"{word} for {due.hours} hours: {prompt.text}")
+                    text = f"{word} for {due.hours} hours: {prompt.text}"
+                    self.tables.notify(prompt.task, now, kind, text, prompt.id, again=prompt.tries)
 
     def _passes(self, prompt: Prompt) -> bool:
         """Approve in nobody's name; not if the workspace is another one than was to be reviewed."""

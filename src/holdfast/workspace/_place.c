@@ -27,7 +27,7 @@ typedef struct {
     long long time;
 } Item;
 
-/* One item from a tuple (name, text[, mode[, mtime]]); -1 with an exception set. */
+/* One item from a tuple (name, text[, mode[, offset, length[, mtime]]]); -1 with an exception set. */
 static int item_of(PyObject *tuple, Py_ssize_t least, Py_ssize_t most, Item *item)
 {
     char *name, *text;
@@ -42,8 +42,15 @@ static int item_of(PyObject *tuple, Py_ssize_t least, Py_ssize_t most, Item *ite
     item->name = name;
     item->text = text;
     item->mode = length > 2 ? (unsigned)PyLong_AsUnsignedLong(PyTuple_GetItem(tuple, 2)) : 0;
-    item->timed = length > 3;
-    item->time = item->timed ? PyLong_AsLongLong(PyTuple_GetItem(tuple, 3)) : 0;
+    if (length > 4) {
+        Py_ssize_t offset = PyLong_AsSsize_t(PyTuple_GetItem(tuple, 3)), size = PyLong_AsSsize_t(PyTuple_GetItem(tuple, 4));
+        if (!PyErr_Occurred() && (offset < 0 || size < 0 || offset > item->size || size > item->size - offset))
+            PyErr_SetString(PyExc_ValueError, "a content lies outside of what was given");
+        item->text += offset;
+        item->size = size;
+    }
+    item->timed = length > 5;
+    item->time = item->timed ? PyLong_AsLongLong(PyTuple_GetItem(tuple, 5)) : 0;
     return PyErr_Occurred() ? -1 : 0;
 }
 
@@ -223,7 +230,7 @@ static PyObject *each(PyObject *arguments, Py_ssize_t least, Py_ssize_t most, in
 static PyObject *stage(PyObject *self, PyObject *arguments)
 {
     (void)self;
-    return each(arguments, 3, 4, write_one);
+    return each(arguments, 5, 6, write_one);
 }
 
 static PyObject *make(PyObject *self, PyObject *arguments)
@@ -326,7 +333,7 @@ static PyObject *sync_all(PyObject *self, PyObject *arguments)
 }
 
 static PyMethodDef methods[] = {
-    {"stage", stage, METH_VARARGS, "stage(folder, [(path, content, mode[, mtime_ns])]): new files below; no part may be a link"},
+    {"stage", stage, METH_VARARGS, "stage(folder, [(path, bytes, mode, offset, length[, mtime_ns])]): new files below; no part may be a link"},
     {"make", make, METH_VARARGS, "make(folder, [(path, b\"\", mode)]): new folders below; no part may be a link"},
     {"place", place, METH_VARARGS, "place(staging, root, [(name, path)]) -> numbers of those that could not be put there"},
     {"rename", rename_with, METH_VARARGS, "rename(from_folder, old, to_folder, new, flags)"},

@@ -80,7 +80,14 @@ class Apply:
         self.staging = Staging(root, ids)
         owner = fstat(root)
         self.preparing = Preparing(
-            self.staging, self.folders, self.system, contents, dict(anchors), (owner.st_uid, owner.st_gid), mtimes
+            self.staging,
+            self.folders,
+            self.system,
+            contents,
+            dict(anchors),
+            (owner.st_uid, owner.st_gid),
+            mtimes,
+            durable,
         )
         self.building = Building(self.staging, self.system, self.preparing)
 
@@ -94,14 +101,16 @@ class Apply:
         finally:
             self.folders.close()
             try:
+                self.preparing.ahead.wait()
                 self._rescued(self.staging.close(self.known, self.known_link))
             except OSError:
                 pass  # the next restore sweeps it
         return self.done
 
     def _run(self, steps: list[Step]) -> None:
-        writes = [step for step in steps if step.action == WRITE]
-        files = [step for step in writes if step.new is not None and step.new.kind in (FILE, LINK)]
+        writes = [step for step in steps if step.action == WRITE and step.new is not None]
+        files = [step for step in writes if step.new.kind in (FILE, LINK)]  # type: ignore[union-attr]
+        folders = [step for step in writes if step.new.kind == FOLDER]  # type: ignore[union-attr]
         # As a rule nothing is touched before the new contents are on disk.
         built = self._build(steps, len(files))
         if built:
@@ -113,8 +122,8 @@ class Apply:
         self._delete([step for step in steps if step.action == DELETE or _changes_type(step)])
         note("restore:deleted")
         made = self._put_folders(built)
-        for step in writes:
-            if _makes_folder(step) and step.path not in made:
+        for step in folders:
+            if step.path not in made:
                 self._make_folder(step)
         note("restore:folders")
         done = 0
@@ -125,9 +134,10 @@ class Apply:
             if done == len(files):
                 break
             staged = self._prepare(files, done)
-        for step in reversed(steps):
-            if (step.action == MODE or _makes_folder(step)) and not made.get(step.path):
-                self._mode(step)
+        unfinished = [step for step in folders if not made.get(step.path)]
+        modes = [step for step in steps if step.action == MODE] + unfinished
+        for step in sorted(modes, key=lambda one: one.path, reverse=True):
+            self._mode(step)
         self._close_again({step.path for step in steps})
         if self.durable:
             self._sync(steps)
@@ -151,7 +161,7 @@ class Apply:
                 self.system.sync(self.root)  # somebody has moved it: wherever it is, it is synced
 
     def _prepare(self, files: list[Step], start: int, built: bool = False) -> list[tuple[Step, bytes]]:
-        return self.preparing.batch(files, start, self.progress, self.durable, built)
+        return self.preparing.batch(files, start, self.progress, built)
 
     # New folders, as a whole
 
@@ -190,10 +200,12 @@ class Apply:
 
     def _apart(self, steps: list[Step]) -> list[Step]:
         """A mode is not set on a file that has other names: they may be none of our business. It is written anew."""
-        return [Step(WRITE, step.old, step.new) if self._is_shared(step) else step for step in steps]
+        return [
+            Step(WRITE, step.old, step.new) if step.action == MODE and self._is_shared(step) else step for step in steps
+        ]
 
     def _is_shared(self, step: Step) -> bool:
-        if step.action != MODE or step.new is None or step.new.kind != FILE:
+        if step.new is None or step.new.kind != FILE:
             return False
         try:
             parent, last = self.folders.parent(step.path)
@@ -450,10 +462,6 @@ def closed_folders(root: int, paths: Iterable[bytes]) -> dict[bytes, int]:
     finally:
         folders.close()
     return found
-
-
-def _makes_folder(step: Step) -> bool:
-    return step.action == WRITE and step.new is not None and step.new.kind == FOLDER
 
 
 def _changes_type(step: Step) -> bool:

@@ -146,7 +146,11 @@ def _store(session: Session) -> Found:
     try:
         session.engine.place.id()
     except NoWorkspace:
-        yield NOTE, f"There is no store at {path} yet.", "`holdfast init` makes it."
+        above = _first_there(path)
+        if not os.access(above, os.W_OK | os.X_OK):
+            yield PROBLEM, f"No store can be made at {path}: you may not write to {above}.", "Set `store.url`."
+        else:
+            yield NOTE, f"There is no store at {path} yet.", "`holdfast init` makes it."
         return
     seen = os.stat(path)
     if seen.st_uid != os.getuid():
@@ -158,6 +162,13 @@ def _store(session: Session) -> Found:
     else:
         workspaces = len(session.repository.ledger.workspaces())
         yield FINE, f"{path}, format 1, {workspaces} workspace{'' if workspaces == 1 else 's'}"
+
+
+def _first_there(path: str) -> str:
+    """The path, or the nearest folder above it that there is."""
+    while not os.path.exists(path):
+        path = os.path.dirname(path)
+    return path
 
 
 def _ground(session: Session) -> Found:
@@ -183,10 +194,7 @@ def _ground(session: Session) -> Found:
 def _space(session: Session) -> Found:
     from holdfast.frontends.paint import size
 
-    path = session.engine.place.path
-    while not os.path.exists(path):
-        path = os.path.dirname(path)
-    about = os.statvfs(path)
+    about = os.statvfs(_first_there(session.engine.place.path))
     free = about.f_bavail * about.f_frsize
     if free < TOO_LITTLE:
         yield PROBLEM, f"Only {size(free)} are free where the store is.", "Free some space, or run `holdfast forget`."

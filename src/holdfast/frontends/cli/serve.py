@@ -7,6 +7,7 @@ from contextlib import nullcontext
 import click
 
 from holdfast.core.errors import Failed
+from holdfast.frontends.cli.numbers import Whole
 from holdfast.frontends.cli.session import Session, common
 from holdfast.frontends.cli.supervise import supervising
 
@@ -15,7 +16,7 @@ ROLES = ("viewer", "approver", "operator")
 
 @click.command()
 @click.option("--host", metavar="ADDRESS", help="Where to listen (web.host): loopback unless you know better.")
-@click.option("--port", type=click.IntRange(0, 65535), help="Port (web.port); 0 takes any that is free.")
+@click.option("--port", type=Whole(0, 65535), metavar="N", help="Port (web.port); 0 takes any that is free.")
 @click.option("--no-open", is_flag=True, help="Do not open a browser.")
 @click.option(
     "--tls-cert", type=click.Path(exists=True, dir_okay=False), help="Certificate, for other addresses than loopback."

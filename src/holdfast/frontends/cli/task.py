@@ -9,9 +9,10 @@ from holdfast.frontends.cli import task_looking as looking
 from holdfast.frontends.cli import task_making as making
 from holdfast.frontends.cli import task_results as results
 from holdfast.frontends.cli import task_steering as steering
+from holdfast.frontends.cli.lazy import Listed
 
 
-@click.group()
+@click.group(cls=Listed)
 def task() -> None:
     """Agents that work while nobody watches; `holdfast supervise` runs them."""
 

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from holdfast.core.errors import Usage
+from holdfast.frontends.cli.numbers import Number, Whole
 from holdfast.frontends.cli.session import Session, common, write_json
 from holdfast.frontends.cli.task_ground import REF, is_supervised, say, tasks_of
 
@@ -27,9 +28,9 @@ from holdfast.frontends.cli.task_ground import REF, is_supervised, say, tasks_of
 @click.option("--model", metavar="NAME", help="The model that Claude Code uses.")
 @click.option("--permission-mode", metavar="MODE", help="What Claude Code may do unasked.")
 @click.option("--allow", "allowed", metavar="TOOL", multiple=True, help="A tool that may be used unasked.")
-@click.option("--tokens", type=click.IntRange(0), help="Budget in tokens.")
-@click.option("--money", type=click.FloatRange(0), help="Budget in dollars.")
-@click.option("--minutes", type=click.FloatRange(0), help="Budget in minutes of running.")
+@click.option("--tokens", type=Whole(0), metavar="N", help="Budget in tokens.")
+@click.option("--money", type=Number(0), metavar="DOLLARS", help="Budget in dollars.")
+@click.option("--minutes", type=Number(0), metavar="N", help="Budget in minutes of running.")
 @click.option("--priority", type=click.Choice(["critical", "high", "normal", "low"]), help="Who comes first.")
 @click.option("--after", metavar="TASK", multiple=True, help="Begin when this task is done.")
 @click.option("--secret", "secrets", metavar="NAME", multiple=True, help="A variable that must be provided first.")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast.core.errors import Usage
+from holdfast.frontends.cli.numbers import Number, Whole
 from holdfast.frontends.cli.session import Session, common
 from holdfast.frontends.cli.task_ground import REF, say, tasks_of
 
@@ -93,9 +94,9 @@ def retry(session: Session, ref: str, history: bool) -> None:
 
 @click.command("budget")
 @REF
-@click.option("--tokens", type=click.IntRange(0), help="Budget in tokens; 0 is without limit.")
-@click.option("--money", type=click.FloatRange(0), help="Budget in dollars; 0 is without limit.")
-@click.option("--minutes", type=click.FloatRange(0), help="Budget in minutes of running; 0 is without limit.")
+@click.option("--tokens", type=Whole(0), metavar="N", help="Budget in tokens; 0 is without limit.")
+@click.option("--money", type=Number(0), metavar="DOLLARS", help="Budget in dollars; 0 is without limit.")
+@click.option("--minutes", type=Number(0), metavar="N", help="Budget in minutes of running; 0 is without limit.")
 @common
 def budget(session: Session, ref: str, tokens: int | None, money: float | None, minutes: float | None) -> None:
     """Change what a task may use."""
