@@ -8,27 +8,31 @@ from __future__ import annotations
 import json
 import os
 import resource
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 AGENT = Path(__file__).parents[1] / "tools" / "scripted_agent.py"
 HOLDFAST = [sys.executable, "-m", "holdfast"]
 CONCURRENCY = 20
-PAIRS, INTERVAL, STEPS = 3, 5, 11
+PAIRS, INTERVAL, STEPS, TURNS = 3, 5, 11, 12
 
 
 def main(count: int) -> None:
-    if "--only-pairs" in sys.argv:
-        pairs()
-        return
+    for word, measure in (("--only-pairs", pairs), ("--only-steps", steps)):
+        if word in sys.argv:
+            measure()
+            return
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
         many(Path(folder), count)
-    if "--no-pairs" not in sys.argv:
+    if "--only-tasks" not in sys.argv:
+        steps()
         pairs()
 
 
@@ -91,6 +95,44 @@ def pairs() -> None:
     print(
         f"median over {PAIRS} interleaved pairs: {statistics.median(ratios):.3f}x the time, "
         f"{statistics.median(costs):.1f} % of one core"
+    )
+
+
+def steps() -> None:
+    """One run whose supervisor stands still at every other step: pairs so close together that other load hits both alike."""
+    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
+        base = Path(folder)
+        variables = environment(base, checkpoint_interval=INTERVAL)
+        turn: list[dict[str, object]] = []
+        for number in range(2 * TURNS + 1):
+            turn += [{"write": [f"{number}.txt", "x" * 10_000]}, {"work": 1.0}, {"sleep": INTERVAL * 0.8}]
+        row = task(base, "t", [[*turn, {"say": "=== CUSTOM TASK COMPLETE ==="}]])
+        (base / "tasks.json").write_text(json.dumps({"tasks": [row]}))
+        subprocess.run(
+            [*HOLDFAST, "-q", "task", "new", "--file", str(base / "tasks.json")], cwd=base, env=variables, check=True
+        )
+        child = subprocess.Popen([*HOLDFAST, "-q", "supervise", "--until-idle"], cwd=base, env=variables)
+        load = []
+        for number in range(2 * TURNS + 1):
+            while not (base / f"t/{number}.txt").exists():
+                assert child.poll() is None
+                time.sleep(0.02)
+            child.send_signal(signal.SIGCONT if number % 2 == 0 else signal.SIGSTOP)
+            load.append(os.getloadavg()[0])
+        child.send_signal(signal.SIGCONT)
+        assert child.wait() == 0
+        began = [(base / f"t/{number}.txt").stat().st_mtime for number in range(2 * TURNS + 1)]
+        took = [later - at for at, later in pairwise(began)]
+        id = _answer(base, variables, "task", "list")[0]["id"]
+        shown = _answer(base, variables, "task", "show", id)
+    kept = sum(one["reason"] == "interval" for one in shown["checkpoints"])
+    with_us, without = took[0::2], took[1::2]
+    ratios = [one / other for one, other in zip(with_us, without, strict=True)]
+    low, middle, high = statistics.quantiles(ratios, n=4)
+    print(
+        f"{TURNS} pairs of steps, {kept} interval checkpoints: supervised {sum(with_us):.1f} s, alone {sum(without):.1f} s, "
+        f"{sum(with_us) / sum(without):.3f}x; median of pairs {middle:.3f}x (quartiles {low:.3f} to {high:.3f}); "
+        f"load {min(load):.0f} to {max(load):.0f}"
     )
 
 

@@ -417,11 +417,12 @@ def test_an_unknown_task_is_named(place: Place) -> None:
 def test_a_limited_account_holds_back_the_tasks_that_have_not_begun(place: Place) -> None:
     place.close()
     place.__init__(place.base, place.options.but(concurrency=1))  # type: ignore[misc]
-    first = place.task([{"limited": 2}, {"exit": 1}], [DONE], name="one")
+    first = place.task([{"limited": 3600}, {"exit": 1}], [DONE], name="one")
     second = place.task([DONE], name="two")
     place.supervise(until=lambda: place.state(second)[1] == "rate_limit")
     assert place.journal("two") == []
 
+    place.ahead = 3700 * 1_000_000_000
     place.supervise()
 
     assert place.state(first) == place.state(second) == ("done", "")
