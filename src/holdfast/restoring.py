@@ -13,7 +13,7 @@ from holdfast.core.planning import UNREAD, Plan, Step
 from holdfast.core.steps import step
 from holdfast.previewing import Preview, Previewing, Scope, differ
 from holdfast.store.journal import History, Journal
-from holdfast.store.reading import wholes
+from holdfast.store.reading import hand_over
 from holdfast.workspace.apply import Applied, Apply, closed_folders
 from holdfast.workspace.find import show
 from holdfast.workspace.preparing import Contents
@@ -305,11 +305,13 @@ class Restoring(Previewing):
     def _apply(self, root: int, made: Plan, goal: CheckpointRow, said: dict[str, Any], whole: Plan) -> Apply:
         entries = [entry for one in whole.steps for entry in (one.old, one.new)]
         targets = {entry.content for entry in entries if entry is not None and entry.kind == LINK}
+        room = Room(root, made)
         return Apply(
             root,
             self._anchors(made, goal),
             Contents(
-                lambda entry: self.repository.stream(entry.content), lambda digests: wholes(self.repository, digests)
+                lambda entry: self.repository.stream(entry.content),
+                lambda digests, take: hand_over(self.repository, digests, take),
             ),
             self.repository.ids,
             lambda key: bool(self.repository.ledger.locate([key])),
@@ -317,7 +319,8 @@ class Restoring(Previewing):
             closed={_path(text): mode for text, mode in said["closed"].items()},
             mtimes=said["mtimes"],
             durable=self.engine.place.durable,
-            deleting_first=Room(root, made).after_deleting,
+            deleting_first=room.after_deleting,
+            by_folder=room.ample,
             accelerated=self.engine.settings["capture.accelerator"],
             progress=self.engine.progress,
         )

@@ -171,3 +171,31 @@ def test_a_full_conversation_is_not_resumed(here: ClientPlace) -> None:
     assert here.state(task) == ("done", ""), here
     begun = [one for one in here.tasks.log(task.id) if one["type"] == "run_begun"]
     assert not begun[-1]["resumed"] and "% of the model's window" in begun[-1]["why"]
+
+
+def test_how_full_it_is_is_told_after_each_request(here: ClientPlace) -> None:
+    here.variables["CLAUDE_CODE_OAUTH_TOKEN"] = "sk-ant-oat01-made-up"
+    here.variables.pop("ANTHROPIC_API_KEY")
+    near = {
+        "anthropic-ratelimit-unified-status": "allowed_warning",
+        "anthropic-ratelimit-unified-representative-claim": "five_hour",
+        "anthropic-ratelimit-unified-5h-status": "allowed_warning",
+        "anthropic-ratelimit-unified-5h-utilization": "0.93",
+        "anthropic-ratelimit-unified-5h-reset": "@+3600",
+        "anthropic-ratelimit-unified-reset": "@+3600",
+    }
+    here.bench.script(
+        bash("echo one > a.txt", usage={"cache_read_input_tokens": 100_000}, headers=near),
+        say("=== CUSTOM TASK COMPLETE ===", usage={"cache_read_input_tokens": 200_000}, headers=near),
+    )
+    task = here.ask()
+
+    here.supervise()
+
+    told = [one for one in here.tasks.log(task.id) if one["type"] == "context"]
+    assert [one["request"] for one in told] == [1, 2], here
+    assert [one["used"] // 1000 for one in told] == [100, 200]
+    assert all(one["window"] > 200_000 and one["model"] for one in told)
+    assert [one["percent"] == round(100 * one["used"] / one["window"], 1) for one in told] == [True, True]
+    assert told[-1]["account"]["five_hour"]["used"] == 0.93
+    assert told[-1]["account"]["five_hour"]["resetsAt"] > here.now() / 1e9

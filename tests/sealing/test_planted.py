@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from struct import unpack, unpack_from
 
@@ -13,10 +15,14 @@ from cli.box import Box
 from holdfast.core.model import Event
 from holdfast.core.redact import redact
 from holdfast.settings import Settings
-from holdfast.store.packs import zstd
 from holdfast.wiring import build
 
 from .planted import Secret, coded, halves, secrets, traces
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 SEED = 20261116
 
@@ -90,8 +96,8 @@ def everything(folder: Path) -> dict[str, bytes]:
             for number in range(frames):
                 offset, stored, _, _ = unpack_from("<QQQQ", data, table + 32 * number)
                 body = data[offset + 1 : offset + stored]
-                codec = {0: bytes, 1: zlib.decompress, 2: zstd().decompress}[data[offset]]
-                found[f"{name} frame {number}"] = codec(body)
+                codecs: dict[int, Callable[[bytes], bytes]] = {0: bytes, 1: zlib.decompress, 2: zstd.decompress}
+                found[f"{name} frame {number}"] = codecs[data[offset]](body)
     return found
 
 

@@ -23,10 +23,11 @@ from holdfast.core.entry import ATTRIBUTES, Entry, checked_path, gone
 from holdfast.core.errors import Damaged, DiskFull, Failed, HoldfastError, NoWorkspace, Unreachable
 from holdfast.core.ids import checkpoint_id
 from holdfast.core.light_json import dumps, loads
+from holdfast.store.compressing import native
 from holdfast.store.digest import ZERO, digest
 from holdfast.store.memory import MemoryBlobs, MemoryLedger, MemoryRecords
 from holdfast.store.open import create_store, open_store
-from holdfast.store.packs import END, MAGIC, RAW, ZLIB, ZSTD, PackWriter, compress, decompress, read_index, zstd
+from holdfast.store.packs import END, MAGIC, RAW, ZLIB, ZSTD, PackWriter, compress, decompress, read_index
 from holdfast.store.ports import Blobs, Ledger, Records, Transaction
 from holdfast.store.records import Chain, line
 from holdfast.store.repository import CHUNK_MAX, Repository, Saving, Swept
@@ -1310,7 +1311,7 @@ def test_the_pack_by_hand_is_right_apart_from_what_is_wrong() -> None:
 
 def bombs(size: int) -> list[bytes]:
     """Frames of a few bytes that say they are this large."""
-    squeeze = zstd().ZstdCompressor(level=1)
+    squeeze = native().ZstdCompressor(level=1)
     grains = [squeeze.compress(bytes(MB)) for _ in range(size // MB)]
     return [bytes([ZLIB]) + zlib.compress(bytes(size), 9), bytes([ZSTD]) + b"".join([*grains, squeeze.flush()])]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from threading import Thread
 from time import sleep
@@ -423,3 +424,20 @@ def test_a_limited_account_holds_back_the_tasks_that_have_not_begun(place: Place
     place.supervise()
 
     assert place.state(first) == place.state(second) == ("done", "")
+
+
+def test_how_full_an_agent_is_is_told_once_for_each_request(place: Place) -> None:
+    def full(used: int) -> dict[str, str]:
+        info = {"last_token_usage": {"total_tokens": used}, "model_context_window": 200_000}
+        return {"say": json.dumps({"type": "token_count", "info": info}, separators=(",", ":"))}
+
+    task = place.task([full(50_000), full(90_000), {"wait_for": str(place.base / "go")}, full(180_000), DONE])
+    place.supervise(until=lambda: len(place.journal()) == 1 and place.events(task).count("context") == 2, seconds=90)
+    (place.base / "go").touch()
+    place.supervise()  # another observer reads everything again
+
+    told = [one for one in place.tasks.log(task.id) if one["type"] == "context"]
+    assert [(one["request"], one["used"], one["percent"]) for one in told] == [
+        (1, 50_000, 25.0), (2, 90_000, 45.0), (3, 180_000, 90.0),
+    ]  # fmt: skip
+    assert {one["window"] for one in told} == {200_000}

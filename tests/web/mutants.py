@@ -12,7 +12,21 @@ from typing import Any, NamedTuple
 
 import holdfast.frontends.web as package
 
-MODULES = ("book", "drawing", "words", "gate", "api", "pages", "stream", "app", "server")
+MODULES = (
+    "book",
+    "drawing",
+    "words",
+    "gate",
+    "api",
+    "operations",
+    "asking",
+    "task_pages",
+    "deeds",
+    "pages",
+    "stream",
+    "app",
+    "server",
+)
 """In the order in which they build on one another."""
 
 

@@ -52,7 +52,9 @@ class Served:
         self.root.mkdir(parents=True)
         self.saver = Saver(self.root, base / "store")
         self.book = world.book.Book(str(base / "web"), time.time_ns)
-        self.site = world.app.Site(self.book, self.saver.engine, time.time_ns, self.ground, lambda: password)
+        self.site = world.app.Site(
+            self.book, self.saver.engine, time.time_ns, self.ground, lambda: password, str(base / "config.json")
+        )
         listening = socket.socket()
         listening.bind(("127.0.0.1", 0))
         self.port = listening.getsockname()[1]

@@ -72,6 +72,20 @@ def test_an_unchanged_save_loads_no_python_of_the_standard_library(root: Path, s
     assert saver.version() == 1
 
 
+def test_a_save_loads_compiled_modules_and_our_own_alone(root: Path, saver: Saver, tmp_path: Path) -> None:
+    for number in range(40):
+        (root / f"file-{number}").write_bytes(os.urandom(30_000))  # enough for Zstandard and its threads
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"store": {"url": str(saver.store), "durable": False}}))
+
+    found = imported(str(LAUNCH), "save", "--cwd", str(root), "--config", str(config)) - imported("-c", "pass")
+
+    assert saver.version() == 1
+    assert "holdfast.store.compressing" in found
+    for heavy in ("collections", "functools", "types", "enum", "re", "struct", "threading", "concurrent", "backports"):
+        assert heavy not in found
+
+
 def test_outside_of_any_workspace_even_less_is_loaded(tmp_path: Path) -> None:
     config = tmp_path / "config.json"
     config.write_text(json.dumps({"adopt": "never", "store": {"url": str(tmp_path / "store")}}))

@@ -6,7 +6,7 @@ import re
 
 from holdfast.conversation import phrases, signs
 from holdfast.conversation.transcript import Conversation
-from holdfast.conversation.turns import ASK, PLAN, RUN, TASK, TODO, Call
+from holdfast.conversation.turns import ASK, OTHER, PLAN, RUN, TASK, TODO, Call
 from holdfast.core.notes import FileNote, Notes, Run
 from holdfast.core.tokens import calibrate
 
@@ -82,7 +82,7 @@ def _stated(calls: list[Call]) -> dict[str, object]:
     stated: dict[str, object] = {}
     decisions: list[str] = []
     for call in calls:
-        if STATED.search(call.name) and not call.failed:
+        if call.act == OTHER and STATED.search(call.name) and not call.failed:
             stated = dict(call.input)
             decisions = [*_several(call.input.get("decisions")), *decisions]
     if decisions:
@@ -198,8 +198,10 @@ def _unfinished(calls: list[Call]) -> str:
 def _commands(calls: list[Call]) -> list[str]:
     commands: list[str] = []
     for call in reversed(calls):
+        if call.act != RUN:
+            continue
         line = call.command.strip().split("\n")[0][:200]
-        if call.act == RUN and line and not TRIVIAL.match(line) and line not in commands:
+        if line and not TRIVIAL.match(line) and line not in commands:
             commands.append(line)
             if len(commands) == MOST_COMMANDS:
                 break

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from array import array
-from sys import byteorder
+from _struct import pack, unpack
 
 from holdfast.core.entry import ATTRIBUTES, FILE, GONE, LINK, Entry, checked_path
 from holdfast.core.errors import Damaged
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
 MAGIC = b"HFDOC01\n"
 KINDS = frozenset("fldxoius-")
 TEXT, TEXT_OR_NOTHING = (str,), (str, type(None))
+SIZES = {"H": 2, "Q": 8, "q": 8}
 HEADER: dict[str, tuple[type, ...]] = {
     "id": TEXT,
     "created_at": (int,),
@@ -158,10 +158,8 @@ def _decode(data: bytes) -> tuple[dict[str, Any], list[Entry]]:
 
 
 def _column(code: str, numbers: list[int]) -> bytes:
-    column = array(code, numbers)
-    if byteorder == "big":
-        column.byteswap()
-    return column.tobytes()
+    # Not by `array`: that loads `collections`, 4 ms.
+    return pack(f"<{len(numbers)}{code}", *numbers)
 
 
 def _bounded(column: bytes) -> bytes:
@@ -170,9 +168,5 @@ def _bounded(column: bytes) -> bytes:
     return column
 
 
-def _numbers(code: str, data: bytes) -> list[int]:
-    column = array(code)
-    column.frombytes(data)
-    if byteorder == "big":
-        column.byteswap()
-    return column.tolist()
+def _numbers(code: str, data: bytes) -> tuple[int, ...]:
+    return unpack(f"<{len(data) // SIZES[code]}{code}", data)

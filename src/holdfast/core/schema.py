@@ -228,6 +228,10 @@ TABLE: dict[str, Setting] = {
     "supervisor.question_timeout": Setting(
         TIME, 1800, "How long an agent's question keeps its process waiting.", (10, 7 * DAY), from_environment=False
     ),
+    "supervisor.auto_approve_after": Setting(
+        TIME, 0, "A review that nobody answers for this long is approved if its verification passed; 0: never.", (0, 365 * DAY),
+        from_environment=False,
+    ),
     "supervisor.verify_timeout": Setting(
         TIME, 900, "How long a task's verification may take.", (1, 7 * DAY), from_environment=False
     ),

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from struct import pack as pack_numbers
-from struct import unpack, unpack_from
+from _struct import pack as pack_numbers
+from _struct import unpack, unpack_from
 from zlib import compress as zlib_compress
 from zlib import decompressobj
 from zlib import error as ZlibError
 
 from holdfast.core.errors import Damaged
+from holdfast.store.compressing import Workers, native, squeezer
 from holdfast.store.digest import digest
 from holdfast.store.rows import SEALED, Location
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from concurrent.futures import Future, ThreadPoolExecutor
     from typing import Any
 
+    from holdfast.store.compressing import Job
     from holdfast.store.ports import Blobs, Upload
 
 MAGIC, END = b"HFPACK1\n", b"HFPEND1\n"
@@ -50,9 +51,8 @@ class PackWriter:
         self._open: list[bytes] = []
         self._open_bytes = 0
         self._total = 0
-        self._pool: ThreadPoolExecutor | None = None
-        self._waiting: list[tuple[int, int, Future[bytes]]] = []
-        self._zstd: Callable[[bytes], bytes] | None = None
+        self._workers: Workers | None = None
+        self._waiting: list[tuple[int, int, Job]] = []
 
     def add(self, key: bytes, data: bytes, kind: int) -> None:
         if kind == SEALED:
@@ -79,9 +79,7 @@ class PackWriter:
         """Write what is left and the index; every byte is durable when this returns, under no name yet."""
         self._flush()
         self._drain(0)
-        if self._pool is not None:
-            self._pool.shutdown()
-            self._pool = None
+        self._let_go()
         table = self.size or len(MAGIC)
         index = b"".join(
             [
@@ -103,11 +101,14 @@ class PackWriter:
         self.upload.finish(self.name)
 
     def abort(self) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
-            self._pool = None
+        self._let_go()
         if self.upload is not None:
             self.upload.abort()
+
+    def _let_go(self) -> None:
+        if self._workers is not None:
+            self._workers.close()
+            self._workers = None
 
     def entries(self) -> list[tuple[bytes, Location]]:
         return _entries(self.name, self.frames, self.digests, self.lengths, self.kinds)
@@ -118,21 +119,20 @@ class PackWriter:
         raw, count = b"".join(self._open), len(self._open)
         self._open, self._open_bytes = [], 0
         self._total += len(raw)
-        if self._pool is None and self._total <= FEW and self.level == 1:
+        if self._workers is None and self._total <= FEW and self.level == 1:
             self._store(len(raw), count, bytes([ZLIB]) + zlib_compress(raw, 1))
             return
-        if self._pool is None:
-            from concurrent.futures import ThreadPoolExecutor
-
-            self._pool = ThreadPoolExecutor(self.threads)
-        self._waiting.append((len(raw), count, self._pool.submit(compress, raw, self.level)))
+        if self._workers is None:
+            level = self.level
+            self._workers = Workers(self.threads, lambda: stored_form(level))
+        self._waiting.append((len(raw), count, self._workers.submit(raw)))
         # The compressors are kept busy, and memory bounded: at most this many frames wait.
         self._drain(4 if len(raw) <= 2 * FRAME else 2)
 
     def _drain(self, most: int) -> None:
         while len(self._waiting) > most:
-            raw, count, future = self._waiting.pop(0)
-            self._store(raw, count, future.result())
+            raw, count, job = self._waiting.pop(0)
+            self._store(raw, count, job.result())
 
     def _store(self, raw: int, count: int, stored: bytes) -> None:
         if self.size == 0:
@@ -152,10 +152,20 @@ class PackWriter:
 
 def compress(raw: bytes, level: int) -> bytes:
     """A frame's stored form: Zstandard, or raw where that is no smaller."""
-    packed: bytes = zstd().compress(raw, level)
-    if len(packed) >= len(raw):
-        return bytes([RAW]) + raw
-    return bytes([ZSTD]) + packed
+    return stored_form(level)(raw)
+
+
+def stored_form(level: int) -> Callable[[bytes], bytes]:
+    """The same for many frames, one after another."""
+    squeeze = squeezer(level)
+
+    def store(raw: bytes) -> bytes:
+        packed = squeeze(raw)
+        if len(packed) >= len(raw):
+            return bytes([RAW]) + raw
+        return bytes([ZSTD]) + packed
+
+    return store
 
 
 def decompress(stored: bytes, most: int = MOST_RAW) -> bytes:
@@ -169,7 +179,7 @@ def decompress(stored: bytes, most: int = MOST_RAW) -> bytes:
         if codec == ZLIB:
             inflater: Any = decompressobj()
         elif codec == ZSTD:
-            inflater = zstd().ZstdDecompressor()
+            inflater = native().ZstdDecompressor()
         else:
             raise Damaged(f"a frame has the unknown codec {codec}")
         data: bytes = inflater.decompress(body, most)
@@ -239,18 +249,3 @@ def _entries(name: str, frames: Any, digests: Any, lengths: Any, kinds: Any) -> 
             offset += length
             blob += 1
     return result
-
-
-_module: Any = None
-
-
-def zstd() -> Any:
-    """The Zstandard module: the standard library's from Python 3.14 on, the same one as a package before."""
-    global _module
-    if _module is None:
-        try:
-            from compression import zstd as module
-        except ImportError:
-            from backports import zstd as module
-        _module = module
-    return _module

@@ -73,22 +73,30 @@ if TYPE_CHECKING:
         forgotten: bool = False
 
 else:
-    from collections import namedtuple
+    from holdfast.core.light_tuple import light_tuple
 
-    Location = namedtuple("Location", "pack frame stored offset length kind")
-    PackRow = namedtuple("PackRow", "name size")
-    WorkspaceRow = namedtuple(
-        "WorkspaceRow", "id path created_at parent version document log_size log_head keyframe tree counts"
+    def _location(cls, pack, frame, stored, offset, length, kind):
+        return _tuple(cls, (pack, frame, stored, offset, length, kind))
+
+    _tuple = tuple.__new__
+    Location = light_tuple("Location", "pack frame stored offset length kind", __name__, new=_location)
+    PackRow = light_tuple("PackRow", "name size", __name__)
+    WorkspaceRow = light_tuple(
+        "WorkspaceRow",
+        "id path created_at parent version document log_size log_head keyframe tree counts",
+        __name__,
     )
-    CheckpointRow = namedtuple(
+    CheckpointRow = light_tuple(
         "CheckpointRow",
         "workspace version id document seq created_at trigger created_by message name tags session task pinned forgotten"
         " changed files bytes added tree",
+        __name__,
     )
-    Query = namedtuple(
+    Query = light_tuple(
         "Query",
         "workspace session task trigger tag name id_prefix before created_until limit forgotten",
-        defaults=("", "", "", "", "", "", "", 0, 0, 0, False),
+        __name__,
+        ("", "", "", "", "", "", "", 0, 0, 0, False),
     )
 
 CONTENT, CHUNKS, DOCUMENT, SEALED, LIST = 0, 1, 2, 3, 4

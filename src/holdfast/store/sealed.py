@@ -67,9 +67,9 @@ class Sealer:
         """Return the sealed form. Equal contents have equal forms, unless `squeeze`d by different compressors."""
         codec, body = RAW, data
         if squeeze:
-            from holdfast.store.packs import zstd
+            from holdfast.store.compressing import compress
 
-            codec, body = ZSTD, zstd().compress(data, 3)
+            codec, body = ZSTD, compress(data, 3)
         return _seal(self._sealing(), codec, body, len(data))
 
     def open(self, sealed: bytes) -> bytes:

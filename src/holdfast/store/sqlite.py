@@ -8,19 +8,17 @@ from posix import open as open_fd
 from holdfast.core.entry import Entry
 from holdfast.core.errors import Busy, Damaged, DiskFull, Failed, HoldfastError, NewerFormat, Unreachable
 from holdfast.core.light_json import loads
+from holdfast.store.light_sqlite import sqlite3
 from holdfast.store.local import FULL, Lock
 from holdfast.store.rows import CheckpointRow, Location, PackRow, WorkspaceRow
 from holdfast.store.writing import CHECKPOINT, NODE, SCHEMA, WORKSPACE, SqliteTransaction, marks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Iterable, Iterator, Sequence
     from typing import Any
 
     from holdfast.store.rows import Query
-else:
-    import _sqlite3 as sqlite3  # the same calls; what the package adds is adapters for dates, and two milliseconds
 
 VERSION = 1
 MANY_PATHS = 50

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from holdfast.core.errors import Damaged, HoldfastError
 from holdfast.core.steps import step
+from holdfast.store.light_sqlite import sqlite3
 from holdfast.store.local import Lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Iterable, Sequence
     from types import TracebackType
 
     from holdfast.core.entry import Entry
     from holdfast.store.rows import CheckpointRow, Location, WorkspaceRow
     from holdfast.store.sqlite import SqliteLedger
-else:
-    import _sqlite3 as sqlite3  # as in sqlite.py: the package around it would cost two milliseconds
 
 SCHEMA = """
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;

@@ -70,7 +70,8 @@ def take(
         )  # fmt: skip
         facts = {"checkpointId": taken.id, "reason": reason, "size": size, "duration_ms": milliseconds}
         tables.log(task.id, now, "checkpoint_created", facts, run.id if run else "")
-    documents.prune(task.workspace)
+    order = ground.tables.all("SELECT file FROM checkpoint WHERE task = ? ORDER BY version, made_at", task.id)
+    documents.prune(task.workspace, [row["file"] for row in order])
     return taken
 
 
@@ -144,6 +145,6 @@ def lineage(ground: Ground, task: str) -> list[Taken]:
 
 def latest(ground: Ground, task: str) -> Taken | None:
     row = ground.tables.one(
-        "SELECT id, version, tree FROM checkpoint WHERE task = ? ORDER BY made_at DESC, version DESC LIMIT 1", task
+        "SELECT id, version, tree FROM checkpoint WHERE task = ? ORDER BY version DESC, made_at DESC LIMIT 1", task
     )
     return None if row is None else Taken(row["id"], row["version"], row["tree"])

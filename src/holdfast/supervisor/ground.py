@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from holdfast.supervisor.options import Options
 from holdfast.supervisor.sealing import DocumentKey, StoreSeals
-from holdfast.supervisor.shim import boot_id
 from holdfast.supervisor.tables import Tables
+from holdfast.supervisor.tree import boot_id
 
 if TYPE_CHECKING:
     from holdfast.engine import Engine

@@ -30,6 +30,7 @@ class Options:
     limit_jitter_most: float = 90
     stagger: float = 15
     question_timeout: float = 1800
+    auto_approve_after: float = 0
     verify_timeout: float = 900
     max_attempts: int = 3
     resume_with: str = "auto"

@@ -13,6 +13,7 @@ from holdfast.forking import Forking
 from holdfast.restoring import Restoring
 from holdfast.store.resolve import resolve
 from holdfast.supervisor.drivers import driver
+from holdfast.workspace.clone import Git
 
 if TYPE_CHECKING:
     from holdfast.engine import Engine
@@ -48,13 +49,14 @@ def bring_back(
         return Back(target, *_written(held))
 
 
-def branch_off(ground: Ground, task: Task, folder: str) -> tuple[str, int]:
+def branch_off(ground: Ground, task: Task, folder: str, with_git: bool) -> tuple[str, int]:
     """Make a fork of the workspace as it is now, saved first; return the session that goes on there, and its messages."""
     with ground.engine() as engine:
         engine.handle(Event(os.fsencode(task.workspace), ground.now(), message="before a fork", task=task.id))
         root, row = engine.root(os.fsencode(task.workspace))
         checkpoint = resolve(engine.repository(), row.id, "latest", ground.now())
-        Forking(engine, root, row, checkpoint).fork(os.fsencode(folder))
+        git = Git(ground.variables.get("PATH", os.defpath), root) if with_git else None
+        Forking(engine, root, row, checkpoint).fork(os.fsencode(folder), git)
         newest = ground.tables.one(
             "SELECT version FROM checkpoint WHERE task = ? ORDER BY made_at DESC, version DESC LIMIT 1", task.id
         )

@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from holdfast.core.errors import Failed
-from holdfast.supervisor.shim import MARK, forms
+from holdfast.supervisor.stripping import MARK, forms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.steps import step
-from holdfast.supervisor import checkpoints, documents, process, runs, telling, verdict
+from holdfast.supervisor import checkpoints, documents, logs, process, runs, telling, verdict
 from holdfast.supervisor.checkpoints import Taken
 from holdfast.supervisor.drivers import driver
 from holdfast.supervisor.limits import LimitHit
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from holdfast.supervisor.ground import Ground
 
 SECOND = 1_000_000_000
-OUTPUT = 20_000
+OUTPUT, LOGGED = 20_000, 4_000
 RESTARTING = "Task could not be restored from checkpoint. Restarting from beginning."
 LOST_SESSION = ("No conversation found", "already in use", "no_conversation")
 TRIGGERS = {
@@ -79,6 +79,7 @@ def settle(ground: Ground, id: str) -> None:
     step("settle:written")
     keep_final(ground, task.id, run)
     documents.project(ground, task.id)
+    logs.write(ground, run)
 
 
 def keep_final(ground: Ground, id: str, run: Run | None = None) -> None:
@@ -188,7 +189,7 @@ class Settlement:
         run, output = self.run, self.output
         left = [f"{tool.name} {tool.what}".strip() for tool in output.tools.values()]
         outcome = "host_restart" if self.rebooted and self.judged.kind == verdict.CRASHED else self.judged.kind
-        seconds = max((self.look.ended_at or self.now) - run.started_at, 0) / SECOND
+        seconds = runs.lasted(self.ground, run, self.look)
         tables.change_run(
             run.id, state=ENDED, outcome=outcome, reason=self.judged.reason[:2000], ended_at=self.now,
             exit_code=self.look.exit_code, tokens=output.tokens, money=output.money, left=left, said=output.last_said(),
@@ -212,6 +213,7 @@ class Settlement:
             "reason": self.judged.reason[:500],
             "tokens": output.tokens,
         }
+        runs.tell_figures(self.ground, run, output, runs.told_figures(self.ground, run))
         tables.log(self.task.id, self.now, "agent_ended", facts, run.id)
         self.task = tables.task(self.task.id)
 
@@ -225,6 +227,11 @@ class Settlement:
         elif block.name == "USER_QUESTION":
             kind, mark, text = "question", key(block.fields["question"]), block.fields["question"]
         else:
+            if block.name == "ERROR":
+                facts = {"kind": block.fields["type"], "message": block.fields["message"]}
+                tables.log(
+                    self.task.id, self.now, "error", {**facts, "recovery": block.fields["recovery"]}, self.run.id
+                )
             return
         open_ones = "task = ? AND kind = ? AND key = ? AND status IN ('pending', 'presented')"
         if tables.prompts(open_ones, self.task.id, kind, mark):
@@ -403,6 +410,8 @@ class Settlement:
         most = self.ground.options.max_attempts
         decided = verdict.gate(self.passed, task.reworks, phase["review"], last, most)
         facts = {"phase": task.phase, "passed": self.passed, "gate": decided.action, "flagged": decided.flagged}
+        if self.passed is not None:
+            facts["output"] = self.shown[-LOGGED:]
         tables.log(task.id, self.now, "phase_complete", facts, self.run.id)
         tables.change(task.id, self.now, crashes=[], idle=0)
         if decided.action == "rework":

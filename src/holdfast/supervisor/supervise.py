@@ -12,19 +12,22 @@ from typing import TYPE_CHECKING, Protocol
 
 from holdfast.core.errors import Busy, DiskFull, HoldfastError, Unreachable
 from holdfast.core.steps import step
-from holdfast.supervisor import process, questions, recover, remembering, runs, telling
+from holdfast.supervisor import process, questions, recover, remembering, reviews, runs, telling
 from holdfast.supervisor.database import Alone, Claim
 from holdfast.supervisor.drivers import driver
-from holdfast.supervisor.notify import send_notices
+from holdfast.supervisor.notify import Notices
 from holdfast.supervisor.settling import hold_open, settle
-from holdfast.supervisor.tables import Hold, Run, Task
+from holdfast.supervisor.tables import Hold, Prompt, Run, Task
 from holdfast.supervisor.task import ACTIVE, ENDED, HOST_LOST, QUEUED, RATE_LIMIT, SECRET, STARTING
+from holdfast.supervisor.tasks import Tasks
 from holdfast.supervisor.wake import Listener
 
 if TYPE_CHECKING:
     from holdfast.supervisor.ground import Ground
 
 SECOND = 1_000_000_000
+JUMP = 60 * SECOND
+"""A clock that moves by more than that against the one since boot was set."""
 
 
 class Workflows(Protocol):
@@ -118,12 +121,14 @@ class Supervisor:
     def __init__(self, ground: Ground, workflows: Workflows, only: str = "", claim: Claim | None = None) -> None:
         self.ground, self.tables, self.workflows = ground, ground.tables, workflows
         self.claim: Claim = claim or Alone()
+        self.notices = Notices(ground)
         self.only = only
         """Look after this one task, not after all."""
         self.stop = Flag()
         self.trouble = ""
         """Why the last tick could not do its work."""
         self._reconciled = 0.0
+        self._offset = 0
 
     def run(self, until_idle: bool = False) -> None:
         """Go on until `stop` is set; with `until_idle`, until no task can go on by itself."""
@@ -149,6 +154,7 @@ class Supervisor:
                     pause = self.ground.options.tick
                 listener.wait(pause)
         finally:
+            self.notices.close()
             listener.close()
 
     def is_waiting(self) -> bool:
@@ -176,11 +182,32 @@ class Supervisor:
 
     def tick(self) -> None:
         """Lift what is due, expire what is late, start what can start, tell what is to be told."""
+        self._follow_clock()
         self._lift_due()
         self._expire()
+        self._remind()
         step("tick:lifted")
         self._schedule()
-        send_notices(self.ground)
+        self.notices.tick()
+
+    def _follow_clock(self) -> None:
+        """A clock that was set moves the time-outs of prompts along; resets of limits stay where the calendar has them."""
+        offset = self.ground.now() - self.ground.since_boot()
+        jump, self._offset = offset - (self._offset or offset), offset
+        waiting = "status IN ('pending', 'presented')"
+        if abs(jump) > JUMP:
+            with self.tables.write() as tables:
+                tables.do(f"UPDATE prompt SET created_at = created_at + ? WHERE {waiting}", jump)
+                tables.do(f"UPDATE prompt SET expires_at = expires_at + ? WHERE {waiting} AND expires_at > 0", jump)
+        now, timeout = self.ground.now(), int(self.ground.options.question_timeout * SECOND)
+        ahead = f"{waiting} AND created_at > ?"
+        if self.tables.prompts(ahead, now + JUMP):
+            # It was set back while nobody looked.
+            with self.tables.write() as tables:
+                tables.do(
+                    f"UPDATE prompt SET expires_at = ? WHERE {ahead} AND expires_at > 0", now + timeout, now + JUMP
+                )
+                tables.do(f"UPDATE prompt SET created_at = ? WHERE {ahead}", now, now + JUMP)
 
     def _lift_due(self) -> None:
         for hold in self.tables.holds():
@@ -219,6 +246,31 @@ class Supervisor:
                 if hold is not None and hold.kind == "question":
                     self.tables.move(prompt.task, "lift", now, trigger="timeout", reason="")
                     hold_open(self.tables, prompt.task, now, "timeout")
+
+    def _remind(self) -> None:
+        """Reviews that nobody answers: tell again, then say that it is overdue, then do what the settings allow."""
+        now = self.ground.now()
+        for prompt in self.tables.prompts("kind = 'approval' AND status IN ('pending', 'presented')"):
+            passes_after = int(self.ground.options.auto_approve_after * SECOND)
+            due = reviews.late(now - prompt.created_at, prompt.tries, bool(prompt.flagged), passes_after)
+            if due is None:
+                continue
+            if due.passes and self._passes(prompt):
+                continue
+            with self.tables.write():
+                kind, word = ("escalation", "Overdue") if due.overdue else ("reminder", "Still waiting")
+                if due.reminders > prompt.tries:
+                    self.tables.do("UPDATE prompt SET tries = ? WHERE id = ?", due.reminders, prompt.id)
+                    text = f"{word} for {due.hours} hours: {prompt.text}"
+                    self.tables.notify(prompt.task, now, kind, text, prompt.id, again=prompt.tries)
+
+    def _passes(self, prompt: Prompt) -> bool:
+        """Approve in nobody's name; not if the workspace is another one than was to be reviewed."""
+        try:
+            Tasks(self.ground).approve(prompt.id, by="policy")
+        except HoldfastError:
+            return False
+        return True
 
     # Starting runs
 
@@ -342,7 +394,11 @@ class Supervisor:
 
     def reconcile(self) -> None:
         """Look at every run that is not over, and let somebody go on with it. Doing it twice changes nothing."""
-        self._reconciled = monotonic()
+        first, self._reconciled = not self._reconciled, monotonic()
+        if not self.only:
+            recover.end_unknown(self.ground)
+            if first:
+                recover.catch_up(self.ground)
         for run in self.tables.runs("state != 'ended'"):
             if self.workflows.is_busy(run.id) or self.only not in ("", run.task):
                 continue

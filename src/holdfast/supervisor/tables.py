@@ -395,9 +395,9 @@ class Tables:
     def log(self, task: str, now: int, type: str, facts: dict[str, Any], run: str = "") -> None:
         self.insert("event", task=task, run=run, at=now, type=type, facts=facts)
 
-    def notify(self, task: str, now: int, kind: str, text: str, prompt: str = "") -> None:
-        """Let people know; once for the same thing at the same moment."""
-        id = f"{task}:{kind}:{prompt or now}"
+    def notify(self, task: str, now: int, kind: str, text: str, prompt: str = "", again: int = 0) -> None:
+        """Let people know; once for the same thing at the same moment. `again` counts how often before."""
+        id = f"{task}:{kind}:{prompt or now}" + (f":{again}" if again else "")
         self.do(
             "INSERT INTO notice (id, task, at, kind, text, prompt) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
             id, task, now, kind, text, prompt,

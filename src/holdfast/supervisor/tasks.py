@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.errors import Conflict, HoldfastError, NotFound, Refused, Usage
-from holdfast.supervisor import checkpoints, documents, process, questions, returning, telling
+from holdfast.supervisor import checkpoints, documents, process, questions, returning, reviews, telling
 from holdfast.supervisor import task as machine
 from holdfast.supervisor.drivers import driver
 from holdfast.supervisor.settling import hold_open, keep_final
@@ -23,6 +23,7 @@ from holdfast.supervisor.wake import wake
 if TYPE_CHECKING:
     from holdfast.store.rows import CheckpointRow
     from holdfast.supervisor.ground import Ground
+    from holdfast.supervisor.reviews import Remark
 
 SECOND = 1_000_000_000
 HUMAN_ONLY = frozenset(("restore", "approve", "reject", "secret", "answer", "budget", "resume", "try_now", "cancel"))
@@ -305,10 +306,10 @@ class Tasks:
             keep_final(self.ground, task.id)
         return done
 
-    def reject(self, ref: str, comments: str, *, by: str = "user") -> Task:
+    def reject(self, ref: str, comments: str, remarks: Sequence[Remark] = (), *, by: str = "user") -> Task:
         """Ask for changes; the comments become the next prompt. After three reworks only approve or cancel is left."""
         task, prompt = self._approval(ref)
-        if not comments.strip():
+        if not comments.strip() and not remarks:
             raise Usage("Changes need a comment: it is what the agent is told.")
         if task.reworks >= self.ground.options.max_attempts:
             raise NotAllowed(
@@ -323,7 +324,7 @@ class Tasks:
                 "reject",
                 epoch=task.epoch + 1,
                 reworks=task.reworks + 1,
-                next_prompt=telling.rejected(comments),
+                next_prompt=reviews.rejected(comments, remarks),
             )
 
     def answer(self, id: str, text: str, *, by: str = "user") -> tuple[Task, str]:
@@ -418,7 +419,7 @@ class Tasks:
             self.tables.log(task.id, now, "checkpoint_restored", facts)
             # From now on this is the newest checkpoint of the task: whoever is told where it stands is told of this one.
             self.tables.do(
-                "INSERT OR IGNORE INTO checkpoint VALUES (?, ?, '', ?, ?, 'restored', ?, ?, '', ?)",
+                "INSERT INTO checkpoint VALUES (?, ?, '', ?, ?, 'restored', ?, ?, '', ?) ON CONFLICT DO NOTHING",
                 f"{task.id}:restored:{task.epoch}", task.id, target.id, target.version, phase, target.tree, now,
             )  # fmt: skip
             return self._move(
@@ -426,11 +427,11 @@ class Tasks:
                 next_prompt=telling.restored(f"v{target.version}", bool(back.session)), reworks=0, idle=0, crashes=[],
             )  # fmt: skip
 
-    def fork(self, ref: str, folder: str) -> Task:
+    def fork(self, ref: str, folder: str, *, git: bool = False) -> Task:
         """A new task of the same kind in a fork of the workspace; results come back by `diff` and `apply`."""
         task = self.find(ref)
         folder = os.path.realpath(folder)
-        session, _ = returning.branch_off(self.ground, task, folder)
+        session, _ = returning.branch_off(self.ground, task, folder, git)
         spec = {
             "title": task.title, "type": task.type, "brief": task.brief, "workspace": folder, "agent": task.agent,
             "phases": task.phases, "budget": task.budget, "priority": task.priority, "after": [], "secrets": task.needs, "name": "",

@@ -61,6 +61,8 @@ def compose(
     brief: str = "",
 ) -> str:
     """The next prompt. A session that goes on is told what is new; any other one gets the whole task, and the brief."""
+    if task.agent.get("input", "prompt") != "prompt":
+        return task.brief if task.agent["input"] == "brief" else ""
     parts: list[str] = []
     if not resumes:
         parts.append(_whole(task))
@@ -108,10 +110,6 @@ def answered(prompt: Prompt) -> str:
 def rework(output: str, number: int, most: int) -> str:
     head = f"The verification of your phase failed ({number} of {most} reworks). Its output:"
     return f"{head}\n\n{output[-LIMIT:]}\n\nMend it and complete the phase again."
-
-
-def rejected(comments: str) -> str:
-    return f"The review asks for changes:\n\n{comments[:LIMIT]}\n\nMake them and complete the phase again."
 
 
 def restored(version: str, remembers: bool) -> str:

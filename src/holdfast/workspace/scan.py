@@ -6,7 +6,7 @@ from _bisect import bisect_right
 from _stat import S_IFDIR, S_IFMT
 
 from holdfast.workspace.below import lstat_below
-from holdfast.workspace.cache import Cache
+from holdfast.workspace.cache import CODES, Cache, joined
 from holdfast.workspace.capture import Capture
 from holdfast.workspace.choose import RULE_FILE, SHORTAGE
 from holdfast.workspace.walk import (
@@ -29,6 +29,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from holdfast.workspace.cache import Column
     from holdfast.workspace.choose import Listing
 
 __all__ = ["Scan", "recheck", "walk"]
@@ -202,15 +203,17 @@ class _Recheck:
     def _join(self, dropped: Iterable[int]) -> None:
         old, scan = self.old, self.scan
         offsets: list[tuple[int, int]] = []
+        parts: list[list[Column]] = [[column] for column in scan.columns]
         first = 0
         for end in (*dropped, len(old.paths)):
             start, stop = old.starts[first], old.starts[end]
             offsets.append((start, len(scan.names) - start))
             scan.names += old.names[start:stop]
             scan.paths += old.paths[first:end]
-            for number, column in enumerate(scan.columns):
-                column += old.columns[number][start:stop] if number < 3 else old.columns[number][first:end]
+            for number, column in enumerate(old.columns):
+                parts[number].append(column[start:stop] if number < 3 else column[first:end])
             first = end + 1
+        scan.columns = [joined(code, part) for code, part in zip(CODES, parts, strict=True)]
         for at, path in self.touched:
             scan.places[path] = at + offsets[bisect_right(offsets, (at, 1 << 62)) - 1][1]
 

@@ -8,7 +8,7 @@ from posix import O_DIRECTORY, O_RDONLY, close, fstat, scandir, stat_result
 from holdfast.core.entry import BY_MARKER, BY_NAME, EXCLUDED, UNREADABLE
 from holdfast.core.errors import Refused
 from holdfast.workspace.below import lstat_below, open_below
-from holdfast.workspace.cache import BITS, Cache, empty_arrays
+from holdfast.workspace.cache import BITS, Cache, empty_columns
 from holdfast.workspace.capture import Capture
 from holdfast.workspace.choose import ENCODING, ERRORS, SHORTAGE, Chooser, Rulebook
 from holdfast.workspace.find import show
@@ -72,7 +72,7 @@ class Scan:
         self.seen: set[bytes] = set()
         self.notices: list[str] = []
         # The next stat cache.
-        self.columns = empty_arrays()
+        self.columns = empty_columns()
         self.names: list[bytes] = []
         self.paths: list[bytes] = []
         self.marks: set[bytes] = set()
@@ -99,7 +99,7 @@ class Known:
     def __init__(self, cache: Cache | None) -> None:
         self.names: list[bytes] = cache.names() if cache is not None else []
         self.paths: list[bytes] = cache.paths() if cache is not None else []
-        self.columns = cache.arrays() if cache is not None else empty_arrays()
+        self.columns = cache.arrays() if cache is not None else empty_columns()
         self.starts: list[int] = [0]
         """Number of the first file of each folder, and of all files at the end."""
         total = 0

@@ -58,9 +58,9 @@ def _libraries(session: Session) -> Found:
         if find_spec(name) is None:
             yield PROBLEM, f"{name} is missing.", "Install holdfast again."
     try:
-        from holdfast.store.packs import zstd
+        from holdfast.store.compressing import native
 
-        zstd()
+        native()
     except ImportError:
         yield PROBLEM, "Zstandard is missing.", "Install backports-zstd."
         return

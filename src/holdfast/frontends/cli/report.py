@@ -6,7 +6,7 @@ import click
 
 from holdfast.frontends.cli.numbers import Number
 from holdfast.frontends.cli.session import Session, common, write_json
-from holdfast.frontends.cli.task import clock, ground_of
+from holdfast.frontends.cli.task_ground import clock, ground_of
 
 HOUR = 3_600_000_000_000
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 HEAD_SECONDS = 10
 MOST_HEAD = 32 << 10
 GRACE_SECONDS = 2
+BACKLOG = 128
 SHORTEST_PASSWORD = 12
 
 
@@ -73,7 +74,8 @@ def run(options: Mapping[str, Any], around: Surroundings, clock: Callable[[], in
 
         engine().close()
         ground().close()
-        site = Site(book, engine, clock, ground, lambda: _password(options.get("password_file") or ""))
+        password = options.get("password_file") or ""
+        site = Site(book, engine, clock, ground, lambda: _password(password), around.config)
         address = next(iter(origins.values()))
         _announce(book, address, options)
         certificate = {"ssl_certfile": options.get("tls_cert"), "ssl_keyfile": options.get("tls_key")}
@@ -204,6 +206,8 @@ def _listen(host: str, port: int) -> socket.socket:
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         found.bind((host, port))
+        # Before the address is told: whoever hears of it may come at once, and is served as soon as we are ready.
+        found.listen(BACKLOG)
     except OSError as error:
         found.close()
         raise Failed(f"{host}:{port} cannot be used: {error.strerror}.", "Give another --port, or 0 for any.") from None

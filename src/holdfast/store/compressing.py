@@ -1,0 +1,133 @@
+"""Zstandard without the Python around it, and threads that compress while the main one reads."""
+
+from __future__ import annotations
+
+import sys
+from _thread import allocate_lock, start_new_thread
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+PACKAGE = "backports.zstd"
+_native: Any = None
+
+
+def native() -> Any:
+    """The compiled module of Zstandard, with its two classes and its error; 0.4 ms in place of the package's 7."""
+    global _native
+    if _native is None:
+        try:
+            import _zstd as _native  # type: ignore[import-not-found]  # the standard library's, from Python 3.14 on
+        except ImportError:
+            _native = _alone(PACKAGE + "._zstd") or _with_its_package()
+    return _native
+
+
+def _alone(name: str) -> Any:
+    """Load the package's compiled module and nothing else; None if it is not where it should be."""
+    loaded = sys.modules.get(name)
+    if loaded is not None:
+        return loaded
+    from _frozen_importlib import ModuleSpec, module_from_spec
+    from _frozen_importlib_external import ExtensionFileLoader
+    from _imp import extension_suffixes
+    from posix import stat
+
+    for folder in sys.path:
+        for suffix in extension_suffixes():
+            path = f"{folder}/{name.replace('.', '/')}{suffix}"
+            try:
+                stat(path)
+            except (OSError, ValueError):
+                continue
+            try:
+                loader = ExtensionFileLoader(name, path)
+                module = module_from_spec(ModuleSpec(name, loader, origin=path))
+                loader.exec_module(module)
+            except ImportError:
+                return None
+            sys.modules[name] = module  # whoever imports the whole package later gets this very module
+            return module
+    return None
+
+
+def _with_its_package() -> Any:
+    from backports.zstd import _zstd
+
+    return _zstd
+
+
+def compress(data: bytes, level: int) -> bytes:
+    """One whole Zstandard frame."""
+    packed: bytes = squeezer(level)(data)
+    return packed
+
+
+def squeezer(level: int) -> Callable[[bytes], bytes]:
+    """A function that makes whole frames one after another, with the same working memory."""
+    compressor = native().ZstdCompressor(level=level)
+    mode = compressor.FLUSH_FRAME
+
+    def squeeze(data: bytes) -> bytes:
+        packed: bytes = compressor.compress(data, mode)
+        return packed
+
+    return squeeze
+
+
+class Job:
+    """Something that a thread does; `result` waits for it and gives what it returned, or raises what it raised."""
+
+    __slots__ = ("_done", "_error", "_result", "value")
+
+    def __init__(self, value: bytes) -> None:
+        self.value = value
+        self._done = allocate_lock()
+        self._done.acquire()
+        self._result = b""
+        self._error: BaseException | None = None
+
+    def run(self, work: Callable[[bytes], bytes]) -> None:
+        try:
+            self._result = work(self.value)
+        except BaseException as error:
+            self._error = error
+        finally:
+            self.value = b""
+            self._done.release()
+
+    def result(self) -> bytes:
+        with self._done:
+            if self._error is not None:
+                raise self._error
+            return self._result
+
+
+class Workers:
+    """A few threads with one queue. The package `concurrent.futures` would cost 20 ms before its first job."""
+
+    def __init__(self, count: int, make_work: Callable[[], Callable[[bytes], bytes]]) -> None:
+        from _queue import SimpleQueue
+
+        self._queue: Any = SimpleQueue()
+        self._count = count
+        for _ in range(count):
+            start_new_thread(self._run, (make_work(),))
+
+    def submit(self, value: bytes) -> Job:
+        job = Job(value)
+        self._queue.put(job)
+        return job
+
+    def close(self) -> None:
+        """Let the threads end after what they have; nobody may wait for a job that is still in the queue."""
+        while not self._queue.empty():
+            self._queue.get()
+        for _ in range(self._count):
+            self._queue.put(None)
+
+    def _run(self, work: Callable[[bytes], bytes]) -> None:
+        while (job := self._queue.get()) is not None:
+            job.run(work)
