@@ -44,12 +44,18 @@ class Keys:
         self.store, self.folder, self.durable = store, keys, durable
         self._sets: dict[bytes, KeySet] | None = None
         self._current: KeySet | None = None
+        self._found = ""
         self.was_made = False
         """Was a new key made although this store has sealed contents already? Then those no longer open."""
 
     @property
     def key_file(self) -> str:
         return f"{self.folder}/{store_id(self.store)}.key"
+
+    def key_in_use(self) -> str:
+        """The file whose key opens what there is: under the store's id, unless that was lost and written anew."""
+        self._opening()
+        return self._found or self.key_file
 
     @property
     def seal_file(self) -> str:
@@ -200,13 +206,15 @@ class Keys:
         self._load()
 
     def _load(self) -> None:
-        sets = self._opened_by(self.key_file)
+        sets, self._found = self._opened_by(self.key_file), ""
         # The key lies under the store's id. Where the file with that id was damaged or written anew, the key is still
         # there under another name, and what is sealed must not be lost for that.
         for path in self._other_keys():
             if sets and len(sets) == len(self._wraps()):
                 break
-            sets = {**self._opened_by(path), **sets}
+            others = self._opened_by(path)
+            self._found = path if others and not sets else self._found
+            sets = {**others, **sets}
         order = [bytes.fromhex(one["id"]) for one in self._wraps()] if sets else []
         self._sets, self._current = sets, next((sets[one] for one in order if one in sets), None)
 
