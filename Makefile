@@ -40,14 +40,7 @@ bench: install
 
 campaign: install
 	$(BIN)/python -m pytest --campaign -p no:xdist -s -m "campaign or not campaign" tests/faults tests/workspace tests/store tests/restore \
-		tests/supervisor tests/hooks tests/mcp_server
-
-# EVAL=DIR: recorded sessions; without it the small made-up ones in the tree.
-EVAL ?= tests/data/transcripts
-
-eval: install
-	@mkdir -p build
-	$(BIN)/holdfast eval $(EVAL) --refit --plot build/eval.svg
+		tests/supervisor tests/hooks tests/mcp_server tests/web
 
 # EVAL=DIR: recorded sessions; without it the small made-up ones in the tree.
 EVAL ?= tests/data/transcripts

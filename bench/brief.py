@@ -48,6 +48,7 @@ def main() -> int:
 def one(path: Path) -> dict[str, float]:
     from holdfast.conversation import notes, transcript
     from holdfast.core import brief
+    from holdfast.core.redact import redact
 
     started = process_time()
     conversation = transcript.read(path)
@@ -60,7 +61,7 @@ def one(path: Path) -> dict[str, float]:
     times = []
     for _ in range(RUNS):
         started = process_time()
-        built = brief.build(notes.take(conversation), conversation.files.newest_first())
+        built = brief.build(notes.take(conversation), conversation.files.newest_first(), redact=redact)
         times.append((process_time() - started) * 1000)
     times.sort()
     return {

@@ -147,8 +147,18 @@ class Attending:
                 self._await_transcript()
             self._remember()
             finish(self.engine, self.root, self.workspace, self.background.tidy)
+            if self.settings["analysis.llm"] != "off" and self.event.kind in (TURN_ENDED, SESSION_ENDS):
+                self._analyse()
         except Exception as error:
             self.engine.note(self.root, "failed", self.event.kind, _why(error))
+
+    def _analyse(self) -> None:
+        """After the checkpoint, and after the lock that goes with it: a model takes its time."""
+        from holdfast.analysing import analyse
+
+        event = self.event
+        last = event.kind == SESSION_ENDS
+        analyse(self.engine, self.root, self.folder, event.session, event.transcript, last=last)
 
     def _remember(self) -> None:
         """Keep what was asked and said, without secrets: the worker that makes the checkpoint may be another process."""

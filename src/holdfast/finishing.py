@@ -21,7 +21,7 @@ SUMMARY, POINT, MOST_FILES = 80, 200, 50
 STEP = 0.01
 HASTY = ("before_command",)
 """Triggers at which the agent waits: its notes come with the next checkpoint."""
-KEPT = ("analysis", "context", "tasks", "last_test", "unfinished", "files", "session")
+KEPT = ("analysis", "context", "tasks", "last_test", "unfinished", "files", "session", "read_by")
 """What of the notes stands in the checkpoint itself; the conversation has the rest."""
 
 
@@ -113,7 +113,7 @@ def event_of(engine: Engine, root: bytes, folder: str, told: dict[str, Any], onl
     known = sessions.facts(folder, told["session"])
     prompt, said = known.get("prompt"), known.get("said")
     settings = engine.settings
-    notes = _notes(told, settings)
+    notes = _notes(folder, told, settings)
     task = notes["analysis"]["current_task"].split("\n")[0] if notes is not None else ""
     summary = (task or (prompt if isinstance(prompt, str) else ""))[:SUMMARY]
     if not settings["checkpoint.auto_summary_enabled"]:
@@ -145,13 +145,13 @@ def event_of(engine: Engine, root: bytes, folder: str, told: dict[str, Any], onl
     )
 
 
-def _notes(told: dict[str, Any], settings: Settings) -> dict[str, Any] | None:
+def _notes(folder: str, told: dict[str, Any], settings: Settings) -> dict[str, Any] | None:
     """Task, next steps, decisions, blockers, commands and files of the session, without secrets. What was said stays sealed."""
     if not told["transcript"] or told["trigger"] in HASTY or settings["checkpoint.mode"] == "summary":
         return None
-    from holdfast.resuming import notes_of, struck
+    from holdfast.resuming import extract_of, notes_of, struck
 
-    found = notes_of(told["transcript"])
+    found = notes_of(told["transcript"], extract_of(folder, told["session"]))
     if found is None:
         return None
     kept: dict[str, Any] = struck({key: value for key, value in found.to_json().items() if key in KEPT})

@@ -16,7 +16,7 @@ from holdfast.core.steps import step
 from holdfast.engine import capture_rules
 from holdfast.store.digest import add, weight
 from holdfast.store.local import sync_folder
-from holdfast.store.reading import wholes
+from holdfast.store.reading import hand_over
 from holdfast.store.rows import Query
 from holdfast.workspace.apply import Apply
 from holdfast.workspace.capture import NEVER
@@ -201,7 +201,7 @@ class Forking:
                 {},
                 Contents(
                     lambda entry: self.repository.stream(entry.content),
-                    lambda digests: wholes(self.repository, digests),
+                    lambda digests, take: hand_over(self.repository, digests, take),
                     Cloning(self.root, self.repository.ids),
                 ),
                 self.repository.ids,

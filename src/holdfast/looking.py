@@ -170,6 +170,14 @@ def _is_folder(root: bytes, path: bytes) -> bool:
 def between(repository: Repository, workspace: str, old: CheckpointRow | None, new: CheckpointRow) -> Iterator[Change]:
     """Return what leads from `old` to `new`; `old` None is an empty tree."""
     load = _stored(repository)
+    for before, after in pairs_between(repository, workspace, old, new):
+        yield Change(before, after, load, load)
+
+
+def pairs_between(
+    repository: Repository, workspace: str, old: CheckpointRow | None, new: CheckpointRow
+) -> Iterator[tuple[Entry | None, Entry | None]]:
+    """The same as pairs of rows, of which one may be None."""
     if old is not None and (old.workspace, old.version) == (new.workspace, new.version):
         return
     touched = _touched(repository, workspace, old, new)
@@ -182,9 +190,9 @@ def between(repository: Repository, workspace: str, old: CheckpointRow | None, n
     else:
         ledger, since = repository.ledger, old.version if old is not None else 0
         pairs = ((ledger.at(workspace, since, path), ledger.at(workspace, new.version, path)) for path in touched)
-    for before, after in pairs:
-        if _differ(before, after):
-            yield Change(before, after, load, load)
+    for pair in pairs:
+        if _differ(*pair):
+            yield pair
 
 
 def _whole(repository: Repository, checkpoint: CheckpointRow) -> list[Entry] | None:
@@ -227,16 +235,22 @@ def _merged(
     left: Iterator[Entry] = iter(()) if old is None else repository.ledger.state(old.workspace, old.version)
     right = repository.ledger.state(new.workspace, new.version)
     one, other = next(left, None), next(right, None)
-    while one is not None or other is not None:
-        if other is None or (one is not None and one.path < other.path):
+    while one is not None and other is not None:
+        if one.path < other.path:
             yield one, None
             one = next(left, None)
-        elif one is None or other.path < one.path:
+        elif other.path < one.path:
             yield None, other
             other = next(right, None)
         else:
             yield one, other
             one, other = next(left, None), next(right, None)
+    if one is not None:
+        yield one, None
+    if other is not None:
+        yield None, other
+    yield from ((row, None) for row in left)
+    yield from ((None, row) for row in right)
 
 
 def _differ(one: Entry | None, other: Entry | None) -> bool:

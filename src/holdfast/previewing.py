@@ -9,13 +9,13 @@ from stat import S_IMODE, S_ISREG
 from holdfast.core.entry import FILE, FOLDER, GONE, IGNORED, LEFT_OUT, LINK, OVERSIZE, SPECIAL, Entry, same
 from holdfast.core.errors import Conflict, Damaged
 from holdfast.core.planning import Plan, parents, plan
-from holdfast.looking import Change, between, disk_now, lies_below
+from holdfast.looking import disk_now, lies_below, pairs_between
 from holdfast.workspace.below import open_below
 from holdfast.workspace.find import show
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from holdfast.engine import Engine
     from holdfast.store.rows import CheckpointRow, WorkspaceRow
@@ -89,7 +89,7 @@ class Previewing:
             changed = disk_now(self.engine, self.root, self.row, paths)
             if self._refresh().version == version:
                 break  # else somebody saved meanwhile, and the two do not belong together
-        rows = {change.path: (change.old, change.new) for change in self._between(newest, target, paths, made)}
+        rows = {_path(pair): pair for pair in self._between(newest, target, paths, made)}
         wanted_there = self._rows(target, [path for path in changed if path not in rows])
         for path, (_, now) in changed.items():
             wanted = rows[path][1] if path in rows else wanted_there.get(path)
@@ -97,18 +97,14 @@ class Previewing:
                 rows[path] = now, wanted
             else:
                 rows.pop(path, None)
-        rows = {path: pair for path, pair in rows.items() if not self._is_there(*pair)}
+        there = [path for path, (now, wanted) in rows.items() if now is not None and self._is_there(now, wanted)]
+        for path in there:
+            del rows[path]
         scope = Scope(paths, {*made, *self._missing_folders(paths, rows)})
-        known = self._kinds(newest)
-
-        def kind_now(path: bytes) -> str:
-            if path not in changed:
-                return known(path)
-            now = changed[path][1]
-            return now.kind if now is not None else ""
-
-        pairs = (pair for path, pair in rows.items() if scope.holds(path))
-        made_plan = plan(pairs, self._kinds(target), kind_now)
+        now_there = {path: now for path, (now, _) in rows.items()} | {path: now for path, (_, now) in changed.items()}
+        then_there = {**wanted_there, **{path: wanted for path, (_, wanted) in rows.items()}}
+        pairs = [pair for path, pair in rows.items() if scope.holds(path)] if paths else list(rows.values())
+        made_plan = plan(pairs, self._kinds(target, then_there), self._kinds(newest, now_there))
         conflicts = [
             one.path
             for one in made_plan.steps
@@ -118,9 +114,12 @@ class Previewing:
         return Preview(made_plan, conflicts, scope, version, {path: now for path, (_, now) in changed.items()})
 
     def _plan_between(self, old: CheckpointRow, new: CheckpointRow, scope: Scope) -> Plan:
-        changes = self._between(old, new, scope.paths, scope.made)
-        pairs = ((change.old, change.new) for change in changes if scope.holds(change.path))
-        return plan(pairs, self._kinds(new), self._kinds(old))
+        found = list(self._between(old, new, scope.paths, scope.made))
+        kinds = (
+            self._kinds(new, {_path(pair): pair[1] for pair in found}),
+            self._kinds(old, {_path(pair): pair[0] for pair in found}),
+        )
+        return plan([pair for pair in found if scope.holds(_path(pair))], *kinds)
 
     def _is_as_seen(self, before: CheckpointRow, preview: Preview) -> bool:
         """Has the safety checkpoint found just what the preview had seen? Then its plan holds."""
@@ -136,34 +135,38 @@ class Previewing:
 
     def _between(
         self, old: CheckpointRow | None, new: CheckpointRow, paths: Sequence[bytes], made: Iterable[bytes] = ()
-    ) -> Iterable[Change]:
+    ) -> Iterable[Pair]:
         """What leads from `old` to `new`. Where the paths are files, only they and what lies above them are asked for."""
         if not paths or old is None:
-            return between(self.repository, self.row.id, old, new)
-        ledger, found = self.repository.ledger, []
+            return pairs_between(self.repository, self.row.id, old, new)
+        found: list[Pair] = []
+        ledger = self.repository.ledger
         for path in dict.fromkeys((*paths, *parents(paths), *made)):
             before, after = ledger.at(old.workspace, old.version, path), ledger.at(new.workspace, new.version, path)
             kinds = {entry.kind for entry in (before, after) if entry is not None}
             if path in paths and (not kinds or not kinds <= SINGLE):
-                return between(self.repository, self.row.id, old, new)
+                return pairs_between(self.repository, self.row.id, old, new)
             if differ(before, after):
-                found.append(Change(before, after, _unread, _unread))
+                found.append((before, after))
         return found
 
-    def _kinds(self, checkpoint: CheckpointRow | None) -> Callable[[bytes], str]:
-        if checkpoint is None:
-            return lambda path: ""
-        ledger, workspace, version = self.repository.ledger, checkpoint.workspace, checkpoint.version
+    def _kinds(self, checkpoint: CheckpointRow | None, known: Mapping[bytes, Entry | None]) -> Callable[[bytes], str]:
+        """What kind a path is of in a version, but where more is known already."""
 
         def kind(path: bytes) -> str:
-            row = ledger.at(workspace, version, path)
+            if path in known:
+                row = known[path]
+            elif checkpoint is not None:
+                row = self.repository.ledger.at(checkpoint.workspace, checkpoint.version, path)
+            else:
+                row = None
             return row.kind if row is not None else ""
 
         return kind
 
-    def _is_there(self, now: Entry | None, wanted: Entry | None) -> bool:
+    def _is_there(self, now: Entry, wanted: Entry | None) -> bool:
         """Is a file that is left out now what it was when a checkpoint had it? A save does not read it; we must."""
-        if now is None or wanted is None or now.kind not in (OVERSIZE, IGNORED) or wanted.kind != FILE:
+        if wanted is None or now.kind not in (OVERSIZE, IGNORED) or wanted.kind != FILE:
             return False
         try:
             top = open_fd(self.root, O_RDONLY)
@@ -232,5 +235,7 @@ def _is_it(recorded: Entry, seen: Entry | None) -> bool:
     return seen.kind not in LEFT_OUT and same(recorded, seen)
 
 
-def _unread(entry: Entry) -> bytes:
-    raise AssertionError("a plan compares digests, not contents")
+def _path(pair: Pair) -> bytes:
+    entry = pair[1] if pair[1] is not None else pair[0]
+    assert entry is not None
+    return entry.path

@@ -13,7 +13,7 @@ from holdfast.core.planning import UNREAD, Plan, Step
 from holdfast.core.steps import step
 from holdfast.previewing import Preview, Previewing, Scope, differ
 from holdfast.store.journal import History, Journal
-from holdfast.store.reading import wholes
+from holdfast.store.reading import hand_over
 from holdfast.workspace.apply import Applied, Apply, closed_folders
 from holdfast.workspace.find import show
 from holdfast.workspace.preparing import Contents
@@ -40,8 +40,10 @@ KEY_HINT = "`holdfast key import FILE` brings the key back from its backup."
 class Restored:
     """What a restore did."""
 
-    def __init__(self, target: int, before: int, applied: Applied, plan: Plan) -> None:
+    def __init__(self, target: int, before: int, applied: Applied, plan: Plan, note: dict[str, Any] | None) -> None:
         self.target, self.before, self.applied, self.plan = target, before, applied, plan
+        self.taken_back_by = "" if note is None else "redo" if "undo" in note else "undo"
+        """The command that takes it back; empty for an abort, which leaves nothing to take back."""
 
 
 class Turn(Journal):
@@ -218,7 +220,7 @@ class Restoring(Previewing):
         applied = self._carry_out(journal, said, made, target, made)
         self._record(journal, said, note)
         applied.kept += [(path, "it was changed after the question") for path in sorted(late)]
-        return Restored(target.version, before.version, applied, made)
+        return Restored(target.version, before.version, applied, made, note)
 
     def _agreed(
         self, target: CheckpointRow, before: CheckpointRow, preview: Preview, mine: set[bytes], everything: bool
@@ -248,13 +250,16 @@ class Restoring(Previewing):
         applied = self._carry_out(journal, said, made.without(foreign), goal, ours)
         applied.kept += [(path, "it is neither as before nor as after") for path in sorted(foreign - kept)]
         done = self._history().find(said["before"], said["target"])
+        note: dict[str, Any] | None = said["note"]
         if done is None and not aborting:
             self._record(journal, said, said["note"])
         elif done is not None and aborting:  # it was cut off after it was done: then this is an undo
-            self._record(journal, {**said, "target": goal.version, "before": now.version}, {"undo": done["seq"]})
+            note = {"undo": done["seq"]}
+            self._record(journal, {**said, "target": goal.version, "before": now.version}, note)
         else:
+            note = None if aborting else note
             journal.remove()
-        return Restored(goal.version, now.version if aborting else said["before"], applied, made)
+        return Restored(goal.version, now.version if aborting else said["before"], applied, made, note)
 
     def _carry_out(
         self, journal: Journal, said: dict[str, Any], made: Plan, goal: CheckpointRow, whole: Plan
@@ -300,11 +305,13 @@ class Restoring(Previewing):
     def _apply(self, root: int, made: Plan, goal: CheckpointRow, said: dict[str, Any], whole: Plan) -> Apply:
         entries = [entry for one in whole.steps for entry in (one.old, one.new)]
         targets = {entry.content for entry in entries if entry is not None and entry.kind == LINK}
+        room = Room(root, made)
         return Apply(
             root,
             self._anchors(made, goal),
             Contents(
-                lambda entry: self.repository.stream(entry.content), lambda digests: wholes(self.repository, digests)
+                lambda entry: self.repository.stream(entry.content),
+                lambda digests, take: hand_over(self.repository, digests, take),
             ),
             self.repository.ids,
             lambda key: bool(self.repository.ledger.locate([key])),
@@ -312,7 +319,8 @@ class Restoring(Previewing):
             closed={_path(text): mode for text, mode in said["closed"].items()},
             mtimes=said["mtimes"],
             durable=self.engine.place.durable,
-            deleting_first=Room(root, made).after_deleting,
+            deleting_first=room.after_deleting,
+            by_folder=room.ample,
             accelerated=self.engine.settings["capture.accelerator"],
             progress=self.engine.progress,
         )

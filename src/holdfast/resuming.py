@@ -13,16 +13,18 @@ from holdfast.conversation import transcript as transcripts
 from holdfast.core import brief as briefs
 from holdfast.core.brief_notes import age
 from holdfast.core.errors import Damaged, HoldfastError
+from holdfast.core.extract import Extract, join
 from holdfast.core.messages import text
 from holdfast.core.notes import Notes
 from holdfast.core.redact import redact
 from holdfast.core.working import WorkingFile
 from holdfast.looking import between, pending
-from holdfast.store import sessions
+from holdfast.store import conversations, sessions
 from holdfast.store.rows import Query
 from holdfast.workspace import diff
 
 if TYPE_CHECKING:
+    from holdfast.conversation.transcript import Conversation
     from holdfast.core.agent_event import AgentEvent
     from holdfast.core.brief import Brief
     from holdfast.engine import Engine
@@ -35,6 +37,7 @@ PATIENCE, STEP = 1.0, 0.02
 AGAIN = 30 * SECOND
 MOST_COUNTED, MOST_NAMED = 200, 12
 LARGEST_COUNTED = 1 << 20
+LARGEST_KEPT = 256 << 20
 TAIL = 8 << 20
 """How much of a transcript's end the notes of a checkpoint are taken from; a brief reads all of it."""
 
@@ -73,9 +76,12 @@ class Resuming:
         summary = str(header.get("summary") or "") or row.message or row.trigger
         return Told(row, header, redact(summary.split("\n")[0])[:80])
 
-    def brief(self, told: Told, *, tokens: int = briefs.TOKENS, transcript: str = "") -> Brief:
-        """Everything that lets an agent go on from there: the conversation if it can be read, else the notes kept with it."""
-        notes, files = self._known(told, transcript)
+    def brief(self, told: Told, *, tokens: int = briefs.TOKENS, transcript: str = "", exact: bool = False) -> Brief:
+        """Everything that lets an agent go on from there: the conversation if it can be read, else the notes kept with it.
+
+        `exact`: the conversation as the checkpoint has it, not as it may have gone on since.
+        """
+        notes, files = self._known(told, transcript, exact)
         facts = briefs.Facts(
             summary=told.summary,
             checkpoint=told.row.id,
@@ -86,15 +92,17 @@ class Resuming:
         )
         return briefs.build(notes, files, facts=facts, now=self.engine.clock(), tokens=tokens, redact=redact)
 
-    def _known(self, told: Told, transcript: str) -> tuple[Notes, list[WorkingFile]]:
+    def _known(self, told: Told, transcript: str, exact: bool) -> tuple[Notes, list[WorkingFile]]:
         root = os.fsdecode(self.root)
-        for source in self._sources(told, transcript):
+        places = [] if exact else self._sources(told, transcript)
+        for source in [*places, None]:
             try:
-                conversation = transcripts.read(source)
+                conversation = transcripts.read(source if source is not None else self._kept(told))
             except (OSError, HoldfastError):
                 continue
             notes = taking.take(conversation)
             if not notes.empty:
+                join(notes, extract_of(self.folder, told.session))
                 return _stated(notes, told), disk.look(conversation.files.newest_first(), root, conversation.cwd)
         kept = told.header.get("notes")
         notes = Notes.from_json(kept) if isinstance(kept, dict) else Notes()
@@ -115,6 +123,13 @@ class Resuming:
         if isinstance(kept, dict):
             places.append(str(kept.get("path") or ""))
         return [place for place in dict.fromkeys(places) if place and os.path.isfile(place)]
+
+    def _kept(self, told: Told) -> bytes:
+        """The conversation as the checkpoint itself has it; nothing if it has none."""
+        kept = conversations.checked(told.header.get("conversation"))
+        if kept is None or kept["bytes"] > LARGEST_KEPT:
+            return b""
+        return b"".join(conversations.load(self.engine.repository(), kept))
 
     # What changed
 
@@ -265,8 +280,20 @@ class Delivery:
         return text(name, self._language(), **values)
 
 
-def notes_of(path: str) -> Notes | None:
+def notes_of(path: str, extract: Extract | None = None) -> Notes | None:
     """The notes of the transcript's end, for a checkpoint; None if there is nothing to read."""
+    conversation = conversation_of(path)
+    notes = taking.take(conversation) if conversation is not None else Notes()
+    return None if notes.empty else join(notes, extract)
+
+
+def extract_of(folder: str, session: str) -> Extract | None:
+    """What a model read in the session, if one was asked."""
+    return Extract.from_json(sessions.extract(folder, session).get("extract")) if session else None
+
+
+def conversation_of(path: str) -> Conversation | None:
+    """The transcript's end as a conversation; None if there is nothing to read."""
     if not os.path.isfile(path):
         return None  # a pipe would let us wait for ever
     try:
@@ -278,8 +305,7 @@ def notes_of(path: str) -> Notes | None:
         return None
     if size > TAIL:
         data = data[data.find(b"\n") + 1 :]
-    notes = taking.take(transcripts.read(data))
-    return None if notes.empty else notes
+    return transcripts.read(data)
 
 
 def struck(value: Any) -> Any:

@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
+from holdfast.supervisor import process
+
 from .bench import Bench
 from .client import OLDER, Client, Unavailable, fetch, newest
+from .supervised import ClientPlace
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -52,6 +55,16 @@ def make_bench(tmp_path: Path, client: Client) -> Iterator[Callable[..., Bench]]
 @pytest.fixture
 def bench(make_bench: Callable[..., Bench]) -> Bench:
     return make_bench()
+
+
+@pytest.fixture
+def here(make_bench: Callable[..., Bench]) -> Iterator[ClientPlace]:
+    """A supervisor whose agent is the real client; what still runs at the end is ended."""
+    place = ClientPlace(make_bench())
+    yield place
+    for run in place.ground.tables.runs("state != 'ended'"):
+        process.wish(run.folder, "kill")
+    place.close()
 
 
 @pytest.fixture

@@ -24,13 +24,15 @@ ATTEMPTS = 5
 class Terminal:
     """One interactive client; ends with the `with` block."""
 
-    def __init__(self, bench: Bench, *arguments: str, columns: int = 160, lines: int = 50) -> None:
+    def __init__(
+        self, bench: Bench, *arguments: str, program: tuple[str, ...] = (), columns: int = 160, lines: int = 50
+    ) -> None:
         if programs.find("tmux", "tmux") is None:
             pytest.skip("THE INTERACTIVE CLIENT WAS NOT TESTED: tmux is not installed, and cannot be here.")
         self._bench = bench
         self._server = f"holdfast-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         variables = [f"{name}={value}" for name, value in bench.environment().items()]
-        client = shlex.join(["env", "-i", *variables, str(bench.client.path), *arguments])
+        client = shlex.join(["env", "-i", *variables, *(program or (str(bench.client.path),)), *arguments])
         self._tmux(
             *("-f", "/dev/null", "new-session", "-d", "-s", "client", "-x", str(columns), "-y", str(lines)),
             *("-c", str(bench.project), f"{client}; echo ENDED=$?; sleep 600"),

@@ -7,22 +7,18 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from holdfast.supervisor import process, taskfile
-from holdfast.supervisor.options import Options
+from holdfast.supervisor import process
 from holdfast.supervisor.tables import Task
-from supervisor.place import PHASE, QUICK, Place
+from supervisor.place import PHASE
 
-from .bench import Bench
 from .endpoint import Reply, Rule, call, say, use
+from .supervised import DONE, ClientPlace, bash
 
 ONE, TWO = say("=== PHASE 1 COMPLETE ===\nReady for review."), say("=== PHASE 2 COMPLETE ===\nReady for review.")
-DONE = say("=== CUSTOM TASK COMPLETE ===\nSummary: all")
 LONG = "python3 -c 'import time; time.sleep(60)'"
 """The client refuses a plain `sleep`."""
 PHASES = [{**PHASE, "prompt": "Write the plan."}, {**PHASE, "prompt": "Build what was planned."}]
@@ -32,39 +28,6 @@ SUBSCRIPTION = {
     "anthropic-ratelimit-unified-5h-status": "rejected",
     "anthropic-ratelimit-unified-5h-utilization": "1.0",
 }
-
-
-class ClientPlace(Place):
-    """A supervisor whose agent is the real client on a bench."""
-
-    def __init__(self, bench: Bench, options: Options = QUICK) -> None:
-        self.bench = bench
-        super().__init__(bench.base, options.but(stop_grace=5, pause_grace=20))
-        self.variables.update(bench.environment(), CLAUDE_CODE_MAX_RETRIES="1")
-
-    def ask(self, start: bool = True, **keys: Any) -> Task:
-        agent = {"kind": "claude", "command": [str(self.bench.client.path)], "permission_mode": "bypassPermissions"}
-        spec = {"brief": "Do the work.", "workspace": str(self.bench.project), "agent": agent, **keys}
-        return self.tasks.new(taskfile.check(spec, str(self.base)), start=start)
-
-    def requests(self) -> int:
-        return len(self.bench.endpoint.main_requests())
-
-    def last_request(self) -> str:
-        return self.bench.endpoint.main_requests()[-1].texts()
-
-
-@pytest.fixture
-def here(make_bench: Callable[..., Bench]) -> Iterator[ClientPlace]:
-    place = ClientPlace(make_bench())
-    yield place
-    for run in place.ground.tables.runs("state != 'ended'"):
-        process.wish(run.folder, "kill")
-    place.close()
-
-
-def bash(command: str) -> Reply:
-    return call(use("Bash", command=command, description="work"))
 
 
 def test_a_task_of_two_phases(here: ClientPlace) -> None:

@@ -46,6 +46,23 @@ def test_help_loads_no_command_and_no_database(words: list[str]) -> None:
     ]
 
 
+def test_help_has_every_command_once_and_fits_a_small_terminal(box: Box) -> None:
+    box.variables["COLUMNS"] = "80"
+
+    said = box.run("--help").out
+
+    assert sorted(line.split()[0] for line in said.splitlines() if line[:2] == "  " and line[2:3].islower()) == sorted(
+        TABLE
+    )
+    assert max(len(line) for line in said.splitlines()) <= 80
+
+
+def test_json_before_the_command_is_answered_with_where_it_stands(box: Box) -> None:
+    said = box.call("--json", "list").json()["error"]
+
+    assert (said["kind"], said["message"]) == ("usage", "--json stands behind the command.")
+
+
 FOR_CLIENTS = {"hook", "mcp", "serve", "statusline"}
 """Commands that speak a client's own language instead of ours."""
 
@@ -74,7 +91,7 @@ def test_without_a_command_there_is_help(box: Box) -> None:
     result = box.call()
 
     assert (result.code, result.err) == (0, "")
-    assert "Commands:" in result.out
+    assert "Bring back:" in result.out
 
 
 def test_a_near_miss_is_answered_with_a_suggestion(box: Box) -> None:
@@ -88,7 +105,9 @@ def test_a_near_miss_is_answered_with_a_suggestion(box: Box) -> None:
         ("holdfast show v", {"v3", "v2", "v1"}),
         ("holdfast show bef", {"before-refactoring"}),
         ("holdfast cat lat", {"latest"}),
+        ("holdfast cat v2 src/", {"src/a.py", "src/b.py"}),
         ("holdfast config ex", {"explain"}),
+        ("holdfast config get retention.k", {"retention.keep_last"}),
         ("holdfast --col", {"--color"}),
     ],
 )

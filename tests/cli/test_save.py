@@ -22,7 +22,7 @@ def test_the_first_save_says_what_was_kept(box: Box) -> None:
     result = box.call("save", "-m", "hello")
 
     assert box.plain(result.out) == 'Created v1 "hello" (Nms)\n'
-    assert result.err == "Kept 1 file, 5B. Left out: 1 not looked at.\n"
+    assert result.err == "Kept 1 file, 5B.\nLeft out: 1 not looked at; `holdfast show --left-out` names them.\n"
 
 
 def test_a_manual_save_of_an_unchanged_tree_makes_a_version(kept: Box) -> None:

@@ -10,6 +10,7 @@ KINDS = {
     "log": "log/*.log",
     "ledger": "ledger.db",
     "format": "format",
+    "seal": "seal",
     "cache": "workspaces/*/cache",
     "paths": "paths",
     "search": "search.db",

@@ -46,6 +46,11 @@ class Sample:
     def place(self) -> Place:
         return Place(str(self.store), durable=False)
 
+    def copy(self, store: Path) -> Path:
+        """The store again, and beside it the keys, which are no part of it."""
+        shutil.copytree(self.store.parent / "keys", store.parent / "keys", dirs_exist_ok=True)
+        return Path(shutil.copytree(self.store, store))
+
 
 def open_engine(store: Path, start: int = START) -> Engine:
     """Return an engine on this store, with a clock of its own that goes on by a second at every look."""
@@ -53,7 +58,7 @@ def open_engine(store: Path, start: int = START) -> Engine:
     settings.put("store.url", str(store), "test")
     settings.put("store.durable", False, "test")
     clock = iter(range(start, 1 << 62, SECOND))
-    return build(settings, "/nonexistent", b"/nonexistent", lambda: next(clock))
+    return build(settings, str(store.parent), b"/nonexistent", lambda: next(clock))
 
 
 def make(folder: Path) -> Sample:
@@ -126,6 +131,7 @@ class _Making:
         (root / "dangling").symlink_to("nowhere/at all")
         (root / "secret").write_text("x")
         (root / "secret").chmod(0o600)
+        (root / ".env").write_text("API_KEY=made-up\n")  # sealed, by its name
         Path(os.fsdecode(os.fsencode(root) + b"/\xb0\xa1 odd\nname")).write_bytes(b"\0\1\2")
         (root / "large.bin").write_bytes(self.noise.randbytes(LARGE))
         shutil.rmtree(root / ".holdfast")

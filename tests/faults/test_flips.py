@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.core.entry import SEALED
 from holdfast.core.errors import HoldfastError
 from holdfast.core.model import Event
 from holdfast.store.check import Report, verify
@@ -56,6 +57,7 @@ def test_the_sample_has_some_of_everything(sample: Sample) -> None:
     assert any(row.pinned for row in rows) and any(row.name for row in rows) and any(row.tags for row in rows)
     assert kinds["f"] and kinds["l"] and kinds["d"]
     assert any(len(data) > 4 << 20 for *_, state in known.values() for _, data in state)
+    assert any(entry.flags & SEALED for *_, state in known.values() for entry, _ in state)
     assert b'"r":"keyframe"' in b"".join(path.read_bytes() for path in records)
     assert verify(sample.place().open(), str(sample.store)).problems == []
 
@@ -77,7 +79,7 @@ def test_damage_is_found_and_named_or_changes_nothing(sample: Sample, campaign: 
 
 @pytest.mark.parametrize("moment", ["early", "before compaction", "after compaction", "late", "none"])
 def test_an_older_ledger_is_found_or_catches_up(sample: Sample, moment: str, tmp_path: Path) -> None:
-    store = _copy(sample, tmp_path / "store")
+    store = sample.copy(tmp_path / "store")
     if moment == "none":
         (store / "ledger.db").unlink()
     else:
@@ -146,7 +148,7 @@ WRONG = [
 @pytest.mark.parametrize("statement", WRONG)
 def test_a_wrong_row_in_the_ledger_is_found(sample: Sample, statement: str, tmp_path: Path) -> None:
     """SQLite's own check has nothing against any of these."""
-    store = _copy(sample, tmp_path / "store")
+    store = sample.copy(tmp_path / "store")
     with closing(sqlite3.connect(store / "ledger.db")) as ledger:
         ledger.execute(statement)
         ledger.commit()
@@ -160,7 +162,7 @@ def test_a_wrong_row_in_the_ledger_is_found(sample: Sample, statement: str, tmp_
 def test_a_file_that_is_gone_is_found(sample: Sample, pattern: str, tmp_path: Path) -> None:
     known, answers = truth(sample.place()), _answers(sample.place())
     for number, path in enumerate(sorted(sample.store.glob(pattern))):
-        store = _copy(sample, tmp_path / str(number))
+        store = sample.copy(tmp_path / str(number))
         (store / path.relative_to(sample.store)).unlink()
 
         assert _judge(store, known, answers, [sample.alpha, sample.beta]) == ("found", []), path.name
@@ -168,7 +170,7 @@ def test_a_file_that_is_gone_is_found(sample: Sample, pattern: str, tmp_path: Pa
 
 @pytest.mark.parametrize("pattern", ["packs/*.pack", "ledger.db", "log/store.log", "log/????*.log"])
 def test_the_command_line_says_so_with_exit_code_13(sample: Sample, pattern: str, tmp_path: Path) -> None:
-    store = _copy(sample, tmp_path / "store")
+    store = sample.copy(tmp_path / "store")
     path = max(store.glob(pattern), key=lambda file: file.stat().st_size)
     data = path.read_bytes()
     path.write_bytes(data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 4]) + data[len(data) // 2 + 1 :])
@@ -207,7 +209,7 @@ def _too_long(*_: object) -> None:
 
 def _damage_at_random(seed: int) -> dict[str, Any]:
     with TemporaryDirectory(prefix="holdfast-flip-") as folder:
-        store = _copy(_sample, Path(folder) / "store")
+        store = _sample.copy(Path(folder) / "store")
         words = mutate(store, Random(seed))
         damaged = Path(shutil.copytree(store, Path(folder) / "damaged"))
         signal.alarm(SECONDS)
@@ -221,11 +223,6 @@ def _damage_at_random(seed: int) -> dict[str, Any]:
             words += f" (kept in {shutil.copytree(damaged, mkdtemp(prefix=f'holdfast-flip-{seed}-') + '/store')})"
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return {"outcome": outcome, "memory": memory, "findings": [f"seed {seed}, {words}: {text}" for text in findings]}
-
-
-def _copy(sample: Sample, store: Path) -> Path:
-    shutil.copytree(sample.store, store)
-    return store
 
 
 def _verify(store: Path) -> tuple[str, Report | None]:

@@ -74,6 +74,7 @@ class Series:
 
     def calls(self, *names: str) -> list[Call]:
         """The system calls of one undisturbed restore, from the first one that concerns us."""
+        self.back_to("base")  # as every disturbed run does: what was only just written is read once more
         log = self.folder / "trace"
         done = run(
             ["strace", "-f", "-qq", "-y", "-s", "40", "-o", str(log), "-e", f"trace={','.join(names)}", *self.command("restore")]
@@ -138,6 +139,11 @@ def put_target(root: Path) -> None:
         path.parent.mkdir(exist_ok=True)
         path.write_text(f"target {number}\n" * (number + 1))
         path.chmod([0o644, 0o600, 0o755][number % 3])
+    for name in ("gone/a", "gone/inside/b", "gone/inside/c", "gone/closed/d"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(f"{name}\n" * 9)
+    (root / "gone/link").symlink_to("inside/b")
+    (root / "gone/closed").chmod(0o555)
     os.link(root / "folder0/file0", root / "linked")
     (root / "pointer").symlink_to("folder1/file1")
     (root / "empty").mkdir(mode=0o750)
@@ -156,6 +162,8 @@ def put_before(root: Path) -> None:
             path.chmod(0o640)
         else:
             path.write_text(f"before {number}\n" * (number + 2))
+    (root / "gone/closed").chmod(0o755)
+    shutil.rmtree(root / "gone")
     shutil.rmtree(root / "was a folder")
     (root / "was a folder").write_text("now a file\n")
     (root / "was a file").unlink()

@@ -112,6 +112,26 @@ def test_nothing_to_do_is_said(box: Box) -> None:
     assert box.call("restore", "v2", "-y", "--json").json() == {"restored": False, "reason": "nothing to do"}
 
 
+def test_each_step_names_the_command_that_takes_it_back(box: Box) -> None:
+    named = [
+        box.call(*words, "-y").out.rpartition("`holdfast ")[2] for words in (("restore", "v1"), ("undo",), ("redo",))
+    ]
+
+    assert [words.partition("`")[0] for words in named] == ["undo", "redo", "undo"]
+    assert box.call("undo", "-y").code == 0
+
+
+@pytest.mark.parametrize("words", [("restore", "v1"), ("undo",), ("redo",)])
+def test_whose_version_counts_is_said_once(box: Box, words: tuple[str, ...]) -> None:
+    for more in ((), ("-y",)):  # with -y the command line is read without click where it can be
+        said = box.call(*words, "--keep-mine", "--theirs", *more)
+
+        assert (said.code, said.err.splitlines()[0]) == (
+            2,
+            "holdfast: --keep-mine and --theirs exclude each other.",
+        )
+
+
 def test_nothing_to_continue_abort_undo_or_redo_is_said(box: Box) -> None:
     for words in (("restore", "--continue"), ("restore", "--abort"), ("undo", "-y"), ("redo", "-y")):
         assert box.call(*words).code == 4, words

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
@@ -25,6 +25,7 @@ from holdfast.workspace.preparing import Contents
 from .child import command
 from .ground import Ground, aside, staging_left
 
+Take = Callable[[bytes, list[tuple[int, int, int]]], None]
 EDITOR = """
 import os, sys, time
 path, how, delay = sys.argv[1], sys.argv[2], float(sys.argv[3])
@@ -108,7 +109,7 @@ def test_a_folder_that_turns_into_a_link_never_leads_a_write_outside(
             apply = Apply(
                 root,
                 {},
-                Contents(lambda entry: iter([content]), lambda digests: [(at, content) for at in range(len(digests))]),
+                Contents(lambda entry: iter([content]), always(content)),
                 ids,
                 lambda key: key == digest(content),
                 durable=False,
@@ -151,6 +152,16 @@ def test_a_folder_that_turns_into_a_link_never_leads_a_deletion_or_a_mode_outsid
 
     assert len(list(outside.iterdir())) == len(names)
     assert {path.stat().st_mode & 0o777 for path in outside.iterdir()} == {0o600}
+
+
+def always(content: bytes) -> Callable[[Sequence[bytes], Take], list[int]]:
+    """The same content for every digest, all at once."""
+
+    def hand_over(digests: Sequence[bytes], take: Take) -> list[int]:
+        take(content, [(number, 0, len(content)) for number in range(len(digests))])
+        return []
+
+    return hand_over
 
 
 def ids(read: Callable[[int], bytes]) -> list[bytes]:

@@ -17,7 +17,6 @@ LINES = [
     "restore v1 -y",
     "restore v1 -y --theirs",
     "restore v1 --yes --keep-mine",
-    "restore v1 --theirs --keep-mine -y",
     "restore -y --theirs v1 -- sub/b.txt",
     "restore v1 -y --theirs -- sub",
     "restore v1 -y --theirs -- .",

@@ -127,6 +127,21 @@ def test_rotation_and_backup_by_command(box: Box, tmp_path: Path) -> None:
     assert box.call("key", "export", str(tmp_path / "other")).code == 2
 
 
+def test_a_store_that_got_a_new_id_still_opens_what_is_sealed(box: Box) -> None:
+    """The key lies under the store's id, and the file with that id can be damaged as any other."""
+    (box.store / "format").write_text("")
+
+    assert box.call("verify", "--repair").code == 0
+
+    assert box.call("cat", "v1", ".env").out == ENV
+    assert "key" not in box.call("status").out.partition("no backup")[0]
+    box.put(".env", "PASSWORD=another-one-17\n")
+    assert box.call("save", "-m", "third").code == 0
+    assert box.call("key", "rotate", "-y").code == 0
+    assert box.call("cat", "v1", ".env").out == ENV
+    assert box.call("cat", "latest", ".env").out == "PASSWORD=another-one-17\n"
+
+
 def test_a_damaged_file_with_the_sealed_keys_is_found_and_healed(box: Box) -> None:
     seal = box.store / "seal"
     seal.write_bytes(seal.read_bytes().replace(b'"box"', b'"bux"'))

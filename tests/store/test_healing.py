@@ -46,7 +46,7 @@ def known(sample: Sample) -> dict[str, Load]:
 @pytest.fixture
 def store(sample: Sample, tmp_path: Path) -> Path:
     """A copy of the sample's store; the folders it protects are the sample's own."""
-    return Path(shutil.copytree(sample.store, tmp_path / "store"))
+    return sample.copy(tmp_path / "store")
 
 
 def place(store: Path) -> Place:
@@ -292,7 +292,7 @@ def test_a_pipe_in_the_place_of_a_file_does_not_stop_the_search(
 
 def test_every_missing_pack_is_healed_or_named(sample: Sample, known: dict[str, Load], tmp_path: Path) -> None:
     for number, pack in enumerate(sorted((sample.store / "packs").iterdir())):
-        store = Path(shutil.copytree(sample.store, tmp_path / str(number)))
+        store = sample.copy(tmp_path / str(number))
         (store / "packs" / pack.name).unlink()
 
         result = repair(place(store))
@@ -307,7 +307,7 @@ def test_every_missing_pack_is_healed_or_named(sample: Sample, known: dict[str, 
 
 def test_a_damaged_index_is_healed_from_the_ledger(sample: Sample, known: dict[str, Load], tmp_path: Path) -> None:
     for number, pack in enumerate(sorted((sample.store / "packs").iterdir())):
-        store = Path(shutil.copytree(sample.store, tmp_path / str(number)))
+        store = sample.copy(tmp_path / str(number))
         damage(store / "packs" / pack.name, pack.stat().st_size - 100, 20)
 
         assert_healed(store, known)
@@ -545,7 +545,7 @@ def test_a_missing_older_or_damaged_ledger_is_made_again(
 def test_every_page_of_the_ledger_can_be_lost(sample: Sample, known: dict[str, Load], tmp_path: Path) -> None:
     size = (sample.store / "ledger.db").stat().st_size
     for page in range(0, size, 4096):
-        store = Path(shutil.copytree(sample.store, tmp_path / str(page)))
+        store = sample.copy(tmp_path / str(page))
         with open(store / "ledger.db", "r+b") as file:
             file.seek(page)
             file.write(bytes(4096))
@@ -580,7 +580,7 @@ def test_a_lost_ledger_and_a_damaged_line_cost_no_version(
     for number, text in enumerate(lines):
         if b'"r":"checkpoint"' not in text and number:
             continue
-        store = Path(shutil.copytree(sample.store, tmp_path / str(number)))
+        store = sample.copy(tmp_path / str(number))
         damage(log_of(store, known, folder), sum(map(len, lines[:number])) + 12, 4)
         (store / "ledger.db").unlink()
 
@@ -625,7 +625,7 @@ def test_a_log_cut_short_and_a_lost_ledger_cost_no_version(
     """Nothing in the log says that there was more; the documents do."""
     lines = log_of(sample.store, known, "alpha").read_bytes().splitlines(keepends=True)
     for kept in range(len(lines)):
-        store = Path(shutil.copytree(sample.store, tmp_path / str(kept)))
+        store = sample.copy(tmp_path / str(kept))
         log_of(store, known, "alpha").write_bytes(b"".join(lines[:kept]))
         (store / "ledger.db").unlink()
 
@@ -659,7 +659,7 @@ def test_repair_never_makes_anything_worse(
     healed = lost = 0
     for seed in range(FULL if request.config.getoption("campaign") else SHORT):
         random = Random(seed)
-        store = Path(shutil.copytree(sample.store, tmp_path / str(seed)))
+        store = sample.copy(tmp_path / str(seed))
         words = [mutate(store, random) for _ in range(random.choice([1, 1, 2]))]
         files, documents = loads(Path(shutil.copytree(store, tmp_path / f"{seed}-damaged")))
         right = files_of(known)

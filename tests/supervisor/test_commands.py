@@ -34,6 +34,10 @@ class Person:
         assert done.returncode == 0, done
         return json.loads(done.stdout)
 
+    def told(self) -> list[str]:
+        """What the agent was given on standard input, start by start."""
+        return [json.loads(line) for line in (self.base / "journal.told").read_text().splitlines()]
+
     def agent(self, *turns: list[dict[str, Any]]) -> str:
         (self.base / "script.json").write_text(json.dumps({"turns": turns}))
         return f"{sys.executable} {AGENT} {self.base / 'script.json'} {self.base / 'journal'}"
@@ -79,6 +83,13 @@ def test_run_shows_what_the_command_says_and_ends_as_it_ends(person: Person) -> 
     assert person.json("list")[0]["trigger"] == "final"
 
 
+def test_run_gives_the_command_what_it_is_to_read_and_nothing_else(person: Person) -> None:
+    read, empty = person.run("run", "--input", "-", "--", "cat", given="hello"), person.run("run", "--", "cat")
+
+    assert (read.returncode, read.stdout) == (0, "hello\n"), read
+    assert (empty.returncode, empty.stdout) == (0, ""), empty
+
+
 def test_run_ends_with_75_at_a_limit_if_nobody_waits(person: Person) -> None:
     done = person.run("run", "--no-wait", "--", "sh", "-c", "echo 'Rate limit hit, retry after 60 seconds' >&2; exit 1")
 
@@ -115,19 +126,48 @@ def test_a_fork_and_its_way_back(person: Person) -> None:
     assert (person.project / "a.txt").read_text() == "new\n"
 
 
-def test_the_unit_of_the_service(person: Person) -> None:
-    shown = person.json("service", "install", "--dry-run")
+def test_a_fork_comes_back_as_a_patch_file_or_as_a_branch(person: Person) -> None:
+    def git(*words: str, at: str = "") -> str:
+        told = ["-c", "user.name=a", "-c", "user.email=a@b", *words]
+        return subprocess.run(
+            ["git", *told], cwd=at or person.project, check=True, capture_output=True, text=True
+        ).stdout
 
-    assert shown["kind"] == "systemd"
-    assert "KillMode=process" in shown["text"]
-    assert not Path(shown["path"]).exists()
-    assert person.run("service", "install", "--no-start").returncode == 0
-    assert person.json("service", "status") == {
-        **{k: shown[k] for k in ("kind", "path")},
-        "installed": True,
-        "running": False,
-    }
-    assert person.json("service", "uninstall")["removed"]
+    git("init", "-q")
+    (person.project / "a.txt").write_text("old\n")
+    git("add", "a.txt")
+    git("commit", "-qm", "first")
+    id = person.json("task", "new", "x", "--agent", "true", "--draft")[0]["id"]
+    forked = person.json("task", "fork", id, "../trial", "--git")
+    (Path(forked["workspace"]) / "a.txt").write_text("new\n")
+    git("commit", "-qam", "second", at=forked["workspace"])
+
+    written = person.run("task", "diff", forked["id"], "--patch", "../work.patch")
+    again = person.run("task", "diff", forked["id"], "--patch", "../work.patch")
+    said = person.json("task", "apply", forked["id"], "--branch", "theirs")
+
+    assert written.returncode == 0 and "+new" in (person.project / "../work.patch").read_text(), written
+    assert again.returncode == 14, "a file that is there is not replaced"
+    assert said["command"][:2] == ["git", "fetch"]
+    git(*said["command"][1:])
+    assert git("show", "theirs:a.txt") == "new\n"
+    assert (person.project / "a.txt").read_text() == "old\n"
+
+
+def test_comments_on_lines_are_what_the_agent_is_told(person: Person) -> None:
+    finish = {"say": "=== PHASE 1 COMPLETE ==="}
+    agent = person.agent([{"write": ["a.txt", "1"]}, finish], [finish])
+    id = person.json("task", "new", "--phase", "work", "--agent", agent)[0]["id"]
+    assert person.run("supervise", "--until-idle").returncode == 0
+
+    words = ["--comment", "a.txt:1", "say one", "--comment", "b.txt", "is missing"]
+    refused, done = person.run("task", "reject", id), person.run("task", "reject", id, "Nearly.", *words)
+
+    assert refused.returncode == 2 and "comment" in refused.stderr
+    assert done.returncode == 0, done
+    assert person.run("supervise", "--until-idle").returncode == 0
+    told = person.told()[-1]
+    assert "Nearly." in told and "- a.txt, line 1: say one\n- b.txt: is missing" in told
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,7 @@ def test_the_incremental_form(place: Place) -> None:
     assert found["changes"]["workspace"]["newFiles"] == ["b.txt"]
 
 
+@pytest.mark.sqlite
 def test_a_lost_database_is_made_again_and_people_decide(place: Place) -> None:
     phases = [{**PHASE, "review": True}, PHASE]
     task = place.task([{"write": ["a.txt", "1"]}, say_phase(1)], [say_phase(2)], phases=phases)
@@ -144,6 +145,7 @@ def test_a_lost_database_is_made_again_and_people_decide(place: Place) -> None:
     assert place.state(asked) == ("done", "")
 
 
+@pytest.mark.sqlite
 def test_without_any_checkpoint_it_is_a_cold_start(place: Place) -> None:
     task = place.task([ASK], [DONE], type="create_app", phases=[PHASE] * 4)
     place.supervise()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,11 +15,13 @@ from typing import Any
 import pytest
 
 from holdfast.core.errors import Busy
-from holdfast.supervisor import process
+from holdfast.store.rows import Query
+from holdfast.supervisor import process, recover
 from holdfast.supervisor.supervise import Lock
-from holdfast.supervisor.tables import Task
+from holdfast.supervisor.tables import Run, Task
 
-from .place import PHASE, Place, say_phase
+from .killed import answer
+from .place import DONE, PHASE, Place, say_phase
 
 PROGRAM = Path(__file__).with_name("killed.py")
 ASK = {"say": "[USER_QUESTION]\nquestion: Which one?\noptions:\n - a\n - b\n[/USER_QUESTION]"}
@@ -27,135 +30,213 @@ STEPS = [
     "run:observed", "settle:judged", "settle:saved", "settle:verified", "tables:commit", "tables:committed", "settle:written",
     "reconciled",
 ]  # fmt: skip
-SAMPLE = ("tick:began", "checkpoint:saved", "run:spawned", "settle:verified")
 TURNS: list[list[dict[str, Any]]] = [
     [{"write": ["a.txt", "1"]}, ASK],
-    [{"write": ["b.txt", "2"]}, {"sleep": 0.3}, say_phase(1)],
+    [{"write": ["b.txt", "bad"]}, {"sleep": 0.2}, say_phase(1)],  # the verification sends it back
+    [{"write": ["b.txt", "good"]}, say_phase(1)],  # a person wants changes
+    [{"write": ["c.txt", "tabs"]}, say_phase(1)],  # approved
     [{"limited": 1}, {"exit": 1}],
-    [{"write": ["c.txt", "3"]}, say_phase(2)],
+    [{"write": ["d.txt", "3"]}, say_phase(2)],
 ]
-EXPECTED = [f"{word} {turn}" for turn in range(4) for word in ("begin", "end")]
+PHASES = [{**PHASE, "verify": "grep -q good b.txt", "review": True}, PHASE]
+EXPECTED = [f"{word} {turn}" for turn in range(len(TURNS)) for word in ("begin", "end")]
+TREE = {"a.txt": "1", "b.txt": "good", "c.txt": "tabs", "d.txt": "3"}
+OUTCOMES = ["asked", "phase", "phase", "phase", "limited", "phase"]
+REASONS = ["start", "question", *["phase_complete"] * 3, "rate_limit", "phase_complete", "final"]
+SAMPLE = [
+    ("tick:began", 1, "threads"), ("run:spawned", 2, "threads"), ("settle:verified", 3, "threads"),
+    ("tables:commit", 17, "threads"), ("checkpoint:saved", 5, "threads"), ("settle:saved", 6, "durable"),
+]  # fmt: skip
+MOST = 60
+"""Steps of every tick are reached as often as the machine has time for; so many of each are tried."""
 
 
 def begin(place: Place) -> Task:
-    return place.task(*TURNS, phases=[{**PHASE, "review": True}, PHASE])
+    return place.task(*TURNS, phases=PHASES)
 
 
-def supervise(place: Place, step: str = "never", nth: int = 1, how: str = "threads") -> int:
-    words = [sys.executable, str(PROGRAM), str(place.base), step, str(nth), how]
-    return subprocess.run(words, env={"PATH": os.environ["PATH"]}, stderr=subprocess.DEVNULL, timeout=120).returncode
+def words(place: Place, step: str, nth: int, how: str, boot: str = "") -> list[str]:
+    return [sys.executable, str(PROGRAM), str(place.base), step, str(nth), how, place.options.database, boot]
 
 
-def answer_all(place: Place) -> None:
-    for prompt in place.tasks.inbox():
-        if prompt["kind"] == "question":
-            place.tasks.answer(prompt["id"], "a")
-        else:
-            place.tasks.approve(prompt["task"])
+def supervise(place: Place, step: str = "never", nth: int = 1, how: str = "threads", boot: str = "") -> int:
+    return subprocess.run(
+        words(place, step, nth, how, boot), env={"PATH": os.environ["PATH"]}, stderr=subprocess.DEVNULL, timeout=240
+    ).returncode
 
 
 def finish(place: Place, task: Task, how: str = "threads") -> None:
-    for _ in range(6):
-        answer_all(place)
-        if place.state(task)[0] == "done":
-            return
-        assert supervise(place, how=how) == 0
-    raise AssertionError(place.explain())
+    assert supervise(place, how=f"{how}+person") == 0
+    assert place.state(task)[0] == "done", place.explain()
 
 
 def claim_all_is_well(place: Place, task: Task) -> None:
-    """The agent was started as often as without any kill, and everything it said came to its end."""
+    """The agent was started as often as without any kill, and everything it said came to its end, once."""
     assert place.state(task) == ("done", ""), place.explain()
     assert place.journal() == EXPECTED
-    assert place.outcomes(task) == ["asked", "phase", "limited", "phase"]
-    assert {path.name: path.read_text() for path in place.workspace().glob("*.txt")} == {
-        "a.txt": "1", "b.txt": "2", "c.txt": "3",
-    }  # fmt: skip
-    reasons = place.reasons(task)
-    # A kill after the last row leaves no later step that would take the final one.
-    wanted = ["start", "question", "phase_complete", "rate_limit", "phase_complete"]
-    assert sorted(reasons) in (sorted(wanted), sorted([*wanted, "final"]))
-    with place.ground.engine() as engine:
-        from holdfast.store.rows import Query
+    assert place.outcomes(task) == OUTCOMES
+    assert {path.name: path.read_text() for path in place.workspace().glob("*.txt")} == TREE
+    assert sorted(place.reasons(task)) == sorted(REASONS)
+    claim_nothing_was_made_twice(place, task)
+    claim_nothing_was_left_behind(place, task)
+    told = place.told()
+    assert "The answer: a" in told[1]
+    assert "1 of 3 reworks" in told[2]
+    assert "Use tabs." in told[3]
+    assert "Now phase 2" in told[4]
 
+
+def claim_nothing_was_made_twice(place: Place, task: Task) -> None:
+    with place.ground.engine() as engine:
         _, row = engine.root(os.fsencode(place.workspace()))
         made = engine.repository().ledger.find(Query(workspace=row.id, task=task.id))
-        assert len(made) == len(reasons), "a checkpoint was made twice"
+        assert len(made) == len(place.reasons(task)), "a checkpoint was made twice"
     prompts = place.ground.tables.prompts("task = ?", task.id)
-    assert [(prompt.kind, prompt.status) for prompt in prompts] == [("question", "answered"), ("approval", "answered")]
+    assert [(prompt.kind, prompt.answer) for prompt in prompts] == [
+        ("question", "a"), ("approval", "changes requested"), ("approval", "approved"),
+    ]  # fmt: skip
+
+
+def claim_nothing_was_left_behind(place: Place, task: Task) -> None:
     tokens = [run.token for run in place.ground.tables.runs("task = ?", task.id)]
     assert sum(process.end_strays(token) for token in tokens) == 0, "a process was left behind"
 
 
-@pytest.mark.campaign
-@pytest.mark.parametrize("step", STEPS)
-def test_killed_at_a_step(place: Place, step: str, request: Any) -> None:
-    if step not in SAMPLE and not request.config.getoption("campaign"):
-        pytest.skip("the campaign does this")
+@pytest.mark.parametrize(("step", "nth", "how"), SAMPLE)
+def test_killed_at_a_step(place: Place, step: str, nth: int, how: str) -> None:
     task = begin(place)
-    for nth in (1, 2):
-        # Threads of a killed process are cut off anywhere, not only at the step.
-        assert supervise(place, step, nth) in (-signal.SIGKILL, 0)
-        answer_all(place)
+    assert supervise(place, step, nth, f"{how}+person") == -signal.SIGKILL
 
-    finish(place, task)
-
-    claim_all_is_well(place, task)
-
-
-@pytest.mark.parametrize("step", ["settle:saved"])
-def test_killed_at_a_step_of_a_durable_workflow(place: Place, step: str) -> None:
-    task = begin(place)
-    assert supervise(place, step, 1, "durable") == -signal.SIGKILL
-
-    finish(place, task, "durable")
+    finish(place, task, how)
 
     claim_all_is_well(place, task)
 
 
 @pytest.mark.campaign
+@pytest.mark.parametrize("how", ["threads", "durable"])
 @pytest.mark.parametrize("step", STEPS)
-@pytest.mark.parametrize("nth", [1, 2, 3])
-def test_killed_at_every_step_of_a_durable_workflow(place: Place, step: str, nth: int, request: Any) -> None:
+def test_killed_each_time_that_a_step_is_reached(tmp_path: Path, step: str, how: str, request: Any) -> None:
+    """The first run, later ones, after a question, a rework, a rejection and a limit: each time in a task of its own."""
     if not request.config.getoption("campaign"):
         pytest.skip("the campaign does this")
-    task = begin(place)
-    supervise(place, step, nth, "durable")
+    killed, end = 0, deadline(request)
+    for nth in range(1, MOST):
+        if time.monotonic() > end:
+            break
+        with a_place(tmp_path / str(nth)) as place:
+            task = begin(place)
+            code = supervise(place, step, nth, f"{how}+person")
+            if code == 0:  # it is not reached that often
+                claim_all_is_well(place, task)
+                break
+            assert code == -signal.SIGKILL
+            killed += 1
+            finish(place, task, how)
+            claim_all_is_well(place, task)
+    print(f"{step}, {how}: {killed} kills")
+    assert killed
 
-    finish(place, task, "durable")
 
-    claim_all_is_well(place, task)
+def deadline(request: Any) -> float:
+    """`--minutes` ends a series early; it says how far it came."""
+    minutes = request.config.getoption("minutes")
+    return time.monotonic() + minutes * 60 if minutes else float("inf")
+
+
+class a_place:
+    """A place of its own in a folder that goes with it."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self.place = Place(folder)
+
+    def __enter__(self) -> Place:
+        return self.place
+
+    def __exit__(self, *_: object) -> None:
+        self.place.close()
+        shutil.rmtree(self.place.base)
+
+
+def cut_off(place: Place, how: str, seconds: float, boot: str = "") -> bool:
+    """Supervise, and kill the supervisor so long after it was ready; False if it had ended by then."""
+    ready = place.base / "ready"
+    ready.unlink(missing_ok=True)
+    child = subprocess.Popen(
+        words(place, "never", 1, f"{how}+person", boot), env={"PATH": os.environ["PATH"]}, stderr=subprocess.DEVNULL
+    )
+    while not ready.exists() and child.poll() is None:
+        time.sleep(0.01)
+    time.sleep(seconds)
+    lives = child.poll() is None
+    child.kill()
+    child.wait()
+    return lives
 
 
 @pytest.mark.campaign
-def test_killed_at_random(tmp_path: Path, request: Any) -> None:
+@pytest.mark.parametrize(("how", "sample", "all"), [("threads", 6, 200), ("durable", 4, 200)])
+def test_killed_at_random(tmp_path: Path, request: Any, how: str, sample: int, all: int) -> None:
     """Kills of the supervisor alone, at any moment, until the wanted number is reached."""
-    wanted = 200 if request.config.getoption("campaign") else 6
-    random, kills, round = Random(11), 0, 0
-    while kills < wanted:
-        round += 1
-        folder = tmp_path / str(round)
-        folder.mkdir()
-        place = Place(folder)
-        task = begin(place)
-        for _ in range(200):
-            answer_all(place)
-            if place.state(task)[0] == "done":
-                break
-            child = subprocess.Popen(
-                [sys.executable, str(PROGRAM), str(folder), "never", "1", "threads"],
-                env={"PATH": os.environ["PATH"]},
-                stderr=subprocess.DEVNULL,
-            )
-            time.sleep(0.5 + random.random() * 1.5)
-            kills += child.poll() is None
-            child.kill()
-            child.wait()
-        claim_all_is_well(place, task)
-        place.close()
-    print(f"{kills} kills in {round} tasks")
+    wanted = all if request.config.getoption("campaign") else sample
+    random, kills, tasks, end = Random(11), 0, 0, deadline(request)
+    while kills < wanted and time.monotonic() < end:
+        tasks += 1
+        with a_place(tmp_path / str(tasks)) as place:
+            task = begin(place)
+            while kills < wanted and time.monotonic() < end and place.state(task)[0] != "done":
+                kills += cut_off(place, how, random.random() * 1.5)
+            finish(place, task, how)
+            claim_all_is_well(place, task)
+    print(f"{how}: {kills} kills in {tasks} tasks")
 
 
+@pytest.mark.campaign
+def test_the_machine_goes_down_at_random(tmp_path: Path, request: Any) -> None:
+    """Everything is killed, and the boot is another: each turn that had ended counts, what was cut off is done again."""
+    wanted = 40 if request.config.getoption("campaign") else 2
+    random, kills, tasks, end = Random(5), 0, 0, deadline(request)
+    while kills < wanted and time.monotonic() < end:
+        tasks += 1
+        with a_place(tmp_path / str(tasks)) as place:
+            task = begin(place)
+            while kills < wanted and time.monotonic() < end and place.state(task)[0] != "done":
+                kills += cut_off(place, "threads", random.random() * 1.5, boot=f"boot {kills}")
+                kill_all(place, task)
+                forget_the_unreported(place, task)
+            assert supervise(place, how="threads+person", boot="the last boot") == 0
+            claim_the_work_is_done(place, task)
+    print(f"{kills} restarts of the machine in {tasks} tasks")
+
+
+def kill_all(place: Place, task: Task) -> None:
+    """End every shim and agent of a task as a power cut does."""
+    for run in place.ground.tables.runs("task = ?", task.id):
+        look = process.look(run.folder, run.id)
+        if look.kind == process.ALIVE and look.pid:
+            os.kill(look.pid, signal.SIGKILL)
+        process.end_strays(run.token)
+        while process.look(run.folder, run.id).kind == process.ALIVE:
+            time.sleep(0.01)
+
+
+def forget_the_unreported(place: Place, task: Task) -> None:
+    """A scripted agent goes by its journal. A turn whose end nobody reported is done again, as a model would do it."""
+    runs = place.ground.tables.runs("task = ?", task.id)
+    reported = sum(process.look(run.folder, run.id).kind == process.OVER for run in runs)
+    (place.base / "work.journal").write_text("".join([f"begin {turn}\nend {turn}\n" for turn in range(reported)]))
+
+
+def claim_the_work_is_done(place: Place, task: Task) -> None:
+    assert place.state(task) == ("done", ""), place.explain()
+    assert [line for line in place.journal() if line.startswith("end")] == [line for line in EXPECTED if "end" in line]
+    assert {path.name: path.read_text() for path in place.workspace().glob("*.txt")} == TREE
+    cut = [outcome for outcome in place.outcomes(task) if outcome not in ("host_restart", "crashed")]
+    assert [outcome for outcome in cut if outcome != "limited"] == [one for one in OUTCOMES if one != "limited"]
+    claim_nothing_was_left_behind(place, task)
+
+
+@pytest.mark.databases
 def test_a_second_supervisor_is_refused_and_changes_nothing(place: Place) -> None:
     lock = Lock(place.ground.folder)
     begin(place)
@@ -168,18 +249,67 @@ def test_a_second_supervisor_is_refused_and_changes_nothing(place: Place) -> Non
         lock.close()
 
 
+def test_a_second_supervisor_in_the_middle_of_a_run_changes_nothing(place: Place) -> None:
+    task = begin(place)
+    first = subprocess.Popen(words(place, "never", 1, "threads+person"), env={"PATH": os.environ["PATH"]})
+    while not place.journal():
+        time.sleep(0.02)
+    refused = [supervise(place) for _ in range(3)]
+
+    assert first.wait(120) == 0
+    assert refused == [1, 1, 1]
+    claim_all_is_well(place, task)
+
+
+@pytest.mark.sqlite
+def test_a_database_that_was_deleted_while_an_agent_ran_is_made_again(place: Place) -> None:
+    """The agent that no row speaks of is ended; the task waits for a person, and goes on to the same end."""
+    task = place.task([{"write": ["a.txt", "1"]}, ASK], [{"write": ["b.txt", "2"]}, {"sleep": 600}], [DONE])
+    place.supervise()
+    [prompt] = place.tasks.inbox()
+    answer(place, task.id, prompt["id"], "question")
+    place.supervise(until=lambda: place.journal() == ["begin 0", "end 0", "begin 1"])
+    lost = last(place, task)
+    place.close()
+    for path in (place.data / "supervisor").glob("*.db*"):
+        path.unlink()
+    place.__init__(place.base)  # type: ignore[misc]
+
+    [found] = recover.rebuild(place.ground, [str(place.base)])
+    assert (found.task, found.outcome) == (task.id, "rebuilt")
+    assert place.state(task) == ("active", "user_pause")
+    place.supervise()
+    wait_for_end(lost)
+    assert process.end_strays(lost.token) == 0
+    (place.base / "work.journal").write_text("begin 0\nend 0\nbegin 1\nend 1\n")
+    place.tasks.resume(task.id)
+    place.supervise()
+
+    assert place.state(task) == ("done", "")
+    assert last(place, task).number > lost.number
+    assert [one.answer for one in place.ground.tables.prompts("task = ?", task.id)] == ["a"]
+
+
+def last(place: Place, task: Task) -> Run:
+    run = place.ground.tables.last_run(task.id)
+    assert run is not None
+    return run
+
+
+def wait_for_end(run: Run) -> None:
+    end = time.monotonic() + 90
+    while process.look(run.folder, run.id).kind == process.ALIVE:
+        assert time.monotonic() < end, "the agent was not ended"
+        time.sleep(0.05)
+
+
+@pytest.mark.databases
 def test_after_a_restart_of_the_machine_the_task_goes_on(place: Place) -> None:
     task = place.task([{"write": ["a.txt", "1"]}, {"sleep": 60}], [{"say": "=== CUSTOM TASK COMPLETE ==="}])
     place.supervise(until=lambda: (place.workspace() / "a.txt").exists())
-    run = place.ground.tables.last_run(task.id)
-    assert run is not None
-    look = process.look(run.folder, run.id)
-    os.kill(look.pid, signal.SIGKILL)
-    process.end_strays(run.token)
-    while process.look(run.folder, run.id).kind == process.ALIVE:
-        time.sleep(0.05)
+    kill_all(place, task)
     with place.ground.tables.write() as tables:
-        tables.change_run(run.id, boot="another boot")  # as if everything above was before a restart
+        tables.change_run(last(place, task).id, boot="another boot")  # as if everything above was before a restart
     (place.base / "work.journal").write_text("begin 0\nend 0\n")
 
     place.supervise()
@@ -192,8 +322,7 @@ def test_after_a_restart_of_the_machine_the_task_goes_on(place: Place) -> None:
 def test_a_shim_that_was_killed_leaves_no_stray(place: Place) -> None:
     task = place.task([{"sleep": 60}], [{"say": "=== CUSTOM TASK COMPLETE ==="}])
     place.supervise(until=lambda: place.journal() == ["begin 0"])
-    run = place.ground.tables.last_run(task.id)
-    assert run is not None
+    run = last(place, task)
     os.kill(process.look(run.folder, run.id).pid, signal.SIGKILL)
     (place.base / "work.journal").write_text("begin 0\nend 0\n")
 
@@ -203,18 +332,17 @@ def test_a_shim_that_was_killed_leaves_no_stray(place: Place) -> None:
     assert process.end_strays(run.token) == 0
 
 
+@pytest.mark.databases
 def test_an_epoch_that_was_overtaken_writes_nothing(place: Place) -> None:
     from holdfast.supervisor.settling import settle
 
     task = place.task([{"sleep": 60}])
     place.supervise(until=lambda: place.journal() == ["begin 0"])
-    run = place.ground.tables.last_run(task.id)
-    assert run is not None
+    run = last(place, task)
     with place.ground.tables.write() as tables:
         tables.change(task.id, place.now(), epoch=run.epoch + 1)
     process.wish(run.folder, "kill")
-    while process.look(run.folder, run.id).kind == process.ALIVE:
-        time.sleep(0.05)
+    wait_for_end(run)
 
     settle(place.ground, run.id)
 

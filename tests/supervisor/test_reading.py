@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.supervisor.reading import ClaudeOutput, Output, PlainOutput
+from holdfast.supervisor.limits import Window
+from holdfast.supervisor.reading import ClaudeOutput, Figure, Output, PlainOutput
 
 from .test_limits import CORPUS, NOW
 
@@ -137,6 +138,43 @@ def test_codex_lines() -> None:
     assert output.limit is not None
     assert output.limit.resets_at == NOW + 300
     assert output.near is not None
+
+
+def measured(id: str, cached: int, written: int, **more: Any) -> dict[str, Any]:
+    usage = {"input_tokens": 10, "cache_read_input_tokens": cached, "output_tokens": written}
+    return {"type": "assistant", "message": {"id": id, "model": "m", "content": [], "usage": usage}, **more}
+
+
+def test_each_request_of_the_main_conversation_is_measured_once() -> None:
+    output = claude()
+    feed(
+        output, measured("a", 100, 1), measured("a", 100, 40), measured("s", 5000, 1, parent_tool_use_id="t"),
+        measured("b", 200, 5), {"type": "assistant", "message": {"id": "c", "content": []}},
+    )  # fmt: skip
+
+    assert output.figures == [Figure(150, "m"), Figure(215, "m")]
+
+
+def test_windows_of_the_account_are_known_before_they_are_used_up() -> None:
+    output = claude()
+    windows = {
+        "five_hour": {"utilization": 0.4, "resetsAt": NOW + 60},
+        "seven_day": {"utilization": 0.93, "status": "allowed_warning"},
+    }
+    feed(output, {"type": "rate_limit_event", "rate_limit_info": {"status": "allowed", "unifiedWindows": windows}})
+
+    assert output.windows == {"five_hour": Window(0.4, NOW + 60), "seven_day": Window(0.93, None)}
+    assert output.near is not None
+    assert (output.near.scope, output.near.used) == ("weekly", 0.93)
+
+
+def test_figures_of_codex() -> None:
+    info = {"last_token_usage": {"total_tokens": 1234}, "model_context_window": 200_000}
+    output = PlainOutput(NOW, UTC)
+    feed(output, {"type": "token_count", "info": info, "rate_limits": {"primary": {"used_percent": 12.0}}})
+
+    assert output.figures == [Figure(1234, "", 200_000)]
+    assert output.windows == {"primary": Window(0.12, None)}
 
 
 @pytest.mark.parametrize(

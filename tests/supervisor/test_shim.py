@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from holdfast.supervisor import process
-from holdfast.supervisor.shim import below, forms
+from holdfast.supervisor.stripping import forms
+from holdfast.supervisor.tree import below
 
 TREE = Path(__file__).with_name("tree.py")
 
@@ -243,7 +244,7 @@ def test_the_report_is_json(shimmed: Shimmed) -> None:
 
 
 def test_both_ways_of_seeing_the_tree_agree() -> None:
-    from holdfast.supervisor.shim import _below_by_parents
+    from holdfast.supervisor.tree import _below_by_parents
 
     child = subprocess.Popen(["sh", "-c", "sleep 30 & sleep 30 & wait"])
     try:

@@ -21,7 +21,7 @@ def test_everything_has_a_default(tmp_path: Path) -> None:
 
     assert found["title"] == "Do it."
     assert (found["type"], found["priority"], found["phases"]) == ("custom", "normal", [])
-    assert found["agent"] == {"kind": "claude", "completes_on": "marker"}
+    assert found["agent"] == {"kind": "claude", "completes_on": "marker", "input": "prompt"}
     assert found["workspace"] == str(tmp_path)
 
 

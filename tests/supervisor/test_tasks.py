@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 import shutil
-import sqlite3
 from threading import Thread
 from time import sleep
 
@@ -23,6 +23,7 @@ ASK = {
 NEED = {"say": "[DEPENDENCY_REQUEST]\ntype: api_key\nname: API_KEY\ndescription: the service\n[/DEPENDENCY_REQUEST]"}
 
 
+@pytest.mark.databases
 def test_a_task_of_two_phases_runs_to_its_end(place: Place) -> None:
     task = place.task([{"write": ["plan.md", "1"]}, say_phase(1)], [{"write": ["a.py", "2"]}, say_phase(2)], phases=TWO)
 
@@ -45,6 +46,7 @@ def test_a_custom_task_ends_with_its_marker(place: Place) -> None:
     assert place.reasons(task) == ["start", "final"]
 
 
+@pytest.mark.databases
 def test_a_question_waits_for_its_answer(place: Place) -> None:
     task = place.task([ASK], [DONE])
     place.supervise()
@@ -60,6 +62,7 @@ def test_a_question_waits_for_its_answer(place: Place) -> None:
     assert f'"questionId": "{prompt["id"]}"' in place.told()[1]
 
 
+@pytest.mark.databases
 def test_of_two_answers_only_the_first_counts(place: Place) -> None:
     place.task([ASK], [DONE])
     place.supervise()
@@ -79,6 +82,7 @@ def test_an_answer_that_is_no_option_is_refused_with_a_suggestion(place: Place) 
         place.tasks.answer(prompt["id"], "Postgre")
 
 
+@pytest.mark.databases
 def test_a_secret_reaches_the_agent_and_no_log(place: Place) -> None:
     task = place.task([NEED], [{"show_variable": "API_KEY"}, DONE])
     place.supervise()
@@ -95,6 +99,7 @@ def test_a_secret_reaches_the_agent_and_no_log(place: Place) -> None:
             assert b"s3cr3t-value-42" not in path.read_bytes(), path
 
 
+@pytest.mark.databases
 def test_secrets_that_a_task_names_are_asked_for_before_it_starts(place: Place) -> None:
     task = place.task([DONE], secrets=["TOKEN"])
     place.supervise()
@@ -107,6 +112,7 @@ def test_secrets_that_a_task_names_are_asked_for_before_it_starts(place: Place) 
     assert place.state(task) == ("done", "")
 
 
+@pytest.mark.databases
 def test_a_limit_is_waited_for_and_the_task_goes_on(place: Place) -> None:
     task = place.task([{"limited": 1}, {"exit": 1}], [DONE])
     place.supervise(until=place.holds(task, "rate_limit"))
@@ -122,6 +128,7 @@ def test_a_limit_is_waited_for_and_the_task_goes_on(place: Place) -> None:
     assert "Resume from where you left off" in place.told()[1]
 
 
+@pytest.mark.databases
 def test_a_crash_is_tried_again_after_a_back_off(place: Place) -> None:
     task = place.task([{"exit": 3}], [DONE])
 
@@ -161,6 +168,7 @@ def test_an_agent_that_is_not_installed_fails_with_its_name(place: Place) -> Non
         place.task([DONE], agent={"command": ["no-such-agent"]})
 
 
+@pytest.mark.databases
 def test_a_review_is_approved_and_bound_to_what_was_reviewed(place: Place) -> None:
     phases = [{**PHASE, "review": True}, {**PHASE, "review": True}]
     task = place.task([{"write": ["a", "1"]}, say_phase(1)], [say_phase(2)], phases=phases)
@@ -216,6 +224,7 @@ def test_after_three_failed_verifications_a_person_decides(place: Place) -> None
     assert len(place.outcomes(task)) == 4
 
 
+@pytest.mark.databases
 def test_a_pause_ends_the_process_and_keeps_the_work(place: Place) -> None:
     task = place.task([{"write": ["half", "done"]}, {"sleep": 60}], [DONE])
     place.supervise(until=lambda: (place.workspace() / "half").exists())
@@ -250,6 +259,7 @@ def test_a_cancelled_task_ends_its_agent(place: Place) -> None:
     assert place.state(task) == ("cancelled", "")
 
 
+@pytest.mark.databases
 def test_an_agent_outlives_its_supervisor_and_is_found_again(place: Place) -> None:
     go = place.base / "go"
     task = place.task([{"wait_for": str(go)}, DONE])
@@ -341,26 +351,30 @@ def test_a_workspace_deleted_under_way_holds_its_task(place: Place) -> None:
     assert "there is no folder" in place.ground.tables.task(task.id).reason
 
 
-def test_a_database_that_is_locked_is_waited_for(place: Place) -> None:
+@pytest.mark.databases
+def test_a_database_that_is_locked_is_waited_for(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     task = place.task([DONE])
-    other = sqlite3.connect(place.ground.tables.path, isolation_level=None)
-    place.ground.tables._db.execute("PRAGMA busy_timeout = 100")
-    other.execute("BEGIN IMMEDIATE")
-    workflows = Threads(place.ground)
-    supervisor = Supervisor(place.ground, workflows)
+    monkeypatch.setattr("holdfast.supervisor.database.WAIT", 0.1)
+    monkeypatch.setattr("holdfast.supervisor.postgres.WAIT", 0.1)
+    ground = place.make_ground()
+    other = place.ground.tables._db
+    other.begin()
+    workflows = Threads(ground)
+    supervisor = Supervisor(ground, workflows)
     thread = Thread(target=supervisor.run, args=(True,))
     thread.start()
     while not supervisor.trouble:
         sleep(0.02)
-    other.execute("ROLLBACK")
-    other.close()
-    thread.join(30)
+    other.rollback()
+    thread.join(60)
     workflows.close()
+    ground.close()
 
     assert "locked by another process" in supervisor.trouble
     assert place.state(task) == ("done", "")
 
 
+@pytest.mark.databases
 def test_garbage_and_a_line_of_100_megabytes_do_no_harm(place: Place) -> None:
     task = place.task([{"flood": 100_000_000}, {"say": "\x00\xff[ERROR]\n{}"}, DONE])
 
@@ -371,6 +385,7 @@ def test_garbage_and_a_line_of_100_megabytes_do_no_harm(place: Place) -> None:
     assert b"line cut by holdfast" in open(run.folder + "/out.log", "rb").read(100)
 
 
+@pytest.mark.databases
 def test_optional_questions_are_answered_by_their_default_in_time(place: Place) -> None:
     ask = {"say": "[USER_QUESTION]\nquestion: Colour?\ndefault: blue\nrequired: false\n[/USER_QUESTION]"}
     place.close()
@@ -397,6 +412,7 @@ def test_an_unknown_task_is_named(place: Place) -> None:
         place.tasks.pause("nothing")
 
 
+@pytest.mark.databases
 def test_a_limited_account_holds_back_the_tasks_that_have_not_begun(place: Place) -> None:
     place.close()
     place.__init__(place.base, place.options.but(concurrency=1))  # type: ignore[misc]
@@ -408,3 +424,20 @@ def test_a_limited_account_holds_back_the_tasks_that_have_not_begun(place: Place
     place.supervise()
 
     assert place.state(first) == place.state(second) == ("done", "")
+
+
+def test_how_full_an_agent_is_is_told_once_for_each_request(place: Place) -> None:
+    def full(used: int) -> dict[str, str]:
+        info = {"last_token_usage": {"total_tokens": used}, "model_context_window": 200_000}
+        return {"say": json.dumps({"type": "token_count", "info": info}, separators=(",", ":"))}
+
+    task = place.task([full(50_000), full(90_000), {"wait_for": str(place.base / "go")}, full(180_000), DONE])
+    place.supervise(until=lambda: len(place.journal()) == 1 and place.events(task).count("context") == 2, seconds=90)
+    (place.base / "go").touch()
+    place.supervise()  # another observer reads everything again
+
+    told = [one for one in place.tasks.log(task.id) if one["type"] == "context"]
+    assert [(one["request"], one["used"], one["percent"]) for one in told] == [
+        (1, 50_000, 25.0), (2, 90_000, 45.0), (3, 180_000, 90.0),
+    ]  # fmt: skip
+    assert {one["window"] for one in told} == {200_000}

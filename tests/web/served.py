@@ -14,14 +14,10 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-import uvicorn
-
-from holdfast.frontends.web.app import Site
-from holdfast.frontends.web.book import OPERATOR, Book
-from holdfast.frontends.web.gate import Gate
-from holdfast.frontends.web.server import Protocol
+from holdfast.frontends.web import app, book, gate, server
 from holdfast.supervisor.ground import Ground
 from holdfast.supervisor.serving import make_ground
 from saver import Saver
@@ -29,6 +25,13 @@ from saver import Saver
 PATIENCE = 30
 HUNG_UP = 444
 """The server closed the connection without a word, which refuses as well as any other answer."""
+
+
+TRUE = SimpleNamespace(app=app, book=book, gate=gate, server=server)
+"""The server's modules as they are; tests of tests serve others."""
+ELSEWHERE = "page.example"
+"""A name that a proxy before us shows to browsers."""
+PROXY = "192.0.2.9"
 
 
 class Answer(NamedTuple):
@@ -43,28 +46,30 @@ class Answer(NamedTuple):
 class Served:
     """A site on loopback with one workspace; `session` is an operator's."""
 
-    def __init__(self, base: Path, *, gate: type[Gate] = Gate) -> None:
-        self.base = base
+    def __init__(self, base: Path, *, world: Any = TRUE, password: str = "") -> None:
+        self.base, self.world = base, world
         self.root = base / "project"
         self.root.mkdir(parents=True)
         self.saver = Saver(self.root, base / "store")
-        self.book = Book(str(base / "web"), time.time_ns)
-        self.site = Site(self.book, self.saver.engine, time.time_ns, self.ground)
+        self.book = world.book.Book(str(base / "web"), time.time_ns)
+        self.site = world.app.Site(
+            self.book, self.saver.engine, time.time_ns, self.ground, lambda: password, str(base / "config.json")
+        )
         listening = socket.socket()
         listening.bind(("127.0.0.1", 0))
         self.port = listening.getsockname()[1]
         self.host = f"hf-test.localhost:{self.port}"
         self.origin = f"http://{self.host}"
-        app = self.site.application({self.host: self.origin}, gate=gate)
-        config = uvicorn.Config(app, http=Protocol, ws="none", log_level="critical", lifespan="on",
-                                h11_max_incomplete_event_size=32 << 10, timeout_graceful_shutdown=1)  # fmt: skip
-        self.server = uvicorn.Server(config)
+        origins = {self.host: self.origin, ELSEWHERE: f"https://{ELSEWHERE}"}
+        proxy = world.gate.Proxy(frozenset({PROXY}), "x-remote-user", {"ann": "operator", "bob": "viewer"})
+        self.gate = self.site.application(origins, proxy, world.gate.Gate)
+        self.server = world.server.Server(world.server.configured(self.gate), self.site)
         self.thread = threading.Thread(target=self.server.run, args=([listening],), daemon=True)
         self.thread.start()
         end = time.monotonic() + PATIENCE
         while not self.server.started and time.monotonic() < end:
             time.sleep(0.01)
-        self.session = self.book.enter(OPERATOR, "a test")
+        self.session = self.book.enter("operator", "a test")
 
     def ground(self) -> Ground:
         return make_ground(
@@ -80,7 +85,7 @@ class Served:
     def token(self, session: str = "") -> str:
         visitor = self.book.visitor(session or self.session)
         assert visitor is not None
-        return self.book.token(visitor)
+        return str(self.book.token(visitor))
 
     def ask(
         self, method: str, path: str, body: Any = None, *, bare: bool = False, headers: dict[str, str] | None = None

@@ -7,172 +7,13 @@ import socket
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
 
-from holdfast.frontends.web import gate
-from holdfast.frontends.web.book import APPROVER, VIEWER
-from holdfast.frontends.web.gate import Gate
+from holdfast.frontends.web.book import VIEWER
+from web.attacks import ATTACKS, FORM, SAVE, Attack, as_role, posts, saves, with_host
 from web.served import Answer, Served
-
-SAVE = {"message": "made by an attack"}
-FORM = "application/x-www-form-urlencoded"
-
-
-class Attack(NamedTuple):
-    """What is sent, and which checks it must get past; `changes` if it would make a checkpoint where it got in."""
-
-    name: str
-    send: Callable[[Served], Answer]
-
-
-def saves(served: Served) -> str:
-    return f"/api/workspaces/{served.saver.workspace}/checkpoints"
-
-
-def posts(**headers: str | None) -> Callable[[Served], Answer]:
-    """A save from a browser with our cookie, with some headers otherwise; None leaves one out."""
-
-    def send(served: Served) -> Answer:
-        sent = served.browser()
-        for name, value in headers.items():
-            key = name.replace("_", "-")
-            sent = {had: text for had, text in sent.items() if had.lower() != key.lower()}
-            if value is not None:
-                sent[key] = value.replace("PORT", str(served.port)).replace("HOST", served.host)
-        return served.ask("POST", saves(served), SAVE, bare=True, headers=sent)
-
-    return send
-
-
-def with_host(host: str) -> Callable[[Served], Answer]:
-    def send(served: Served) -> Answer:
-        headers = {"Host": host.replace("PORT", str(served.port)), "Authorization": f"Bearer {served.session}"}
-        return served.ask("POST", saves(served), SAVE, bare=True, headers=headers)
-
-    return send
-
-
-def form(kind: str, body: bytes) -> Callable[[Served], Answer]:
-    """What a foreign page's form can send: our cookie goes along, nothing else of ours does."""
-
-    def send(served: Served) -> Answer:
-        headers = {"Host": served.host, "Cookie": f"holdfast_session={served.session}", "Content-Type": kind,
-                   "Origin": "http://evil.example", "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}  # fmt: skip
-        return served.ask("POST", f"/w/{served.saver.workspace}/save", body, bare=True, headers=headers)
-
-    return send
-
-
-def reads(path: str, **headers: str) -> Callable[[Served], Answer]:
-    def send(served: Served) -> Answer:
-        sent = {name.replace("_", "-"): value.replace("HOST", served.host) for name, value in headers.items()}
-        return served.ask("GET", path.replace("WS", served.saver.workspace), bare=True, headers=sent)
-
-    return send
-
-
-def method(name: str, **headers: str) -> Callable[[Served], Answer]:
-    def send(served: Served) -> Answer:
-        sent = {key.replace("_", "-"): value for key, value in headers.items()}
-        return served.ask(name, saves(served), SAVE if name not in ("TRACE", "HEAD") else None, headers=sent)
-
-    return send
-
-
-def as_role(role: str, verb: str, path: str, body: dict[str, Any]) -> Callable[[Served], Answer]:
-    def send(served: Served) -> Answer:
-        session = served.book.enter(role, "somebody else")
-        answer = served.ask(verb, path.replace("WS", served.saver.workspace), body,
-                            headers={"Authorization": f"Bearer {session}"})  # fmt: skip
-        visitor = served.book.visitor(session)
-        assert visitor is not None
-        served.book.leave(visitor)
-        return answer
-
-    return send
-
-
-READ = ("/api/workspaces", "/api/workspaces/WS", "/api/workspaces/WS/status", "/api/workspaces/WS/checkpoints",
-        "/api/workspaces/WS/checkpoints/v1", "/api/workspaces/WS/diff?old=v1", "/api/search?text=a", "/api/storage",
-        "/api/events", "/api/stream", "/api/openapi.json", "/api/workspaces/WS/history?path=new.txt",
-        "/api/workspaces/WS/checkpoints/v2/file?path=new.txt", "/", "/w/WS", "/w/WS/v/v1", "/w/WS/diff?old=v1&new=v2",
-        "/w/WS/restore?reference=v1", "/search?text=a", "/storage", "/health")  # fmt: skip
-HOSTS = ("evil.example", "evil.example:PORT", "127.0.0.1:PORT", "localhost:PORT", "[::1]:PORT", "2130706433:PORT",
-         "0x7f000001:PORT", "hf-test.localhost", "hf-test.localhost.:PORT", "HF-TEST.localhost:PORT:80",
-         "hf-test.localhost:PORT.evil.example", "evil.hf-test.localhost:PORT", "0.0.0.0:PORT", "127.1:PORT", "",
-         "hf-test.localhost:1")  # fmt: skip
-ORIGINS = ("http://evil.example", "null", "https://HOST", "http://localhost:PORT", "http://127.0.0.1:PORT",
-           "http://hf-test.localhost", "http://hf-test.localhost:1", "http://HOST.evil.example", "http://evil.HOST",
-           "file://", "http://HOST/", " http://HOST x")  # fmt: skip
-OPERATOR_ONLY: tuple[tuple[str, str, dict[str, Any]], ...] = (
-    ("POST", "/api/workspaces/WS/checkpoints", SAVE),
-    ("PATCH", "/api/workspaces/WS/checkpoints/v1", {"pinned": True}),
-    ("POST", "/api/workspaces/WS/forget", {"references": ["v1"]}),
-    ("POST", "/api/workspaces/WS/restore", {"reference": "v1"}),
-    ("POST", "/api/workspaces/WS/undo", {}),
-    ("POST", "/api/workspaces/WS/redo", {}),
-    ("POST", "/api/workspaces/WS/finish", {}),
-    ("POST", "/api/workspaces/WS/fork", {"reference": "v1", "folder": "/tmp/never-made"}),
-    ("POST", "/w/WS/save", {}),
-    ("POST", "/w/WS/v/v1/forget", {}),
-)
-PATHS = ("../../../etc/passwd", "/etc/passwd", "src/../../x", "./new.txt", "src//main.py", "new.txt%00.png", "..%2f..%2fetc",
-         "base64:Ly4uL2V0Yw==", "%2e%2e/x", ".")  # fmt: skip
-STATICS = ("/static/../book.py", "/static/%2e%2e/book.py", "/static/..%2fbook.py", "/static//etc/passwd", "/static/holdfast.css/..",
-           "/static/.hidden", "/static/%00")  # fmt: skip
-
-ATTACKS = [
-    *[Attack(f"W1 no session: {path}", reads(path)) for path in READ],
-    *[Attack(f"W2 wrong session: {path}", reads(path, Authorization="Bearer guessed")) for path in READ[:12]],
-    Attack("W2 empty bearer", reads("/api/workspaces", Authorization="Bearer ")),
-    Attack("W2 basic instead", reads("/api/workspaces", Authorization="Basic b3BlcmF0b3I6")),
-    Attack("W2 cookie of another name", reads("/api/workspaces", Cookie="session=x")),
-    Attack("W2 broken cookie", reads("/api/workspaces", Cookie="holdfast_session=;;;=;\x00")),
-    *[Attack(f"W3 W4 origin {origin}", posts(Origin=origin)) for origin in ORIGINS],
-    Attack("W5 cookie without origin", posts(Origin=None)),
-    Attack("W5 no origin, no token", posts(Origin=None, X_Holdfast_Token=None)),
-    *[Attack(f"W6 W7 host {host!r}", with_host(host)) for host in HOSTS],
-    Attack("W8 form, urlencoded", form(FORM, b"message=x")),
-    Attack("W8 form, text", form("text/plain", b'{"message":"x"}')),
-    Attack("W8 form, multipart", form("multipart/form-data; boundary=a", b"--a--")),
-    Attack("W8 form with a guessed token", form(FORM, b"message=x&_token=" + b"0" * 64)),
-    Attack("W8 no token", posts(X_Holdfast_Token=None)),
-    Attack("W8 wrong token", posts(X_Holdfast_Token="0" * 64)),
-    Attack("W8 token with other letters", posts(X_Holdfast_Token="é" * 64)),
-    *[Attack(f"W9 {site} read of the stream", reads("/api/stream", Sec_Fetch_Site=site, Sec_Fetch_Mode="cors", Cookie="x"))
-      for site in ("cross-site", "same-site")],
-    *[Attack(f"W9 sent from {site}", posts(Sec_Fetch_Site=site)) for site in ("cross-site", "same-site", "weird")],
-    Attack("W9 websocket", reads("/api/stream", Connection="Upgrade", Upgrade="websocket", Sec_WebSocket_Version="13",
-                                 Sec_WebSocket_Key="dGhlIHNhbXBsZSBub25jZQ==", Origin="http://evil.example")),
-    Attack("W10 preflight", method("OPTIONS", Origin="http://evil.example", Access_Control_Request_Method="POST")),
-    Attack("W11 session in the address", lambda served: served.ask("GET", f"/api/workspaces?session={served.session}", bare=True)),
-    Attack("W11 ticket in the address", lambda served: served.ask("GET", f"/?ticket={served.session}", bare=True)),
-    *[Attack(f"W12 {path}", lambda served, path=path: served.ask(  # type: ignore[misc]
-        "GET", f"/api/workspaces/{served.saver.workspace}/checkpoints/v2/file?path={path}")) for path in PATHS],
-    *[Attack(f"W12 {path}", lambda served, path=path: served.ask("GET", path)) for path in STATICS],  # type: ignore[misc]
-    Attack("W15 large body", lambda served: served.ask("POST", saves(served), {"message": "x" * (2 << 20)})),
-    Attack("W15 length that lies", lambda served: served.ask("POST", saves(served), b"{}", headers={
-        "Content-Type": "application/json", "Content-Length": "99999999999"})),
-    Attack("W15 length that is none", lambda served: served.ask("POST", saves(served), b"{}", headers={"Content-Length": "-1"})),
-    Attack("W15 large head", reads("/api/workspaces", X_Filler="x" * (64 << 10))),
-    *[Attack(f"W20 {name}", method(name)) for name in ("TRACE", "PUT", "CONNECT", "PROPFIND", "FOO", "HEAD")],
-    Attack("W20 override", lambda served: served.ask("GET", saves(served) + "?_method=POST", headers={
-        "X-HTTP-Method-Override": "POST"})),
-    *[Attack(f"roles: a {role} may not {verb} {path}", as_role(role, verb, path, body))
-      for role in (VIEWER, APPROVER) for verb, path, body in OPERATOR_ONLY],
-    *[Attack(f"input: {body!r}", lambda served, body=body: served.ask("POST", saves(served), body, headers={  # type: ignore[misc]
-        "Content-Type": "application/json"}))
-      for body in (b"[]", b"{", b"1", b'{"message":1}', b'{"unknown":"x"}', b'{"tags":"x"}', b'{"tags":[1]}', b'{"pinned":"yes"}',
-                   b"[" * 50_000, b'{"message":"' + b"x" * 3000 + b'"}', b"\xff\xfe")],
-    *[Attack(f"unknown: {path}", lambda served, path=path: served.ask("GET", path))  # type: ignore[misc]
-      for path in ("/api/workspaces/" + "0" * 32, "/api/workspaces/../../x", "/w/" + "0" * 32, "/nothing", "/api/nothing",
-                   "/api/workspaces/WS", "/api/search", "/api/search?text=", "/api/search?text=a&limit=0",
-                   "/api/search?text=a&limit=x")],
-]  # fmt: skip
 
 
 def test_there_are_enough_attacks() -> None:
@@ -184,8 +25,7 @@ def test_every_attack_is_refused_and_changes_nothing(served: Served, capsys: pyt
     before = served.digest()
     got_in, broke = [], []
     for attack in ATTACKS:
-        if served.site.gate is not None:
-            served.site.gate.buckets.clear()
+        served.gate.buckets.clear()
         answer = attack.send(served)
         if answer.status < 400 and not _is_empty_refusal(attack, answer):
             got_in.append((attack.name, answer.status, answer.body[:100]))
@@ -225,42 +65,6 @@ def test_the_honest_twin_of_each_attack_succeeds(served: Served) -> None:
     assert {name: answer.status for name, answer in twins.items() if answer.status >= 400} == {}
 
 
-def test_a_gate_without_its_checks_is_noticed(tmp_path: Path) -> None:
-    """Each check is taken out in turn; some attack must then get in."""
-
-    class NoPlace(Gate):
-        def _check_place(self, scope: Any, headers: dict[str, str]) -> None: ...
-
-    class NoToken(Gate):
-        def _check_visitor(self, scope: Any, headers: dict[str, str]) -> None:
-            scope["holdfast.visitor"] = self.book.visitor(gate._bearer(headers) or gate._cookie(headers, False))
-
-    class Anybody(Gate):
-        def _visitor(self, session: str) -> Any:
-            return self.book.visitor(self.everybody)
-
-        everybody = ""
-
-    for number, mutant in enumerate((NoPlace, NoToken, Anybody)):
-        served = Served(tmp_path / str(number), gate=mutant)
-        if isinstance(served.site.gate, Anybody):
-            served.site.gate.everybody = served.session
-        try:
-            served.saver.save("manual")
-            got_in = []
-            for attack in ATTACKS:
-                assert served.site.gate is not None
-                served.site.gate.buckets.clear()
-                if attack.name.startswith("W9 cross-site read") or "stream" in attack.name:
-                    continue  # a stream that is let in never ends
-                if attack.send(served).status < 400 and attack.name != "W20 HEAD":
-                    got_in.append(attack.name)
-        finally:
-            served.close()
-
-        assert got_in, mutant.__name__
-
-
 def test_a_ticket_works_once(served: Served) -> None:
     ticket = served.book.ticket("viewer")
 
@@ -293,8 +97,7 @@ def test_a_session_is_fresh_and_ends_when_it_is_left(served: Served) -> None:
 
 
 def test_too_many_requests_are_slowed_down(served: Served) -> None:
-    assert served.site.gate is not None
-    served.site.gate.buckets.clear()
+    served.gate.buckets.clear()
     answers = {served.ask("GET", "/api/nothing").status for _ in range(700)}
 
     assert 429 in answers

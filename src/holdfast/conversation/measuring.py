@@ -12,6 +12,8 @@ from holdfast.conversation import fitting, recall
 from holdfast.conversation import notes as noting
 from holdfast.conversation.recall import BASELINES, Cut, Score, Shown
 from holdfast.core import brief as briefs
+from holdfast.core.brief_clean import clean
+from holdfast.core.redact import redact
 
 BRIEF = "the brief"
 SOURCE = "modified files whole, git status order"
@@ -152,15 +154,13 @@ def _refitted(paths: list[tuple[str, str]], calls: int) -> dict[str, dict[str, f
 def _measure(report: Report, cut: Cut, weights: dict[str, float] | None, clock: Callable[[], float]) -> None:
     started = clock()
     notes = noting.take(cut.before)
-    brief = briefs.build(notes, cut.files, tokens=report.tokens, weights=weights)
+    brief = briefs.build(notes, cut.files, tokens=report.tokens, redact=redact, weights=weights)
     report.milliseconds.append((clock() - started) * 1000)
     report.cuts += 1
     report.unseen += cut.unseen
     report.sizes.append(brief.tokens)
     report.longest_part = max([report.longest_part, *[len(part) for part in brief.parts]])
-    shown: Shown = {}
-    for excerpt in brief.excerpts:
-        shown.setdefault(excerpt.path, set()).update(range(excerpt.start - 1, excerpt.end))
+    shown = _exact(brief, cut)
     _count(report, BRIEF, cut, shown, brief.tokens)
     # The rivals carry the same notes: only what fills the rest differs.
     room = (report.tokens - notes_tokens(brief, notes.characters)) * notes.characters
@@ -172,6 +172,22 @@ def _measure(report: Report, cut: Cut, weights: dict[str, float] | None, clock: 
         after = report.after
         after["searches"] = after.get("searches", 0) + cut.searches
         after["read_again_tokens"] = after.get("read_again_tokens", 0) + cut.read_again / notes.characters
+
+
+def _exact(brief: briefs.Brief, cut: Cut) -> Shown:
+    """The lines that the brief shows as they are: one with something struck out is of no use to an edit."""
+    known = {file.path: file.lines for file in cut.files}
+    shown: Shown = {}
+    for excerpt in brief.excerpts:
+        lines = known[excerpt.path]
+        shown.setdefault(excerpt.path, set()).update(
+            [
+                at
+                for at, text in enumerate(excerpt.text.split("\n"), excerpt.start - 1)
+                if text == clean(lines[at] or "")
+            ]
+        )
+    return shown
 
 
 def notes_tokens(brief: briefs.Brief, characters: float) -> float:

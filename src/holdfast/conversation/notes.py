@@ -6,7 +6,7 @@ import re
 
 from holdfast.conversation import phrases, signs
 from holdfast.conversation.transcript import Conversation
-from holdfast.conversation.turns import ASK, PLAN, RUN, TASK, TODO, Call
+from holdfast.conversation.turns import ASK, OTHER, PLAN, RUN, TASK, TODO, Call
 from holdfast.core.notes import FileNote, Notes, Run
 from holdfast.core.tokens import calibrate
 
@@ -69,6 +69,7 @@ def take(conversation: Conversation) -> Notes:
     )
     _files(notes, conversation)
     stated = _stated(calls)
+    notes.declared = _declared(stated, tasks)
     notes.current_task = _first(stated.get("summary")) or _task(tasks, asked)
     notes.next_steps = _several(stated.get("next_steps"))[:MOST_STEPS] or _steps(tasks, said)
     notes.decisions = _unique([*_several(stated.get("decisions")), *_decisions(conversation, notes)])[:MOST_DECISIONS]
@@ -81,12 +82,23 @@ def _stated(calls: list[Call]) -> dict[str, object]:
     stated: dict[str, object] = {}
     decisions: list[str] = []
     for call in calls:
-        if STATED.search(call.name) and not call.failed:
+        if call.act == OTHER and STATED.search(call.name) and not call.failed:
             stated = dict(call.input)
             decisions = [*_several(call.input.get("decisions")), *decisions]
     if decisions:
         stated["decisions"] = decisions
     return stated
+
+
+def _declared(stated: dict[str, object], tasks: list[tuple[str, str]]) -> frozenset[str]:
+    """What the agent said itself: through `checkpoint_save`, or by the list of tasks that it keeps."""
+    statuses = {status for status, text in tasks if text}
+    found = {
+        "current_task": bool(_first(stated.get("summary"))) or "in_progress" in statuses,
+        "next_steps": bool(_several(stated.get("next_steps"))) or bool(statuses - {"completed"}),
+        "decisions": bool(_several(stated.get("decisions"))),
+    }
+    return frozenset([name for name, is_said in found.items() if is_said])
 
 
 def _first(value: object) -> str:
@@ -186,8 +198,10 @@ def _unfinished(calls: list[Call]) -> str:
 def _commands(calls: list[Call]) -> list[str]:
     commands: list[str] = []
     for call in reversed(calls):
+        if call.act != RUN:
+            continue
         line = call.command.strip().split("\n")[0][:200]
-        if call.act == RUN and line and not TRIVIAL.match(line) and line not in commands:
+        if line and not TRIVIAL.match(line) and line not in commands:
             commands.append(line)
             if len(commands) == MOST_COMMANDS:
                 break

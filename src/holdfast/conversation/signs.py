@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from holdfast.conversation.transcript import Conversation
-from holdfast.conversation.turns import RUN, SEARCH, Call
+from holdfast.conversation.turns import RUN, SEARCH, Call, Turn
 from holdfast.core.signals import POINTER, Signals, words
 
 TEXTS = 3
@@ -25,13 +25,12 @@ NAME = re.compile(r"[\w@+-][\w.@+-]*\.[A-Za-z]{1,6}\b")
 
 def read(conversation: Conversation, tasks: list[tuple[str, str]]) -> Signals:
     """The signals at the conversation's end; `tasks` are (status, text)."""
-    turns = [turn for turn in conversation.turns if not turn.side]
     now = conversation.calls
-    asked = [turn for turn in turns if turn.kind == "asked"]
-    recent = [turn.text for turn in turns if turn.kind in ("said", "asked")][-TEXTS:]
-    recent += [turn.text for turn in turns if turn.kind == "thought"][-THOUGHTS:]
-    last = [turn.text for turn in turns if turn.kind in ("said", "asked", "thought")][-1:]
-    prompts = " ".join([turn.text for turn in asked[-2:]])
+    asked = _newest(conversation, ("asked",), 2)
+    recent = [turn.text for turn in _newest(conversation, ("said", "asked"), TEXTS)]
+    recent += [turn.text for turn in _newest(conversation, ("thought",), THOUGHTS)]
+    last = [turn.text for turn in _newest(conversation, ("said", "asked", "thought"), 1)]
+    prompts = " ".join([turn.text for turn in asked])
     open_tasks = " ".join([text for status, text in tasks if status != "completed"])
     calls = list(conversation.called())
     failure, failed = _failure(calls, now)
@@ -62,6 +61,17 @@ def read(conversation: Conversation, tasks: list[tuple[str, str]]) -> Signals:
             _point(signals.pointed, match[1], match[2], weight)
     signals.words["sought"] = _searches(calls, now, signals)
     return signals
+
+
+def _newest(conversation: Conversation, kinds: tuple[str, ...], count: int) -> list[Turn]:
+    """The last turns of these kinds, in their order; a long session is not gone through for them."""
+    found: list[Turn] = []
+    for turn in reversed(conversation.turns):
+        if turn.kind in kinds and not turn.side:
+            found.append(turn)
+            if len(found) == count:
+                break
+    return found[::-1]
 
 
 def _fading(age: int) -> float:

@@ -55,6 +55,8 @@ class Brief:
     tokens: int = 0
     left_out: list[str] = field(default_factory=list)
     excerpts: list[Excerpt] = field(default_factory=list)
+    notes: str = ""
+    """Part 1 without any excerpt."""
 
     @property
     def shown(self) -> int:
@@ -198,7 +200,7 @@ def _assemble(
         if len(parts[target]) + len(missing) + 1 <= PART:
             parts[target] += "\n" + missing
     text = "\n\n".join(parts)
-    return Brief(text, parts, estimate(text, characters), left_out, excerpts)
+    return Brief(text, parts, estimate(text, characters), left_out, excerpts, first)
 
 
 def _section(file: WorkingFile, name: str, lines: set[int], strike: Callable[[str], str]) -> tuple[str, list[Excerpt]]:

@@ -63,6 +63,8 @@ def render_notes(notes: Notes, scale: float = 1.0, facts: Facts | None = None) -
         rows.append("## Decisions Made\n" + _listed(notes.decisions[: some(4)], most(150)))
     if notes.blockers:
         rows.append("## Blockers\n" + _listed(notes.blockers[: some(3)], most(150)))
+    if notes.read_by:
+        rows.append(f"(Task, steps, decisions and blockers are in part as read by {clip(notes.read_by, 60)}.)")
     if notes.asked:
         rows.append("## Asked (verbatim)\n" + _asked(notes, most, some))
     done = [text for status, text in notes.tasks if status == "completed"]

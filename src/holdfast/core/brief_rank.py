@@ -187,18 +187,22 @@ def _block(
     near_long = 0.0
     overs = 0
     closest = 999
+    # Thousands of blocks by dozens of spans: comparisons, because calls of `min` and `max` cost three times as much.
     for start, end, fresh_long in about.hunks:
-        distance = max(0, start - bottom, top - end)
-        closest = min(closest, distance)
-        near_long = max(near_long, fresh_long / (1 + distance / FAR))
+        distance = start - bottom if start > bottom else top - end if top > end else 0
+        if distance < closest:
+            closest = distance
+        closeness = fresh_long / (1 + distance / FAR)
+        if closeness > near_long:
+            near_long = closeness
         if distance == 0:
             overs += 1
     read = narrow = small = 0.0
     for start, end, fresh, fresh_narrow, fresh_small in about.reads:
         if start <= bottom and end >= top:
-            read = max(read, fresh)
-            narrow = max(narrow, fresh_narrow)
-            small = max(small, fresh_small)
+            read = fresh if fresh > read else read
+            narrow = fresh_narrow if fresh_narrow > narrow else narrow
+            small = fresh_small if fresh_small > small else small
     recent, last_said, removed = signals.of("recent"), signals.of("last"), signals.of("removed")
     lines = about.lines[first : last + 1]
     shared = [word for word in words if word in recent]
@@ -215,7 +219,9 @@ def _block(
         log1p(sum([rarity[word] for word in words if word in last_said])),
         about.named_open,
         about.touched if first < IMPORTS_END and _imports(lines) else 0.0,
-        max([weight for line, weight in about.pointed if top - 3 <= line <= bottom + 3], default=0.0),
+        max([weight for line, weight in about.pointed if top - 3 <= line <= bottom + 3], default=0.0)
+        if about.pointed
+        else 0.0,
         log1p(overs),
         near_long,
         float(bool(shared) and _defines(lines, shared)),

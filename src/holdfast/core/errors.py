@@ -97,3 +97,10 @@ class Conflict(HoldfastError):
 
     exit_code = 14
     kind = "conflict"
+
+
+class Limited(HoldfastError):
+    """The agent's account is limited for now; the command can be run again later."""
+
+    exit_code = 75
+    kind = "limited"

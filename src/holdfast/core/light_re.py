@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from re import Pattern
     from typing import Any
 
-METHODS = ("finditer", "fullmatch", "match", "search", "sub")
+METHODS = ("findall", "finditer", "fullmatch", "match", "search", "sub")
 PARTS = ("re", "re._casefix", "re._compiler", "re._constants", "re._parser")
 _compiler: Callable[[str | bytes], Any] | None = None
 

@@ -56,6 +56,8 @@ class Notes:
     ended: str = ""
     characters: float = 2.8  # per token, of the session's model
     signals: Signals = field(default_factory=Signals)
+    declared: frozenset[str] = frozenset()  # fields that the agent itself stated
+    read_by: str = ""  # a model that read the conversation, too
 
     @property
     def empty(self) -> bool:
@@ -116,6 +118,7 @@ class Notes:
                 "characters_per_token": self.characters,
             },
             "signals": self.signals.to_json(),
+            "read_by": self.read_by,
         }
 
     @classmethod
@@ -160,4 +163,5 @@ class Notes:
             ended=str(session.get("ended") or ""),
             characters=float(session.get("characters_per_token") or 2.8),
             signals=Signals.from_json(value.get("signals") or {}),
+            read_by=str(value.get("read_by") or ""),
         )

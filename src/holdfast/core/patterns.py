@@ -15,7 +15,7 @@ KEYS: dict[str, tuple[tuple[str, ...], str]] = {
         r"[\s\S]*?(?:-----END[A-Z0-9 ]* PRIVATE KEY(?: BLOCK)?-----|\Z)",
     ),
     "aws-key": (("AKIA", "ASIA", "ABIA", "ACCA"), _B + r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}" + _E),
-    "github-token": (("gh", ), _B + r"gh[pousr]_[A-Za-z0-9]{30,255}"),
+    "github-token": (("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), _B + r"gh[pousr]_[A-Za-z0-9]{30,255}"),
     "github-pat": (("github_pat_",), r"github_pat_[A-Za-z0-9_]{22,255}"),
     "gitlab-token": (("glpat-", "gldt-", "glrt-", "glcbt-", "glptt-"), r"gl(?:pat|dt|rt|cbt|ptt)-[A-Za-z0-9_-]{20,}"),
     "slack-token": (("xox", "xapp-"), r"(?:xox[abeoprs]|xapp)-[A-Za-z0-9-]{10,}"),
@@ -72,8 +72,13 @@ KEYS: dict[str, tuple[tuple[str, ...], str]] = {
 _NAME = (
     r"(?:password|passwd|passphrase|passcode|secret|token|api[_.-]?key|access[_.-]?key(?:[_.-]?id)?|account[_.-]?key|"
     r"private[_.-]?key|signing[_.-]?key|encryption[_.-]?key|session[_.-]?key|master[_.-]?key|credentials?|connection[_.-]?string|"
-    r"webhook[_.-]?(?:url|secret)|(?:(?<![A-Za-z])|(?-i:(?<=[a-z])(?=[A-Z])))(?:pass|pwd|dsn|sas|auth(?:[_.-]?key)?|bearer))"
+    r"webhook[_.-]?(?:url|secret)|(?:(?<![A-Za-z])|(?-i:(?<=[a-z])(?=[A-Z])))(?:pass|pwd|dsn|sas|auth(?!or(?!iz))(?:[_.-]?key)?|bearer))"
 )
+BEGINNINGS = (
+    "pass", "secret", "token", "api", "access", "account", "private", "signing", "encryption", "session", "master",
+    "credential", "connection", "webhook", "pwd", "dsn", "sas", "auth", "bearer",
+)  # fmt: skip
+"""How every name in `_NAME` begins, in small letters."""
 _QUOTE = r"(?:\\{0,3}[\"'`])"
 # `"db_password": "…"`, `PASSWORD=…`, `password: …`, `--token …`, `<password>…</password>`, also inside escaped JSON.
 ASSIGNED = lazy(
@@ -106,7 +111,7 @@ ESCAPE = lazy(r"\\+u00([0-7][0-9a-fA-F])|%([2-7][0-9a-fA-F])")
 PLACEHOLDER = lazy(
     r"(?i)^(?:[x*.•#_-]{3,}.*|<.*|\$.*|%.*%?|\{.*|\[.*|.*(?:\$\{|\{\{|<%).*|your.*|my[-_]?.*|example.*|sample.*|dummy.*|fake.*|mock.*|"
     r"change[-_ ]?me.*|replace.*|insert.*|enter.*|todo.*|redacted.*|placeholder.*|test(?:ing)?|none|null|nil|undefined|true|false|"
-    r"yes|no|on|off|string|str|bytes|text|password|passwd|secret|token|default|required|optional|string\b.*|unset|empty|hidden|"
+    r"yes|no|on|off|bearer|basic|string|str|bytes|text|password|passwd|secret|token|default|required|optional|string\b.*|unset|empty|hidden|"
     r"encrypted:.*|\d{1,5}|n/a)$"
 )
 CODE = lazy(

@@ -7,13 +7,15 @@ from holdfast.core.errors import Damaged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
 WRITE, MODE, DELETE = "write", "mode", "delete"
 UNREAD = "it, or the folder that it lies in, cannot be read now"
 OURS = frozenset((b".git", b".holdfast"))
 ODD = OURS | {b"", b".", b".."}
-LONGEST_NAME = 255
+ODD_PARTS = tuple(b"/" + part + b"/" for part in sorted(ODD))
+KINDS = frozenset(CAPTURED + LEFT_OUT)
+LONGEST_NAME, DIGEST = 255, 32
 
 
 class Step:
@@ -44,7 +46,7 @@ class Plan:
 
 
 def plan(
-    pairs: Iterable[tuple[Entry | None, Entry | None]],
+    pairs: Sequence[tuple[Entry | None, Entry | None]],
     kind_then: Callable[[bytes], str],
     kind_now: Callable[[bytes], str],
 ) -> Plan:
@@ -57,15 +59,16 @@ def plan(
     then, now = Above(kind_then), Above(kind_now)
     result, folder = Plan(), b""
     above_then = above_now = ""
+    refuse_crafted([new for _, new in pairs if new is not None])
     for old, new in pairs:
         path = (new if new is not None else old).path  # type: ignore[union-attr]
         if (here := path.rpartition(b"/")[0]) != folder:
             folder, above_then, above_now = here, then.kinds(here), now.kinds(here)
-        if new is not None:
-            refuse_crafted(new)
-            if above_then and _any(above_then, FILE + LINK):
-                raise _crafted("a path that goes through a file or a link", new.path)
-        if new is not None and new.kind in LEFT_OUT:
+        if new is not None and above_then and _any(above_then, FILE + LINK):
+            raise _crafted("a path that goes through a file or a link", new.path)
+        if old is None and new is not None and not above_then and not above_now and new.kind in CAPTURED:
+            result.steps.append(Step(WRITE, None, new))  # the plain case, of which there are many
+        elif new is not None and new.kind in LEFT_OUT:
             result.untouched.append((path, "was left out of that checkpoint"))
         elif new is None and _any(above_then, LEFT_OUT):
             result.untouched.append((path, "was not looked at in that checkpoint"))
@@ -118,20 +121,40 @@ def _any(met: str, kinds: str) -> bool:
     return any(kind in kinds for kind in met)
 
 
-def refuse_crafted(entry: Entry) -> None:
-    """Raise `Damaged` for a row that must never be written."""
+def refuse_crafted(entries: Sequence[Entry]) -> None:
+    """Raise `Damaged` if one of the rows must never be written."""
+    if not _are_sound(entries):
+        for entry in entries:
+            _refuse_one(entry)
+
+
+def _are_sound(entries: Sequence[Entry]) -> bool:
+    """Can all of them be written? Asked of many at once, which is right nearly always; in doubt the answer is no."""
+    text = b"/" + b"/\0/".join([entry.path for entry in entries]) + b"/"
+    if any(odd in text for odd in ODD_PARTS) or text.count(b"\0") != len(entries) - 1:
+        return False
+    if len(max(text.split(b"/"), key=len)) > LONGEST_NAME or not {entry.kind for entry in entries} <= KINDS:
+        return False
+    return not any(
+        entry.mode & ~0o7777
+        or (entry.kind == FILE and len(entry.content) != DIGEST)
+        or (entry.kind == LINK and (not entry.content or b"\0" in entry.content))
+        for entry in entries
+    )
+
+
+def _refuse_one(entry: Entry) -> None:
     path = entry.path
     parts = path.split(b"/")
-    # All in one question for the many that are right; which it was is asked only of the few that are not.
     if not ODD.isdisjoint(parts) or b"\0" in path or len(max(parts, key=len)) > LONGEST_NAME:
         _refuse_path(path, parts)
-    if len(entry.kind) != 1 or entry.kind not in CAPTURED + LEFT_OUT:
+    if entry.kind not in KINDS:
         raise _crafted("a row of an unknown kind", entry.path)
     if entry.mode & ~0o7777:
         raise _crafted("a mode that is none", entry.path)
     if entry.kind == LINK and (not entry.content or b"\0" in entry.content):
         raise _crafted("a link without a proper target", entry.path)
-    if entry.kind == FILE and len(entry.content) != 32:
+    if entry.kind == FILE and len(entry.content) != DIGEST:
         raise _crafted("a file without a proper digest", entry.path)
 
 

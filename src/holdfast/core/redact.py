@@ -5,9 +5,11 @@ from __future__ import annotations
 from binascii import a2b_base64
 from math import log2
 
+from holdfast.core.declared import is_declaration, is_name
 from holdfast.core.light_re import compile, lazy
 from holdfast.core.patterns import (
     ASSIGNED,
+    BEGINNINGS,
     CODE,
     CODED,
     CONTINUED,
@@ -26,7 +28,7 @@ from holdfast.core.patterns import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
     from re import Match, Pattern
 
     Span = tuple[int, int, str]
@@ -40,11 +42,6 @@ SHOWN = frozenset(
     ("pass", "passwd", "pwd", "pw", "tiger", "guest", "root", "admin", "postgres", "user", "foo", "bar", "p")
 )
 """Passwords in the examples of every manual."""
-STEMS = (
-    "pass", "secret", "token", "api", "access", "account", "private", "signing", "encryption", "session", "master",
-    "credential", "connection", "webhook", "pwd", "dsn", "sas", "auth", "bearer",
-)  # fmt: skip
-"""How every name in `ASSIGNED` begins."""
 WORDS = lazy(r"[A-Za-z]+(?:[-_./: ][A-Za-z]+)*|[a-z]+(?:[A-Z][a-z]+)+|[A-Z]+(?:_[A-Z0-9]+)+|[A-Za-z]+\d")
 PRINTABLE = bytes([9, 10, 13, *range(32, 127)])
 
@@ -64,22 +61,26 @@ def find(text: str) -> list[Span]:
     """Return (start, end, kind) of every secret, sorted, none of them overlapping."""
     spans = [*_keys(text), *_assigned(text), *_parameters(text), *_coded(text), *_random(text)]
     known = {start: end for start, end, _ in spans}
-    for other, places in _views(text):
+    for pattern, put in VIEWS:
+        other = pattern.sub(put, text)
+        found = [*_keys(other), *_coded(other)] if other != text else []
         # A key that ends with its line is whole; the word that begins the next line is none of it.
         spans += [
             (start, end, kind)
-            for start, end, kind in _back((*_keys(other), *_coded(other)), places)
+            for start, end, kind in _back(found, _places(text, pattern, put))
             if not PROSE.match(text[known.get(start, end) : end].strip("\r\n \t>|#*+\\\"'"))
         ]
-    if CONTINUED.search(text) is not None:
-        other, places = _view(text, CONTINUED, _nothing)
-        spans += _back(_assigned(other), places)
-    return _merged(spans)
+    other = CONTINUED.sub("", text)
+    found = list(_assigned(other)) if other != text else []
+    return _merged(spans + _back(found, _places(text, CONTINUED, _nothing)))
 
 
-def _back(spans: Iterable[Span], places: list[int]) -> list[Span]:
-    """Spans of a view, as those of the text that it is made from."""
-    return [(places[start], places[end - 1] + 1, kind) for start, end, kind in spans]
+def _back(spans: list[Span], places: Callable[[], list[int]]) -> list[Span]:
+    """Spans of a view, as those of the text that it is made from. Most views have none, and need no places."""
+    if not spans:
+        return []
+    at = places()
+    return [(at[start], at[end - 1] + 1, kind) for start, end, kind in spans]
 
 
 def holds_secret(text: str, *, words: bool) -> bool:
@@ -117,38 +118,39 @@ def _keys(text: str) -> Iterator[Span]:
 
 def _assigned(text: str, strict: bool = False) -> Iterator[Span]:
     """Values beside a word such as `password`. `strict`: only those that look like a value and not like a word."""
-    for match in _assignments(text):
+    for match in _beside(text):
         group = "quoted" if match["quoted"] is not None else "bare"
         value = match[group]
+        if group == "bare" and is_declaration(
+            match["name"], _signed(match), value, text[match.end() : match.end() + 1]
+        ):
+            continue
         if _is_value(value, match["sign"].isspace(), group == "quoted", strict, match["name"]):
             yield match.start(group), match.end(group), "secret"
 
 
-def _assignments(text: str) -> Iterator[Match[str]]:
-    """All matches of `ASSIGNED`, which is tried only where one of its names begins."""
+def _beside(text: str) -> Iterator[Match[str]]:
+    """What `ASSIGNED.finditer` finds, looked for only where one of its words begins: most texts have few of them."""
     lower = text.lower()
-    if not any(stem in lower for stem in STEMS):
-        return
-    if not text.isascii():  # letters such as `ſ` count as others there, and places may move
+    if len(lower) != len(text):  # a letter whose small form is two
         yield from ASSIGNED.finditer(text)
         return
+    starts: set[int] = set()
+    for word in BEGINNINGS:
+        at = lower.find(word)
+        while at >= 0:
+            starts.add(at)
+            at = lower.find(word, at + 1)
     end = 0
-    for place in _places_of(STEMS, lower):
-        match = ASSIGNED.match(text, place) if place >= end else None
-        if match is not None:
+    for start in sorted(starts):
+        if start >= end and (match := ASSIGNED.match(text, start)) is not None:
             yield match
             end = match.end()
 
 
-def _places_of(words: Iterable[str], text: str) -> list[int]:
-    """Where one of the words begins, in order."""
-    places = []
-    for word in words:
-        place = text.find(word)
-        while place >= 0:
-            places.append(place)
-            place = text.find(word, place + 1)
-    return sorted(places)
+def _signed(match: Match[str]) -> str:
+    """The sign with the blanks around it: `TOKEN=…` in a settings file has none, `token = …` in a program has."""
+    return match.string[match.end("name") : match.start("bare")]
 
 
 def _is_value(value: str, apart: bool, quoted: bool, strict: bool, name: str) -> bool:
@@ -232,30 +234,29 @@ def _random(text: str) -> Iterator[Span]:
     """Long runs that look random, and are neither a digest in hexadecimal nor a path."""
     for match in RANDOM.finditer(text):
         run = match[0]
-        if _mixed(run) >= 3 and _entropy(run) >= 4.3 and run.count("/") <= len(run) // 20 and not _is_words(run):
+        if (
+            _mixed(run) >= 3
+            and _entropy(run) >= 4.3
+            and run.count("/") <= len(run) // 20
+            and not (_is_words(run) or is_name(run))
+        ):
             yield match.start(), match.end(), "random"
 
 
-def _views(text: str) -> Iterator[tuple[str, list[int]]]:
-    """The text without line breaks inside of values, and without escapes; each with the place of every character."""
-    for pattern, put in VIEWS:
-        if pattern.search(text) is not None:
-            yield _view(text, pattern, put)
+def _places(text: str, pattern: Pattern[str], put: Callable[[Match[str]], str]) -> Callable[[], list[int]]:
+    """How to learn the place in the text of every character of `pattern.sub(put, text)`."""
 
+    def places() -> list[int]:
+        found: list[int] = []
+        at = 0
+        for match in pattern.finditer(text):
+            found += range(at, match.start())
+            found += [match.end() - 1] * len(put(match))
+            at = match.end()
+        found += range(at, len(text))
+        return found
 
-def _view(text: str, pattern: Pattern[str], put: Callable[[Match[str]], str]) -> tuple[str, list[int]]:
-    parts: list[str] = []
-    places: list[int] = []
-    at = 0
-    for match in pattern.finditer(text):
-        instead = put(match)
-        parts += [text[at : match.start()], instead]
-        places += range(at, match.start())
-        places += [match.end() - 1] * len(instead)
-        at = match.end()
-    parts.append(text[at:])
-    places += range(at, len(text))
-    return "".join(parts), places
+    return places
 
 
 def _nothing(match: Match[str]) -> str:

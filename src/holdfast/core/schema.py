@@ -156,6 +156,12 @@ TABLE: dict[str, Setting] = {
         COMMAND, [], "The command: conversation on its standard input, JSON on its output.", from_environment=False
     ),
     "analysis.model": Setting(TEXT, "", "The model that is asked; empty: the smallest current one.", from_environment=False),
+    "analysis.url": Setting(
+        URL, "", "Address of the API, https unless it is on this machine; empty: Anthropic's.", from_environment=False
+    ),
+    "analysis.key_file": Setting(
+        PATH, "", "File with the key of the API, readable by you alone.", from_environment=False
+    ),
     "analysis.timeout": Setting(TIME, 20, "How long the answer may take.", (1, 600), from_environment=False),
     # How long checkpoints are kept.
     "retention.keep_last": Setting(
@@ -192,6 +198,10 @@ TABLE: dict[str, Setting] = {
         CHOICE, "auto", "How a task goes on: with its history, with the brief, or whichever costs less.",
         ("auto", "history", "brief"), from_environment=False,
     ),
+    "supervisor.cold_history": Setting(
+        NUMBER, 100_000, "Tokens of history that are sent again after a longer wait, where `resume_with` is auto; 0: any number.",
+        (0, None), from_environment=False,
+    ),
     "supervisor.max_windows": Setting(
         NUMBER, 3, "Windows of a usage limit that a task may wait through by itself.", (0, 1000), from_environment=False
     ),
@@ -217,6 +227,10 @@ TABLE: dict[str, Setting] = {
     ),
     "supervisor.question_timeout": Setting(
         TIME, 1800, "How long an agent's question keeps its process waiting.", (10, 7 * DAY), from_environment=False
+    ),
+    "supervisor.auto_approve_after": Setting(
+        TIME, 0, "A review that nobody answers for this long is approved if its verification passed; 0: never.", (0, 365 * DAY),
+        from_environment=False,
     ),
     "supervisor.verify_timeout": Setting(
         TIME, 900, "How long a task's verification may take.", (1, 7 * DAY), from_environment=False
@@ -244,16 +258,21 @@ TABLE: dict[str, Setting] = {
     "web.port": Setting(NUMBER, 8765, "Port of the page; 0: any that is free.", (0, 65535), from_environment=False),
     "web.open": Setting(FLAG, True, "Open a browser when the page starts on a desktop.", from_environment=False),
     "web.password_file": Setting(
-        PATH, "", "File with the password's hash; needed beyond this machine.", from_environment=False
+        PATH, "", "File whose first line is the password (12 characters or more).", from_environment=False
     ),
     "web.tls_certificate": Setting(PATH, "", "Certificate chain; needed beyond this machine.", from_environment=False),
     "web.tls_key": Setting(PATH, "", "The certificate's key.", from_environment=False),
-    "web.allowed_hosts": Setting(LIST, [], "Further host names that the page answers to.", from_environment=False),
+    "web.allowed_hosts": Setting(
+        LIST, [], "Further names of the page: `name`, or the origin that a proxy before it shows.", from_environment=False
+    ),
     "web.trusted_proxy": Setting(
-        LIST, [], "Addresses of reverse proxies whose user header is believed.", from_environment=False
+        LIST, [], "Addresses of reverse proxies, on other machines, whose user header is believed.", from_environment=False
     ),
     "web.proxy_header": Setting(
         TEXT, "", "Header in which such a proxy names the user; empty: none is believed.", from_environment=False
+    ),
+    "web.proxy_users": Setting(
+        LIST, [], "Who may come in through such a proxy: `name:role`, or `name` for a viewer.", from_environment=False
     ),
     "web.session_days": Setting(NUMBER, 30, "How long a browser stays signed in.", (1, 3650), from_environment=False),
 }  # fmt: skip

@@ -129,20 +129,20 @@ class _Examining:
                 self.report.missing.add(name)
         total, done = sum(sizes.values()), 0
         for name, size in sizes.items():
-            if self.progress is not None:
-                self.progress(done, total)
             try:
-                self._pack(name)
+                self._pack(name, done, total)
             except Damaged as error:
                 self.report.unreadable[name] = str(error)
             done += size
         self.report.bytes = total
 
-    def _pack(self, name: str) -> None:
+    def _pack(self, name: str, done: int, total: int) -> None:
         _, entries, frames = read_index(self.repository.blobs, name)
         self.report.blobs += len(entries)
         at = 0
         for offset, stored, raw, count in () if self.quick else frames:
+            if self.progress is not None:
+                self.progress(done + offset, total)
             part = entries[at : at + count]
             at += count
             try:

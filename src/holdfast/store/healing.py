@@ -232,7 +232,8 @@ class _Healing:
         if len(kept.keys) > copied:
             self._healed(f"{len(kept.keys) - copied} contents were found again on disk.")
         if packs:
-            self._healed(f"{len(packs)} damaged packs were replaced and moved to {self.place.path}/damaged.")
+            what = "1 damaged pack was" if len(packs) == 1 else f"{len(packs)} damaged packs were"
+            self._healed(f"{what} replaced and moved to {self.place.path}/damaged.")
         return True
 
     def _salvage(self, repository: Repository, packs: set[str]) -> bool:

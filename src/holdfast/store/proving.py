@@ -66,7 +66,7 @@ class Checked:
             header, rows = document.decode(data)
             for row in rows:
                 if row.kind != GONE:
-                    refuse_crafted(row)
+                    refuse_crafted([row])
         except HoldfastError as error:
             raise bundle.damaged(str(error).rstrip(".")) from None
         told = checked(header.get("conversation"))

@@ -1,4 +1,4 @@
-"""Many contents at once: found together, read in the order in which they lie, unpacked ahead of whoever takes them."""
+"""Many contents at once: found together, read frame by frame, unpacked and handed over by two threads."""
 
 from __future__ import annotations
 
@@ -8,87 +8,104 @@ from holdfast.store.rows import CONTENT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from holdfast.store.repository import Repository
     from holdfast.store.rows import Location
 
-    Content = tuple[int, bytes | None]
+    Part = tuple[int, int, int]
+    """Number, offset and length."""
+    Take = Callable[[bytes, list[Part]], None]
 
-AHEAD = 8
-"""Frames from which on another thread unpacks."""
-WAITING = 4
-"""Frames that may be unpacked and not yet taken: a megabyte each, four after compaction."""
+MANY = 8
+"""Frames from which on another thread helps: unpacking and whatever writes files need no Python."""
 
 
-def wholes(repository: Repository, keys: Sequence[bytes]) -> Iterator[Content]:
-    """Yield (number, content) of every key, in the order in which the contents lie; None for one that comes in parts.
+def hand_over(repository: Repository, keys: Sequence[bytes], take: Take) -> list[int]:
+    """Call `take(frame, parts)` with all contents, checked, frame by frame, perhaps from two threads at once.
 
-    Raises `Damaged` for a content that is not there or does not match its digest.
+    Return the numbers of those that come in parts, which are left to the caller. Raises `Damaged` for a content that is
+    not there or does not match its digest.
     """
     places = repository.ledger.locate(list(dict.fromkeys(keys)))
     if len(places) < len(set(keys)):
         missing = next(key for key in keys if key not in places)
         raise Damaged(f"The store has no content {missing.hex()}.")
+    in_parts: list[int] = []
     frames: dict[tuple[str, int], list[int]] = {}
     for number, key in enumerate(keys):
         place = places[key]
-        frames.setdefault((place.pack, place.frame), []).append(number)
-    groups = [frames[slot] for slot in sorted(frames)]
-    unpacked = (_unpack(repository, keys, places, numbers) for numbers in groups)
-    for contents in _ahead(unpacked) if len(groups) >= AHEAD else unpacked:
-        yield from contents
+        if place.kind == CONTENT:
+            frames.setdefault((place.pack, place.frame), []).append(number)
+        else:
+            in_parts.append(number)
+    work = _Work(repository, keys, places, iter([frames[slot] for slot in sorted(frames)]), take)
+    if len(frames) < MANY:
+        work.go_on()
+    else:
+        work.go_on_by_two()
+    return in_parts
 
 
-def _unpack(
-    repository: Repository, keys: Sequence[bytes], places: dict[bytes, Location], numbers: list[int]
-) -> list[Content]:
-    """All wanted contents of one frame, checked."""
-    found: list[Content] = []
-    for number in numbers:
-        key, place = keys[number], places[keys[number]]
-        if place.kind != CONTENT:
-            found.append((number, None))
-            continue
+class _Work:
+    """What is left to be done, and the first thing that went wrong."""
+
+    def __init__(
+        self,
+        repository: Repository,
+        keys: Sequence[bytes],
+        places: dict[bytes, Location],
+        groups: Iterator[list[int]],
+        take: Take,
+    ) -> None:
+        self.repository, self.keys, self.places, self.groups, self.take = repository, keys, places, groups, take
+        self.error: BaseException | None = None
+
+    def go_on(self) -> None:
+        # The next of a list's iterator is one step of the interpreter: two threads never get the same.
+        for numbers in self.groups:
+            if self.error is not None:
+                return
+            self._one(numbers)
+
+    def go_on_by_two(self) -> None:
+        from threading import Thread
+
+        def help_out() -> None:
+            try:
+                self.go_on()
+            except BaseException as error:
+                self.error = error
+
+        thread = Thread(target=help_out, daemon=True)
+        thread.start()
         try:
-            data = repository.fetch(place)
-        except FileNotFoundError:
-            data = repository.blob(key)[0]  # compaction has moved it since we asked
-        if digest(data) != key:
-            raise Damaged(f"The content {key.hex()} in pack {place.pack} does not match its digest.")
-        found.append((number, data))
-    return found
-
-
-def _ahead(unpacked: Iterator[list[Content]]) -> Iterator[list[Content]]:
-    """The same, unpacked by a thread while the one before is being written: unpacking and writing both need no Python."""
-    from queue import Queue
-    from threading import Thread
-
-    ready: Queue[list[Content] | BaseException | None] = Queue(WAITING)
-    stopped = False
-
-    def work() -> None:
-        last: BaseException | None = None
-        try:
-            for contents in unpacked:
-                if stopped:
-                    return
-                ready.put(contents)
+            self.go_on()
         except BaseException as error:
-            last = error
-        ready.put(last)
+            self.error = error
+            raise
+        finally:
+            thread.join()
+        if self.error is not None:
+            raise self.error
 
-    thread = Thread(target=work, daemon=True)
-    thread.start()
-    try:
-        while (found := ready.get()) is not None:
-            if isinstance(found, BaseException):
-                raise found
-            yield found
-    finally:
-        stopped = True
-        while thread.is_alive():
-            while not ready.empty():
-                ready.get()
-            thread.join(0.01)
+    def _one(self, numbers: list[int]) -> None:
+        """All wanted contents of one frame, checked."""
+        keys, places = self.keys, self.places
+        here = [places[keys[number]] for number in numbers]
+        try:
+            frame = self.repository.frame(here[0], max([place.offset + place.length for place in here]))
+        except FileNotFoundError:
+            for number in numbers:  # compaction has moved them since we asked
+                data = self.repository.blob(keys[number])[0]
+                self.take(data, [(number, 0, len(data))])
+            return
+        view = memoryview(frame)
+        parts = []
+        for number, place in zip(numbers, here, strict=True):
+            offset, length = place.offset, place.length
+            # A frame that is too short gives less, which has another digest.
+            if digest(view[offset : offset + length]) != keys[number]:
+                raise Damaged(f"The content {keys[number].hex()} in pack {place.pack} does not match its digest.")
+            parts.append((number, offset, length))
+        self.take(frame, parts)

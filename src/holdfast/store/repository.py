@@ -407,23 +407,27 @@ class Repository:
 
     def fetch(self, place: Location) -> bytes:
         """Return the bytes at a location, unchecked."""
+        data = self.frame(place, place.offset + place.length)[place.offset : place.offset + place.length]
+        if len(data) != place.length:
+            raise Damaged(f"A frame of pack {place.pack} is too short.")
+        return data
+
+    def frame(self, place: Location, least: int) -> bytes:
+        """Return the frame that holds a location, unpacked: at least so many bytes of it are wanted."""
         slot = place.pack, place.frame
         with self._guard:
             frame = self._frames.pop(slot, None)
         if frame is None:
             try:
                 stored = self.blobs.read(place.pack, place.frame, place.stored)
-                frame = decompress(stored, max(MOST_SHARED, place.offset + place.length))
+                frame = decompress(stored, max(MOST_SHARED, least))
             except EOFError:
                 raise Damaged(f"Pack {place.pack} is cut short.") from None
         with self._guard:
             while len(self._frames) >= FRAMES_KEPT:
                 del self._frames[next(iter(self._frames))]
             self._frames[slot] = frame
-        data = frame[place.offset : place.offset + place.length]
-        if len(data) != place.length:
-            raise Damaged(f"A frame of pack {place.pack} is too short.")
-        return data
+        return frame
 
     def forget_frames(self) -> None:
         """Let go of unpacked frames, after packs were replaced."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from binascii import a2b_base64, b2a_base64
 from errno import EACCES, ENOENT, ENOTDIR
-from posix import fchmod, fstat, geteuid, rename, urandom
+from posix import fchmod, fstat, geteuid, listdir, rename, urandom
 from struct import pack, unpack
 
 from blake3 import blake3
@@ -327,16 +327,31 @@ class Sealer:
         self._load()
 
     def _load(self) -> None:
-        wrapping = _key_in(_read(self.key_file))
-        sets: dict[bytes, KeySet] = {}
-        current: KeySet | None = None
-        for entry in self._wraps() if wrapping is not None else ():
-            for wrap in entry["wraps"]:
-                keys = _unwrap(wrapping, wrap, entry["id"]) if wrapping is not None else None
-                if keys is not None:
-                    sets[keys.id] = keys
-                    current = current or keys
-        self._sets, self._current = sets, current
+        sets = self._opened_by(self.key_file)
+        # The key lies under the store's id. Where the file with that id was damaged or written anew, the key is still
+        # there under another name, and what is sealed must not be lost for that.
+        for path in self._other_keys():
+            if sets and len(sets) == len(self._wraps()):
+                break
+            sets = {**self._opened_by(path), **sets}
+        order = [bytes.fromhex(one["id"]) for one in self._wraps()] if sets else []
+        self._sets, self._current = sets, next((sets[one] for one in order if one in sets), None)
+
+    def _opened_by(self, path: str) -> dict[bytes, KeySet]:
+        wrapping = _key_in(_read(path))
+        if wrapping is None:
+            return {}
+        wraps = [(wrap, entry["id"]) for entry in self._wraps() for wrap in entry["wraps"]]
+        opened = [_unwrap(wrapping, wrap, name) for wrap, name in wraps]
+        return {keys.id: keys for keys in opened if keys is not None}
+
+    def _other_keys(self) -> list[str]:
+        try:
+            names = sorted(listdir(self.folder))
+        except OSError:
+            return []
+        own = self.key_file.rpartition("/")[2]
+        return [f"{self.folder}/{name}" for name in names if name.endswith(".key") and name != own]
 
     def _wraps(self) -> list[dict[str, Any]]:
         text = self._seal_text()

@@ -36,7 +36,7 @@ KEPT, AGE = 400, 30 * 86_400_000_000_000
 
 
 def path(folder: str, session: str, kind: str) -> str:
-    """Where a session's file of a kind lies: `json` (facts) or `touched` (paths); `conversation/figures.py` has `usage`."""
+    """Where a session's file of a kind lies: `json` (facts), `touched`, `extract`; `conversation/figures.py` has `usage`."""
     name = "".join([letter if letter in PLAIN else "_" for letter in session[:80]]) or "none"
     return f"{folder}{FOLDER}/{name}.{kind}"
 
@@ -127,6 +127,22 @@ def touched(folder: str, session: str) -> list[str]:
         if where.startswith("/") and mark in ("w", "r") and (where not in found or mark == "w"):
             found[where] = mark
     return [f"{mark} {where}" for where, mark in found.items()]
+
+
+# What a model read in the session's conversation (`holdfast.analysing`).
+
+
+def extract(folder: str, session: str) -> dict[str, Any]:
+    """`extract` with what was read, `size` of the transcript then, `at`, and `trouble` if the last attempt failed."""
+    return _read(path(folder, session, "extract"))
+
+
+def keep_extract(folder: str, name: str, /, **known: object) -> None:
+    def change(found: dict[str, Any]) -> bool:
+        found.update(known)
+        return True
+
+    _change(path(folder, name, "extract"), change)
 
 
 # /clear: the session that ended, for the one that begins in the same client.

@@ -5,12 +5,13 @@ from __future__ import annotations
 import gzip
 import json
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.errors import Damaged, NewerFormat
+from holdfast.core.redact import redact
 from holdfast.supervisor import task as machine
 from holdfast.supervisor.tables import Run, Task
 from holdfast.workspace.capture import OWN_IGNORE
@@ -35,15 +36,24 @@ COLUMNS = (
 def prepare(workspace: str) -> None:
     """Make our folders before anything is saved, so that their coming is no change of the workspace."""
     for name in (METADATA, CHECKPOINTS, LOGS):
-        _folder(workspace, name)
+        own_folder(workspace, name)
 
 
 def write(
-    ground: Ground, task: Task, run: Run | None, reason: str, checkpoint: str, output: Output | None
+    ground: Ground,
+    task: Task,
+    run: Run | None,
+    reason: str,
+    checkpoint: str,
+    output: Output | None,
+    kept: dict[str, Any] | None = None,
 ) -> tuple[str, int]:
-    """Write the document of a checkpoint, then `latest.json`; return its name and size. A failure is not fatal."""
-    document = describe(ground, task, run, reason, checkpoint, output)
-    folder = _folder(task.workspace, CHECKPOINTS)
+    """Write the document of a checkpoint, then `latest.json`; return its name and size. A failure is not fatal.
+
+    `kept` is where the whole conversation lies in the store.
+    """
+    document = describe(ground, task, run, reason, checkpoint, output, kept)
+    folder = own_folder(task.workspace, CHECKPOINTS)
     if folder is None:
         return "", 0
     text = _signed(ground, document)
@@ -57,12 +67,8 @@ def write(
         while os.path.lexists(f"{folder}/{name}") or os.path.lexists(f"{folder}/{name}.gz"):
             number += 1
             name = f"checkpoint_{stamp}_{number}{tail}.json"
-        _replace(f"{folder}/{name}", text)
-        link = f"{folder}/.latest.{os.getpid()}"
-        with suppress(FileNotFoundError):
-            os.unlink(link)
-        os.symlink(name, link)
-        os.rename(link, f"{folder}/latest.json")
+        replace(f"{folder}/{name}", text)
+        point(folder, "latest.json", name)
         _sync(folder)
     except OSError:
         return "", 0
@@ -70,7 +76,13 @@ def write(
 
 
 def describe(
-    ground: Ground, task: Task, run: Run | None, reason: str, checkpoint: str, output: Output | None
+    ground: Ground,
+    task: Task,
+    run: Run | None,
+    reason: str,
+    checkpoint: str,
+    output: Output | None,
+    kept: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The document of a checkpoint: the source's fields, redacted and bounded, and a schema version."""
     tables = ground.tables
@@ -103,7 +115,8 @@ def describe(
             "messages": messages,
             "lastMessageIndex": (output.count if output else len(messages)) - 1,
             "session": run.session if run else task.session,
-            "digest": sha256(json.dumps(messages, ensure_ascii=False).encode("utf-8", "replace")).hexdigest(),
+            "digest": kept["content"] if kept is not None else None,
+            "bytes": kept["bytes"] if kept is not None else None,
         },
         "environment": {
             "variables": {row["name"]: row["sealed"] for row in secrets},
@@ -122,9 +135,11 @@ def describe(
 
 def project(ground: Ground, id: str) -> None:
     """Bring `.metadata/` up to date: the task's row and its newest events. A failure costs the copy, nothing else."""
+    from holdfast.supervisor import logs
+
     tables = ground.tables
     task = tables.task(id)
-    folder = _folder(task.workspace, METADATA)
+    folder = own_folder(task.workspace, METADATA)
     if folder is None:
         return
     hold = tables.hold(id)
@@ -143,36 +158,14 @@ def project(ground: Ground, id: str) -> None:
         ],
     }
     try:
-        _replace(f"{folder}/task.json", _signed(ground, document))
-        _extend(ground, id, f"{folder}/history.jsonl")
+        replace(f"{folder}/task.json", _signed(ground, document))
+        logs.extend(ground, id, f"{folder}/history.jsonl", line)
     except OSError:
         pass
 
 
-def _extend(ground: Ground, id: str, path: str) -> None:
-    """Append the events that are not there yet; the last line says how far it got."""
-    last = 0
-    try:
-        with open(path, "rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - (1 << 16)))
-            for line in reversed(file.read().splitlines()):
-                try:
-                    last = int(json.loads(line)["sequence"])
-                    break
-                except (ValueError, KeyError, TypeError):
-                    continue
-    except FileNotFoundError:
-        pass
-    rows = ground.tables.all(
-        "SELECT * FROM event WHERE task = ? AND sequence > ? ORDER BY sequence LIMIT 5000", id, last
-    )
-    if not rows:
-        return
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
-    try:
-        os.write(fd, "".join([json.dumps(event(row), ensure_ascii=False) + "\n" for row in rows]).encode())
-    finally:
-        os.close(fd)
+def line(told: dict[str, Any]) -> str:
+    return json.dumps(told, ensure_ascii=False)
 
 
 def event(row: Any) -> dict[str, Any]:
@@ -186,11 +179,16 @@ def event(row: Any) -> dict[str, Any]:
     return {**json.loads(row["facts"]), **head, "type": row["type"]}
 
 
-def prune(workspace: str, keep: int = KEEP) -> None:
-    """Keep the newest interval documents, compress older ones; all others stay with their checkpoints."""
+def prune(workspace: str, order: Iterable[str] = (), keep: int = KEEP) -> None:
+    """Keep the newest interval documents, compress older ones; all others stay with their checkpoints.
+
+    `order` are the names from old to new, as their rows say: a clock that was set back gives new ones old names.
+    """
     folder = f"{workspace}/{CHECKPOINTS}"
+    age = {name: number for number, name in enumerate(order, 1)}
     try:
-        names = sorted(name for name in os.listdir(folder) if name.startswith("checkpoint_"))
+        found = [name for name in os.listdir(folder) if name.startswith("checkpoint_")]
+        names = sorted(found, key=lambda name: (age.get(name.removesuffix(".gz"), 0), name))
         linked = os.path.basename(os.readlink(f"{folder}/latest.json"))
     except OSError:
         return
@@ -203,7 +201,7 @@ def prune(workspace: str, keep: int = KEEP) -> None:
         if name != linked and name.endswith(".json") and name not in interval[:-keep]:
             with suppress(OSError):
                 with open(f"{folder}/{name}", "rb") as file:
-                    _replace(f"{folder}/{name}.gz", gzip.compress(file.read(), mtime=0))
+                    replace(f"{folder}/{name}.gz", gzip.compress(file.read(), mtime=0))
                 os.unlink(f"{folder}/{name}")
 
 
@@ -301,11 +299,13 @@ def _messages(task: Task, run: Run | None, output: Output | None, now: int) -> l
     found: list[dict[str, Any]] = []
     if run is not None:
         found.append(
-            {"role": "user", "content": run.prompt[:4000], "timestamp": stamp, "metadata": {"phase": run.phase}}
+            {"role": "user", "content": redact(run.prompt[:4000]), "timestamp": stamp, "metadata": {"phase": run.phase}}
         )
     for message in output.messages if output is not None else []:
+        if "struck" not in message:
+            message["struck"] = redact(message["content"])  # once: a run's messages are told of at every checkpoint
         found.append({
-            "role": message["role"], "content": message["content"], "timestamp": stamp,
+            "role": message["role"], "content": message["struck"], "timestamp": stamp,
             "metadata": {"phase": task.phase, "step": task.step or None, "type": message["type"]},
         })  # fmt: skip
     return found
@@ -347,7 +347,7 @@ def _canonical(document: dict[str, Any]) -> bytes:
     return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 
 
-def _folder(workspace: str, name: str) -> str | None:
+def own_folder(workspace: str, name: str) -> str | None:
     """The folder of that name in a workspace, self-ignoring; None if it cannot be had, or is a link."""
     path = f"{workspace}/{name}"
     try:
@@ -357,13 +357,14 @@ def _folder(workspace: str, name: str) -> str | None:
         if os.path.islink(path):
             return None  # a link that came with a repository must not lead our writing elsewhere
         if not os.path.exists(path + "/.gitignore"):
-            _replace(path + "/.gitignore", OWN_IGNORE)
+            replace(path + "/.gitignore", OWN_IGNORE)
     except OSError:
         return None
     return path
 
 
-def _replace(path: str, text: bytes) -> None:
+def replace(path: str, text: bytes) -> None:
+    """Write a file beside its place, sync it, and put it there."""
     fresh = f"{path}.{os.getpid()}.new"
     fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     try:
@@ -377,6 +378,15 @@ def _replace(path: str, text: bytes) -> None:
     finally:
         os.close(fd)
     os.rename(fresh, path)
+
+
+def point(folder: str, link: str, name: str) -> None:
+    """Let a relative link point to a file beside it, at once."""
+    fresh = f"{folder}/.{link}.{os.getpid()}"
+    with suppress(FileNotFoundError):
+        os.unlink(fresh)
+    os.symlink(name, fresh)
+    os.rename(fresh, f"{folder}/{link}")
 
 
 def _sync(folder: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import json
 import os
+import re
 import shlex
 import sys
 from collections.abc import Mapping
@@ -25,6 +26,7 @@ ALLOWED = frozenset((
     "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS",
 ))  # fmt: skip
 """What of our own environment every agent gets; each driver adds what its client needs."""
+PLAIN = re.compile(r"[\w./-]+")
 TOOLS = "holdfast.supervisor.agent_tools"
 TOOL_NAMES = ("phase_complete", "ask_user", "request_secret", "report_error", "report_progress")
 
@@ -41,6 +43,8 @@ class Driver:
     """A kind of agent. The plain one runs any command: the prompt is its standard input."""
 
     name = "command"
+    client = ""
+    """Its name among the agents whose conversations we can read; empty for all others."""
     can_resume = False
     stops_at_tools = False
     variables: tuple[str, ...] = ()
@@ -63,9 +67,13 @@ class Driver:
     def output(self, now: float, zone: tzinfo) -> Output:
         return PlainOutput(now, zone)
 
-    def has_session(self, session: str, variables: Mapping[str, str]) -> bool:
-        """Can this session be gone on with?"""
-        return False
+    def transcript(self, session: str, variables: Mapping[str, str]) -> str:
+        """The file in which the client keeps this session; empty if there is none, and it cannot be gone on with."""
+        return ""
+
+    def mention(self, path: str, first: int, last: int) -> str:
+        """Words in a prompt that make the client read these lines of a file by itself; empty if it knows none."""
+        return ""
 
     def account(self, variables: Mapping[str, str]) -> str:
         """Whose limits these are: agent, configuration, endpoint, digest of the key."""
@@ -103,6 +111,7 @@ class Claude(Driver):
     """Claude Code, headless: stream-json, a session id of our choice, nothing from the workspace's own configuration."""
 
     name = "claude"
+    client = "claude-code"
     can_resume = True
     stops_at_tools = True
     variables = (
@@ -132,8 +141,15 @@ class Claude(Driver):
     def output(self, now: float, zone: tzinfo) -> Output:
         return ClaudeOutput(now, zone)
 
-    def has_session(self, session: str, variables: Mapping[str, str]) -> bool:
-        return bool(session) and bool(glob.glob(f"{glob.escape(self._config(variables))}/projects/*/{session}.jsonl"))
+    def transcript(self, session: str, variables: Mapping[str, str]) -> str:
+        if not session:
+            return ""
+        found = glob.glob(f"{glob.escape(self._config(variables))}/projects/*/{glob.escape(session)}.jsonl")
+        return max(found, key=os.path.getmtime) if found else ""
+
+    def mention(self, path: str, first: int, last: int) -> str:
+        # The client takes a mention for a whole word; a name that is none would be cut.
+        return f"@{path}#L{first}-{last}" if PLAIN.fullmatch(path) else ""
 
     def account(self, variables: Mapping[str, str]) -> str:
         key = variables.get("ANTHROPIC_API_KEY") or variables.get("CLAUDE_CODE_OAUTH_TOKEN") or ""
@@ -144,7 +160,8 @@ class Claude(Driver):
         return list(self.agent.get("command") or self.options.agent)
 
     def _config(self, variables: Mapping[str, str]) -> str:
-        return variables.get("CLAUDE_CONFIG_DIR") or variables.get("HOME", "") + "/.claude"
+        given = {**variables, **self.agent.get("set", {})}
+        return str(given.get("CLAUDE_CONFIG_DIR") or given.get("HOME", "") + "/.claude")
 
 
 KINDS: dict[str, type[Driver]] = {"claude": Claude, "command": Driver}

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from holdfast.supervisor.options import Options
 from holdfast.supervisor.sealing import DocumentKey, StoreSeals
-from holdfast.supervisor.shim import boot_id
 from holdfast.supervisor.tables import Tables
+from holdfast.supervisor.tree import boot_id
 
 if TYPE_CHECKING:
     from holdfast.engine import Engine
@@ -43,7 +43,7 @@ class Ground:
     ) -> None:
         self.folder, self.options, self.now, self.variables = folder, options, clock, variables
         self.build = build
-        self.tables = Tables(folder + "/tasks.db")
+        self.tables = Tables(options.database or folder + "/tasks.db")
         self.key = DocumentKey(folder + "/key")
         self.seals: Seals = seals or StoreSeals(self.engine)
         self.boot = boot_id()

@@ -43,6 +43,13 @@ class LimitNear(NamedTuple):
     resets_at: float | None
 
 
+class Window(NamedTuple):
+    """A part of an account's window that is used, 0 to 1, and when it is empty again."""
+
+    used: float
+    resets_at: float | None
+
+
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _WHEN = (
@@ -130,7 +137,35 @@ def read_event(info: Mapping[str, Any], now: float) -> LimitHit | LimitNear | No
     if status == "allowed_warning":
         used = info.get("utilization")
         return LimitNear(scope, float(used) if isinstance(used, int | float) else 0.9, moment)
+    # All is well with the window that counts now; another one may be near its end.
+    windows = info.get("unifiedWindows")
+    for name, window in windows.items() if isinstance(windows, Mapping) else ():
+        if isinstance(window, Mapping) and window.get("status") == "allowed_warning":
+            return read_event({**window, "rateLimitType": name}, now)
     return None
+
+
+def read_windows(info: Mapping[str, Any]) -> dict[str, Window]:
+    """How much of each window of an account is used, from a `rate_limit_info` or from `rate_limits`; by its name."""
+    nested = info.get("unifiedWindows")
+    named = dict(nested) if isinstance(nested, Mapping) else {}
+    if isinstance(info.get("rateLimitType"), str):
+        named.setdefault(str(info["rateLimitType"]), info)
+    for name in ("primary", "secondary"):
+        if isinstance(info.get(name), Mapping):
+            named[name] = info[name]
+    found: dict[str, Window] = {}
+    for name, window in named.items():
+        if not isinstance(window, Mapping):
+            continue
+        used, percent = window.get("utilization"), window.get("used_percent", window.get("used_percentage"))
+        resets = window.get("resetsAt", window.get("resets_at"))
+        if isinstance(percent, int | float) and not isinstance(used, int | float):
+            used = percent / 100
+        if isinstance(used, int | float) and not isinstance(used, bool) and used >= 0:
+            at = float(resets) if isinstance(resets, int | float) and resets > 0 else None
+            found[str(name)[:40]] = Window(round(float(used), 4), at)
+    return found
 
 
 def read_rates(rates: Mapping[str, Any], now: float, near: float = 0.9) -> LimitNear | None:

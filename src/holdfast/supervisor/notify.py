@@ -1,118 +1,152 @@
-"""Telling people: a bell, a command, a webhook, ntfy with buttons; not in quiet hours, and at least once."""
+"""Telling people: at least once, not in quiet hours, again after a failure, and never at the expense of a task."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from datetime import datetime
+from threading import Lock, Thread
+from time import monotonic
 from typing import TYPE_CHECKING, Any
-from urllib.error import URLError
-from urllib.request import Request, urlopen
 
+from holdfast.core.errors import HoldfastError
+from holdfast.core.redact import redact
+from holdfast.supervisor import ways
 from holdfast.supervisor.waits import is_quiet
 
 if TYPE_CHECKING:
     from holdfast.supervisor.ground import Ground
 
 SECOND = 1_000_000_000
-TRIES = 3
-TIMEOUT = 10
-URGENT = frozenset(("question", "secret", "approval", "failed", "budget", "denied"))
+WAITS = (5.0, 30.0, 120.0, 600.0, 1800.0)
+"""Seconds before each further try; after the last one the failure stays in the log."""
 BATCH = 20
-PASSED = ("PATH", "HOME", "DISPLAY", "DBUS_SESSION_BUS_ADDRESS")
+FETCH = 10.0
+"""Seconds between two looks at the answers of ntfy's buttons, while a question is open."""
+CLOSE = 30.0
 
 
-def send_notices(ground: Ground) -> None:
-    """Send what has not been sent; what cannot be sent is tried three times, and stays in the log."""
-    rows = ground.tables.all("SELECT * FROM notice WHERE sent_at = 0 AND tries < ? ORDER BY at LIMIT ?", TRIES, BATCH)
-    if not rows:
-        return
-    local = datetime.fromtimestamp(ground.now() / SECOND, ground.zone)
-    if is_quiet(local.hour * 60 + local.minute, ground.options.quiet_hours):
-        return
-    for row in rows:
-        notice = dict(row)
-        failed = [why for why in (way(ground, notice) for way in WAYS) if why]
-        with ground.tables.write() as tables:
-            if failed:
-                tables.do("UPDATE notice SET tries = tries + 1 WHERE id = ?", notice["id"])
-                if notice["tries"] + 1 >= TRIES:
-                    tables.log(notice["task"], ground.now(), "notice_failed", {"why": failed[0]})
-            else:
-                tables.do("UPDATE notice SET sent_at = ? WHERE id = ?", ground.now(), notice["id"])
+class Notices:
+    """What is to be told and what came back. Slow ways are gone in a thread of their own; a tick only starts it."""
 
+    def __init__(self, ground: Ground) -> None:
+        self.ground = ground
+        self._ways = {name: way for name, way in ways.WAYS.items() if getattr(ground.options, name)}
+        self._lock = Lock()
+        self._thread: Thread | None = None
+        self._next: dict[str, float] = {}
+        self._went: set[tuple[str, str]] = set()
+        self._rung: set[str] = set()
+        self._fetched = 0.0
+        self._since = ""
 
-def _bell(ground: Ground, notice: dict[str, Any]) -> str:
-    if ground.options.notify_bell and notice["kind"] in URGENT and sys.stderr is not None and sys.stderr.isatty():
-        sys.stderr.write("\a")
-        sys.stderr.flush()
-    return ""
+    def tick(self) -> None:
+        """Send what is due; return at once."""
+        due = self._due()
+        for notice in due:
+            if notice["id"] not in self._rung:
+                self._rung.add(notice["id"])
+                ways.ring(self.ground, notice["kind"])
+        if not self._ways:
+            for notice in due:
+                self._sent(notice)
+            return
+        if not due and not self._is_time_to_fetch():
+            return
+        with self._lock:
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = Thread(target=self._work, args=(due,), name="notices", daemon=True)
+                self._thread.start()
 
+    def close(self) -> None:
+        """Let what is being sent come to its end, but do not wait for ever."""
+        if self._thread is not None:
+            self._thread.join(CLOSE)
 
-def _command(ground: Ground, notice: dict[str, Any]) -> str:
-    if not ground.options.notify_command:
-        return ""
-    environment = {
-        name: ground.variables[name]
-        for name in ("PATH", "HOME", "DISPLAY", "DBUS_SESSION_BUS_ADDRESS")
-        if name in ground.variables
-    }
-    facts = {"HOLDFAST_NOTICE": notice["text"], "HOLDFAST_NOTICE_KIND": notice["kind"], "HOLDFAST_TASK": notice["task"]}
-    try:
-        done = subprocess.run(
-            ground.options.notify_command,
-            env={**environment, **facts, "HOLDFAST_NOTICE_ID": notice["id"]},
-            input=json.dumps(_body(notice)).encode(),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            timeout=TIMEOUT,
+    def _due(self) -> list[dict[str, Any]]:
+        rows = self.ground.tables.all(
+            "SELECT * FROM notice WHERE sent_at = 0 AND tries <= ? ORDER BY at, id LIMIT ?", len(WAITS), BATCH
         )
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
-        return str(error)
-    return f"the command ended with {done.returncode}" if done.returncode else ""
+        if not rows or self._is_quiet():
+            return []
+        now = monotonic()
+        return [row for row in rows if self._next.get(row["id"], 0.0) <= now]
 
+    def _is_quiet(self) -> bool:
+        local = datetime.fromtimestamp(self.ground.now() / SECOND, self.ground.zone)
+        return is_quiet(local.hour * 60 + local.minute, self.ground.options.quiet_hours)
 
-def _webhook(ground: Ground, notice: dict[str, Any]) -> str:
-    if not ground.options.notify_webhook:
-        return ""
-    return _post(
-        ground.options.notify_webhook, json.dumps(_body(notice)).encode(), {"Content-Type": "application/json"}
-    )
+    def _work(self, due: list[dict[str, Any]]) -> None:
+        try:
+            for notice in due:
+                self._send(notice)
+            if self._is_time_to_fetch():
+                self._fetched = monotonic()
+                self._fetch()
+        except HoldfastError:
+            pass  # the database is away: the next tick begins again
 
+    def _send(self, notice: dict[str, Any]) -> None:
+        if notice["prompt"] and not self._is_open(notice["prompt"]):
+            self._sent(notice)  # answered in the meantime
+            return
+        told, failed = ways.body(self.ground, notice), ""
+        for name, way in self._ways.items():
+            if (notice["id"], name) in self._went:
+                continue
+            why = way(self.ground, told)
+            if why:
+                failed = failed or f"{name}: {redact(why)}"
+            else:
+                self._went.add((notice["id"], name))
+        if failed:
+            self._failed(notice, failed)
+        else:
+            self._sent(notice)
 
-def _body(notice: dict[str, Any]) -> dict[str, Any]:
-    return {name: notice[name] for name in ("id", "task", "kind", "text", "prompt")}
+    def _sent(self, notice: dict[str, Any]) -> None:
+        with self.ground.tables.write() as tables:
+            tables.do("UPDATE notice SET sent_at = ? WHERE id = ?", self.ground.now(), notice["id"])
+        self._went -= {(notice["id"], name) for name in ways.WAYS}
+        self._rung.discard(notice["id"])
+        self._next.pop(notice["id"], None)
 
+    def _failed(self, notice: dict[str, Any], why: str) -> None:
+        tries = notice["tries"]
+        with self.ground.tables.write() as tables:
+            tables.do("UPDATE notice SET tries = tries + 1 WHERE id = ?", notice["id"])
+            if tries >= len(WAITS):
+                tables.log(notice["task"], self.ground.now(), "notice_failed", {"id": notice["id"], "why": why})
+        if tries < len(WAITS):
+            self._next[notice["id"]] = monotonic() + WAITS[tries]
 
-def _ntfy(ground: Ground, notice: dict[str, Any]) -> str:
-    """A topic of ntfy; questions with options get a button for each of the first three."""
-    url = ground.options.notify_ntfy
-    if not url:
-        return ""
-    head = {"Title": "holdfast", "Priority": "high" if notice["kind"] in URGENT else "default", "X-Id": notice["id"]}
-    prompts = ground.tables.prompts("id = ?", notice["prompt"]) if notice["prompt"] else []
-    if prompts and prompts[0].options:
-        head["Actions"] = "; ".join([_button(url, notice["prompt"], option) for option in prompts[0].options[:3]])
-    return _post(url, notice["text"].encode(), head)
+    # What comes back
 
+    def _is_open(self, prompt: str) -> bool:
+        return bool(self.ground.tables.prompts("id = ? AND status IN ('pending', 'presented')", prompt))
 
-def _button(url: str, prompt: str, option: str) -> str:
-    """The answer goes to the topic's own answer topic, with the id of the question."""
-    label = option.replace(",", " ").replace(";", " ")[:40]
-    body = json.dumps({"prompt": prompt, "answer": option}).replace("'", " ")
-    return f"http, {label}, {url.rstrip('/')}-answers, method=POST, body='{body}', clear=true"
+    def _is_time_to_fetch(self) -> bool:
+        if "notify_ntfy" not in self._ways or monotonic() - self._fetched < FETCH:
+            return False
+        return bool(self._questions())
 
+    def _questions(self) -> list[Any]:
+        return self.ground.tables.prompts(
+            "kind = 'question' AND options != '[]' AND status IN ('pending', 'presented')"
+        )
 
-def _post(url: str, body: bytes, head: dict[str, str]) -> str:
-    if not url.startswith(("https://", "http://")):
-        return f"{url} is no address"
-    try:
-        safe = {name: value.encode("ascii", "replace").decode() for name, value in head.items()}
-        with urlopen(Request(url, data=body, headers=safe, method="POST"), timeout=TIMEOUT):
-            return ""
-    except (URLError, OSError, ValueError) as error:
-        return str(error)
+    def _fetch(self) -> None:
+        """Answers that were given by a button. One that comes twice, or too late, changes nothing."""
+        from holdfast.supervisor.tasks import Tasks
 
-
-WAYS = (_bell, _command, _webhook, _ntfy)
+        open_ones = {prompt.id: prompt for prompt in self._questions()}
+        since = self._since or str(min(prompt.created_at for prompt in open_ones.values()) // SECOND)
+        try:
+            for message, id, number in ways.answers(self.ground, since):
+                self._since = message
+                prompt = open_ones.get(id)
+                if prompt is not None and number < len(prompt.options):
+                    try:
+                        Tasks(self.ground).answer(id, prompt.options[number], by="ntfy")
+                    except HoldfastError:
+                        continue  # somebody was faster
+        except (OSError, ValueError):
+            pass  # it is asked again

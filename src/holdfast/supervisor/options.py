@@ -30,6 +30,7 @@ class Options:
     limit_jitter_most: float = 90
     stagger: float = 15
     question_timeout: float = 1800
+    auto_approve_after: float = 0
     verify_timeout: float = 900
     max_attempts: int = 3
     resume_with: str = "auto"
@@ -45,7 +46,11 @@ class Options:
     allowed_tools: list[str] = field(default_factory=lambda: ["Read", "Glob", "Grep", "Edit", "Write", "TodoWrite"])
     agent: list[str] = field(default_factory=lambda: ["claude"])
     max_tokens: int = 0
+    cold_history: int = 100_000
     freezer: str = "auto"
+    context_tokens: int = 0
+    context_windows: dict[str, int] = field(default_factory=dict)
+    """`budget.tokens` and `budget.windows`: how much an agent's memory holds."""
 
     @classmethod
     def read(cls, settings: Settings) -> Options:
@@ -55,6 +60,8 @@ class Options:
             key = f"supervisor.{one.name}"
             if key in settings.values:
                 found[one.name] = settings.values[key]
+        found["context_tokens"] = settings.values.get("budget.tokens", 0)
+        found["context_windows"] = settings.values.get("budget.windows", {})
         return cls(**found)
 
     def but(self, **changes: Any) -> Options:

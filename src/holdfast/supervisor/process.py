@@ -10,11 +10,12 @@ import subprocess
 import sys
 from typing import Any, NamedTuple
 
-from holdfast.supervisor import shim
+from holdfast.supervisor.run_folder import write_file
+from holdfast.supervisor.tree import send, start_time
 
 ABSENT, ALIVE, OVER, LOST = "absent", "alive", "over", "lost"
 TOKEN = "HOLDFAST_RUN_TOKEN"
-PROGRAM = shim.__file__
+PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "launch_shim.py")
 
 
 class Look(NamedTuple):
@@ -28,6 +29,8 @@ class Look(NamedTuple):
     reason: str = ""
     started: bool = True
     ended_at: int = 0
+    seconds: float | None = None
+    """How long it ran by a clock that nobody can set, if its shim could say so."""
 
 
 def start(folder: str, job: dict[str, Any]) -> str:
@@ -80,7 +83,7 @@ def look(folder: str, run: str) -> Look:
             ended = os.stat(folder + "/exit.json").st_mtime_ns
         except OSError:
             ended = 0
-        code, number = report.get("exit"), report.get("signal")
+        code, number, seconds = (report.get(name) for name in ("exit", "signal", "seconds"))
         return Look(
             OVER,
             exit_code=code if isinstance(code, int) else None,
@@ -88,6 +91,7 @@ def look(folder: str, run: str) -> Look:
             reason=str(report.get("reason", "")),
             started=bool(report.get("started", True)),
             ended_at=ended,
+            seconds=float(seconds) if isinstance(seconds, int | float) else None,
         )
     facts = read(folder + "/lock")
     if is_locked(folder + "/lock"):
@@ -111,7 +115,7 @@ def wish(folder: str, what: str, reason: str = "") -> int:
     """Tell a shim to stop, kill, freeze or thaw; return the number of the wish."""
     before = read(folder + "/wish") or {}
     number = int(before.get("number", 0)) + 1
-    shim.write_file(folder + "/wish", {"number": number, "do": what, "reason": reason}, durable=False)
+    write_file(folder + "/wish", {"number": number, "do": what, "reason": reason}, durable=False)
     facts = read(folder + "/lock")
     if facts is None or not is_locked(folder + "/lock"):
         return number
@@ -119,7 +123,7 @@ def wish(folder: str, what: str, reason: str = "") -> int:
         # By descriptor, with the lock held by that process until now: a number that was given to another never gets it.
         pidfd = os.pidfd_open(int(facts["pid"]))
         try:
-            if shim.start_time(int(facts["pid"])) == facts.get("started"):
+            if start_time(int(facts["pid"])) == facts.get("started"):
                 signal.pidfd_send_signal(pidfd, signal.SIGUSR1)
         finally:
             os.close(pidfd)
@@ -145,7 +149,7 @@ def end_strays(token: str) -> int:
         if not found:
             break
         for pid in found:
-            shim.send(pid, signal.SIGKILL)
+            send(pid, signal.SIGKILL)
         count += len(found)
     return count
 

@@ -14,10 +14,12 @@ from holdfast.supervisor.limits import (
     STATED,
     LimitHit,
     LimitNear,
+    Window,
     read_error,
     read_event,
     read_rates,
     read_text,
+    read_windows,
 )
 from holdfast.supervisor.protocol import Block, Malformed, Reader, check
 
@@ -32,6 +34,14 @@ class Tool(NamedTuple):
 
     name: str
     what: str
+
+
+class Figure(NamedTuple):
+    """How full an agent's memory was after a request: tokens, and of how many where the agent says so."""
+
+    used: int
+    model: str = ""
+    window: int = 0
 
 
 class Output(ABC):
@@ -49,8 +59,13 @@ class Output(ABC):
         self.session = ""
         self.began = False
         self.tokens, self.money = 0, 0.0
+        self.figures: list[Figure] = []
+        """One for each request of the main conversation, in order."""
+        self.windows: dict[str, Window] = {}
+        """How much of the account's windows is used, as far as the client was told."""
         self.error = self.error_text = ""
-        self.failed = False
+        self.failed = self.succeeded = False
+        """What the client's last word was; neither if it has not said any."""
         self.denials: list[str] = []
         self.step, self.fraction = "", 0.0
         self.lines = 0
@@ -98,8 +113,11 @@ class Output(ABC):
             facts = json.loads(line)
             kind, details = str(facts.get("error", "")), str(facts.get("error_details", ""))
             message = str(facts.get("last_assistant_message", ""))
+            aside = bool(facts.get("agent_id"))
         except (ValueError, TypeError, AttributeError):
             return
+        if aside or self.succeeded:
+            return  # a subagent's or a compaction's failure, or one that was got over
         if self.limit is None and self.failed:
             self.limit = read_error(kind, details, message, self.now, self.zone)
         if not self.error:
@@ -134,6 +152,7 @@ class ClaudeOutput(Output):
         self._rejected: LimitHit | None = None
         self._counted: set[str] = set()
         self._summed = 0
+        self._measured: object = None
 
     def _feed(self, line: bytes) -> None:
         event = json.loads(line)
@@ -145,6 +164,7 @@ class ClaudeOutput(Output):
         elif kind == "user":
             self._user(event)
         elif kind == "rate_limit_event":
+            self.windows.update(read_windows(event["rate_limit_info"]))
             found = read_event(event["rate_limit_info"], self.now)
             if isinstance(found, LimitHit):
                 self._rejected = found
@@ -180,6 +200,8 @@ class ClaudeOutput(Output):
             return
         self.retrying = ""
         self._count(message)
+        if not event.get("parent_tool_use_id"):
+            self._measure(message)
         for part in message["content"]:
             if part.get("type") == "tool_use":
                 self.tools[str(part["id"])] = Tool(str(part["name"]), _what(part.get("input")))
@@ -209,9 +231,21 @@ class ClaudeOutput(Output):
         self._summed += _tokens(usage)
         self.tokens = max(self.tokens, self._summed)
 
+    def _measure(self, message: dict[str, Any]) -> None:
+        """One message comes in several lines; the last one has its whole length."""
+        usage = message.get("usage") or {}
+        used = _tokens(usage) + int(usage.get("cache_read_input_tokens") or 0)
+        if not used:
+            return
+        if self._measured == message.get("id") and self.figures:
+            self.figures.pop()
+        self._measured = message.get("id")
+        self.figures.append(Figure(used, str(message.get("model") or "")))
+
     def _result(self, event: dict[str, Any]) -> None:
         # One process may say several results; the last one counts.
         self.failed = bool(event.get("is_error"))
+        self.succeeded = not self.failed
         self.money = float(event.get("total_cost_usd") or self.money)
         if isinstance(event.get("usage"), dict):
             self.tokens = max(self.tokens, _tokens(event["usage"]))
@@ -223,7 +257,9 @@ class ClaudeOutput(Output):
         text = str(event.get("result") or self.error_text)
         self.error_text = text[:500]
         reason = str(event.get("terminal_reason") or "")
-        if reason == "prompt_too_long" or "No conversation found" in text:
+        if reason == "prompt_too_long" or text.casefold().startswith("prompt is too long"):
+            self.error = "prompt_too_long"
+        elif "No conversation found" in text:
             self.error = reason or "no_conversation"
         if self._rejected is not None:
             self.limit = self._rejected
@@ -302,9 +338,17 @@ class PlainOutput(Output):
             return True
         if kind == "token_count":
             rates = event.get("rate_limits")
-            self.near = read_rates(rates, self.now) if isinstance(rates, dict) else self.near
+            if isinstance(rates, dict):
+                self.near = read_rates(rates, self.now)
+                self.windows.update(read_windows(rates))
+            self._measure(event.get("info"))
             return True
         return False
+
+    def _measure(self, info: object) -> None:
+        last = info.get("last_token_usage") if isinstance(info, dict) else None
+        if isinstance(info, dict) and isinstance(last, dict) and last.get("total_tokens"):
+            self.figures.append(Figure(int(last["total_tokens"]), window=int(info.get("model_context_window") or 0)))
 
 
 def _tokens(usage: dict[str, Any]) -> int:

@@ -7,11 +7,13 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.core.errors import HoldfastError
-from holdfast.supervisor import documents
+from holdfast.supervisor import checkpoints, documents, process
+from holdfast.supervisor.settling import keep_final
 from holdfast.supervisor.task import ACTIVE, DONE, DRAFT, FAILED, TERMINAL, USER_PAUSE
 
 if TYPE_CHECKING:
     from holdfast.supervisor.ground import Ground
+    from holdfast.supervisor.tables import Task
 
 DEPTH = 3
 """How deep below a root workspaces are looked for."""
@@ -70,6 +72,7 @@ def _insert(ground: Ground, known: dict[str, Any], phase: int, latest: dict[str,
     now, id = ground.now(), str(known["id"])
     ended = known["state"] in (DONE, FAILED, "cancelled", DRAFT)
     columns = {name: known[name] for name in documents.COLUMNS if name not in ("state", "phase")}
+    columns["attempt"] = max([known["attempt"], *[number for task, number, _ in _folders(ground) if task == id]])
     with ground.tables.write() as tables:
         tables.insert("task", **columns, state=known["state"] if ended else ACTIVE, phase=phase, updated_at=now)
         for name, sealed in dict(known.get("secrets", {})).items():
@@ -94,9 +97,48 @@ def _insert(ground: Ground, known: dict[str, Any], phase: int, latest: dict[str,
             tables.change(id, now, reason=why)
         if latest is not None:
             tables.do(
-                "INSERT OR IGNORE INTO checkpoint VALUES (?, ?, '', ?, 0, ?, ?, '', 'latest.json', ?)",
+                "INSERT INTO checkpoint VALUES (?, ?, '', ?, 0, ?, ?, '', 'latest.json', ?) ON CONFLICT DO NOTHING",
                 f"{id}:rebuilt", id, latest["id"], latest["reason"], phase, now,
             )  # fmt: skip
+
+
+def end_unknown(ground: Ground) -> None:
+    """Stop agents that no row speaks of, as after a lost database: their task may begin again in the same folder."""
+    for task, number, folder in _folders(ground):
+        run = f"{task}:{number}"
+        if process.look(folder, run).kind == process.ALIVE and not ground.tables.runs("id = ?", run):
+            process.wish(folder, "stop", "no row speaks of this run")
+
+
+def catch_up(ground: Ground) -> None:
+    """What is done after the last row of a task, for those whose supervisor was killed just there."""
+    for task in ground.tables.tasks("archived = 0"):
+        if not os.path.isdir(task.workspace):
+            continue
+        newest = checkpoints.latest(ground, task.id)
+        if task.state == DONE and newest is not None and not _is_changed(ground, task, newest.tree):
+            keep_final(ground, task.id)
+        documents.project(ground, task.id)
+
+
+def _is_changed(ground: Ground, task: Task, tree: str) -> bool:
+    try:
+        return checkpoints.changed_since(ground, task, tree)
+    except (HoldfastError, OSError):
+        return True  # nothing can be kept there now
+
+
+def _folders(ground: Ground) -> Iterator[tuple[str, int, str]]:
+    """Runs that have a folder, whether or not a row speaks of them: task, number, folder."""
+    base = f"{ground.folder}/runs"
+    try:
+        names = os.listdir(base)
+    except OSError:
+        return
+    for name in names:
+        task, _, number = name.rpartition("-")
+        if task and number.isdigit():
+            yield task, int(number), f"{base}/{name}"
 
 
 def _latest(ground: Ground, workspace: str) -> dict[str, Any] | None:

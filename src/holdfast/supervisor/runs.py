@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 from contextlib import suppress
@@ -9,13 +10,15 @@ from threading import Event as Flag
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from holdfast.core.budget import usage
 from holdfast.core.errors import HoldfastError
 from holdfast.core.steps import step
 from holdfast.supervisor import checkpoints, process
 from holdfast.supervisor.drivers import driver
 from holdfast.supervisor.limits import LimitNear
 from holdfast.supervisor.reading import Output, Tail
-from holdfast.supervisor.shim import write_file
+from holdfast.supervisor.run_folder import write_file
+from holdfast.supervisor.sealing import opened
 from holdfast.supervisor.tables import Overtaken, Run, Task
 from holdfast.supervisor.task import ENDED, LIVE, STARTING, STOPPING
 from holdfast.supervisor.waits import Budget, Spent, nudge, used
@@ -81,12 +84,6 @@ def missing(task: Task) -> str:
     return ""
 
 
-def opened(ground: Ground, task: Task) -> dict[str, str]:
-    """The task's secrets in the clear, for the shim's ears only."""
-    rows = ground.tables.all("SELECT name, sealed FROM secret WHERE task = ?", task.id)
-    return {row["name"]: ground.seals.open_value(row["name"], row["sealed"]).decode("utf-8", "replace") for row in rows}
-
-
 def observe(ground: Ground, id: str, halt: Flag) -> bool:
     """Follow a run until its process has ended; False if we were told to halt before."""
     run = ground.tables.run(id)
@@ -107,11 +104,54 @@ def read(ground: Ground, run: Run) -> Output:
     return output
 
 
+def lasted(ground: Ground, run: Run, look: process.Look) -> float:
+    """Seconds that an ended run took. A clock that was set must not use up a budget; what nobody measured is taken from the
+    kernel's clock, and only after a restart of the machine from the calendar."""
+    if look.seconds is not None:
+        return look.seconds
+    if run.boot == ground.boot:
+        return _age(ground, run)
+    return max((look.ended_at or ground.now()) - run.started_at, 0) / SECOND
+
+
+def _age(ground: Ground, run: Run) -> float:
+    """Seconds since the agent was started, by the kernel's clock, which nobody can set."""
+    start = process.agent(run.folder).get("start")
+    if not start or run.boot != ground.boot:
+        return 0.0
+    return max(ground.since_boot() / SECOND - int(start) / os.sysconf("SC_CLK_TCK"), 0.0)
+
+
 def _files(output: Output):  # type: ignore[no-untyped-def]
     return (
         ("out.log", output.feed), ("err.log", output.feed_error), ("tools.jsonl", output.feed_call),
         ("failures.jsonl", output.feed_failure),
     )  # fmt: skip
+
+
+def told_figures(ground: Ground, run: Run) -> int:
+    """How many requests of a run were told of already."""
+    row = ground.tables.one(
+        "SELECT facts FROM event WHERE task = ? AND run = ? AND type = 'context' ORDER BY sequence DESC LIMIT 1",
+        run.task, run.id,
+    )  # fmt: skip
+    return int(json.loads(row["facts"])["request"]) if row is not None else 0
+
+
+def tell_figures(ground: Ground, run: Run, output: Output, told: int) -> int:
+    """Log how full the agent's memory was after each request since; return how many were told of. In a transaction."""
+    account = {
+        name: {"used": window.used, "resetsAt": window.resets_at} for name, window in sorted(output.windows.items())
+    }
+    for number, figure in enumerate(output.figures[told:], told + 1):
+        windows = ground.options.context_windows
+        full = usage(figure.used, figure.model, ground.options.context_tokens or figure.window, windows, {})
+        facts = {
+            "request": number, "used": full.used, "window": full.budget or None,
+            "percent": round(full.percent, 1) if full.budget else None, "model": figure.model or None, "account": account,
+        }  # fmt: skip
+        ground.tables.log(run.task, ground.now(), "context", facts, run.id)
+    return max(told, len(output.figures))
 
 
 class _Observer:
@@ -124,13 +164,14 @@ class _Observer:
         self.output = self.driver.output(ground.now() / SECOND, ground.zone)
         self.tails = [(Tail(f"{run.folder}/{name}"), feed) for name, feed in _files(self.output)]
         self.heard_at = monotonic()
-        self.began_at = self.heard_at - self._age()
+        self.began_at = self.heard_at - _age(ground, run)
         self.told_at = self.asked_at = 0.0
         self.pause_at = self.stop_at = 0.0
         self.silent = False
         self.near: LimitNear | None = None
         self.saved_at = monotonic() - self._since_last_save()
         self.known: tuple[object, ...] = ()
+        self.figures = told_figures(ground, run)
 
     def follow(self, halt: Flag) -> bool:
         while not halt.is_set():
@@ -277,7 +318,8 @@ class _Observer:
             self._log("limit_near", {"scope": near.scope, "used": near.used, "resetsAt": near.resets_at})
             key = f"{self.run.id}:limit_near:{near.scope}"
             checkpoints.take(self.ground, self.task, self.run, "limit", key, self.output)
-        known = (self.output.step, self.output.fraction, self.output.tokens, self.output.retrying)
+        output = self.output
+        known = (output.step, output.fraction, output.tokens, output.retrying, len(output.figures))
         if known != self.known and now - self.told_at >= TELL:
             self.known, self.told_at = known, now
             with self.ground.tables.write() as tables:
@@ -293,17 +335,11 @@ class _Observer:
                     "retrying": self.output.retrying,
                 }
                 tables.log(self.task.id, self.ground.now(), "progress", facts, self.run.id)
+                self.figures = tell_figures(self.ground, self.run, self.output, self.figures)
 
     def _log(self, type: str, facts: dict[str, object]) -> None:
         with self.ground.tables.write() as tables:
             tables.log(self.task.id, self.ground.now(), type, facts, self.run.id)
-
-    def _age(self) -> float:
-        """Seconds that the agent has run before we came, by the kernel's clock, which nobody can set."""
-        start = process.agent(self.folder).get("start")
-        if not start or self.run.boot != self.ground.boot:
-            return 0.0
-        return max(self.ground.since_boot() / SECOND - int(start) / os.sysconf("SC_CLK_TCK"), 0.0)
 
     def _since_last_save(self) -> float:
         row = self.ground.tables.one("SELECT MAX(made_at) AS at FROM checkpoint WHERE run = ?", self.run.id)

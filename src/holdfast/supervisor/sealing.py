@@ -10,9 +10,14 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from holdfast.core.errors import Failed
+from holdfast.supervisor.stripping import MARK, forms
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from holdfast.engine import Engine
+    from holdfast.supervisor.ground import Ground
+    from holdfast.supervisor.tables import Task
 
 
 class StoreSeals:
@@ -71,3 +76,17 @@ class DocumentKey:
             raise Failed(f"The key file {self.path} is damaged.", "Bring it back from a backup, or move it away.")
         self._key = key
         return key
+
+
+def opened(ground: Ground, task: Task) -> dict[str, str]:
+    """The task's secrets in the clear: for the shim's ears, and to strike them out of everything else."""
+    rows = ground.tables.all("SELECT name, sealed FROM secret WHERE task = ?", task.id)
+    return {row["name"]: ground.seals.open_value(row["name"], row["sealed"]).decode("utf-8", "replace") for row in rows}
+
+
+def struck_out(text: str, secrets: Iterable[str]) -> str:
+    """The text without these values, however they are spelled in it."""
+    found = text.encode("utf-8", "surrogateescape")
+    for form in forms([value for value in secrets if value]):
+        found = found.replace(form, MARK)
+    return found.decode("utf-8", "surrogateescape")

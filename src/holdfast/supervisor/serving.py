@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from threading import Event as Flag
 from threading import Thread
 from typing import TYPE_CHECKING
@@ -43,17 +44,14 @@ def run(ground: Ground, stop: Flag, *, until_idle: bool = False, durable: bool =
 
     Agents live on when it returns, and are found again by the next one.
     """
-    lock = Lock(ground.folder)
-    try:
+    with closing(Lock(ground.folder)), closing(ground.tables.claim()) as claim:
         workflows = _workflows(ground, durable)
         try:
-            supervisor = Supervisor(ground, workflows, only)
+            supervisor = Supervisor(ground, workflows, only, claim)
             supervisor.stop = stop
             supervisor.run(until_idle)
         finally:
             workflows.close()
-    finally:
-        lock.close()
 
 
 class Background:

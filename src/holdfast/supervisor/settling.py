@@ -9,14 +9,14 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.steps import step
-from holdfast.supervisor import checkpoints, documents, process, runs, telling, verdict
+from holdfast.supervisor import checkpoints, documents, logs, process, runs, telling, verdict
 from holdfast.supervisor.checkpoints import Taken
 from holdfast.supervisor.drivers import driver
 from holdfast.supervisor.limits import LimitHit
 from holdfast.supervisor.protocol import Block
 from holdfast.supervisor.questions import PENDING, key
 from holdfast.supervisor.reading import Output
-from holdfast.supervisor.shim import MARK, forms
+from holdfast.supervisor.sealing import opened, struck_out
 from holdfast.supervisor.tables import Overtaken, Run, Tables, Task
 from holdfast.supervisor.task import (
     APPROVAL,
@@ -37,16 +37,16 @@ if TYPE_CHECKING:
     from holdfast.supervisor.ground import Ground
 
 SECOND = 1_000_000_000
-OUTPUT = 20_000
+OUTPUT, LOGGED = 20_000, 4_000
 RESTARTING = "Task could not be restored from checkpoint. Restarting from beginning."
 LOST_SESSION = ("No conversation found", "already in use", "no_conversation")
 TRIGGERS = {
     verdict.CANCELLED: "cancel", verdict.FAILED: "error", verdict.LIMITED: "rate_limit", verdict.PAUSED: "user_pause",
     verdict.RETRY: "error", verdict.PHASE: "phase_complete", verdict.COMPLETE: "final", verdict.ASKED: "question",
     verdict.NEEDS: "secret", verdict.IDLE: "turn", verdict.CRASHED: "crash", verdict.BUDGET: "budget",
-    verdict.DENIED: "question",
+    verdict.DENIED: "question", verdict.FULL: "error",
 }  # fmt: skip
-CUT_OFF = (verdict.CRASHED, verdict.LIMITED, verdict.PAUSED, verdict.RETRY, verdict.BUDGET)
+CUT_OFF = (verdict.CRASHED, verdict.LIMITED, verdict.PAUSED, verdict.RETRY, verdict.BUDGET, verdict.FULL)
 
 
 def settle(ground: Ground, id: str) -> None:
@@ -79,6 +79,7 @@ def settle(ground: Ground, id: str) -> None:
     step("settle:written")
     keep_final(ground, task.id, run)
     documents.project(ground, task.id)
+    logs.write(ground, run)
 
 
 def keep_final(ground: Ground, id: str, run: Run | None = None) -> None:
@@ -119,7 +120,7 @@ def _verify(ground: Ground, task: Task, judged: Verdict) -> tuple[bool | None, s
     command = task.phases[task.phase - 1]["verify"] if judged.kind == verdict.PHASE else ""
     if not command:
         return None, ""
-    secrets = runs.opened(ground, task)
+    secrets = opened(ground, task)
     environment = {
         name: value
         for name, value in ground.variables.items()
@@ -145,9 +146,7 @@ def _verify(ground: Ground, task: Task, judged: Verdict) -> tuple[bool | None, s
         out, _ = child.communicate()
         out += f"\nThe verification took longer than {ground.options.verify_timeout:.0f} s and was ended.".encode()
         passed = False
-    for form in forms(list(secrets.values())):
-        out = out.replace(form, MARK)
-    return passed, out.decode("utf-8", "replace")[-OUTPUT:]
+    return passed, struck_out(out.decode("utf-8", "replace"), secrets.values())[-OUTPUT:]
 
 
 class Settlement:
@@ -190,7 +189,7 @@ class Settlement:
         run, output = self.run, self.output
         left = [f"{tool.name} {tool.what}".strip() for tool in output.tools.values()]
         outcome = "host_restart" if self.rebooted and self.judged.kind == verdict.CRASHED else self.judged.kind
-        seconds = max((self.look.ended_at or self.now) - run.started_at, 0) / SECOND
+        seconds = runs.lasted(self.ground, run, self.look)
         tables.change_run(
             run.id, state=ENDED, outcome=outcome, reason=self.judged.reason[:2000], ended_at=self.now,
             exit_code=self.look.exit_code, tokens=output.tokens, money=output.money, left=left, said=output.last_said(),
@@ -202,6 +201,7 @@ class Settlement:
             fraction=output.fraction,
         )  # fmt: skip
         remembers = output.began and driver(self.task.agent, self.ground.options).can_resume
+        remembers = remembers and self.judged.kind != verdict.FULL
         if self.judged.kind in CUT_OFF and not remembers:
             # The agent never read its prompt, or cannot remember it: what was in it is delivered again.
             tables.do("UPDATE prompt SET delivered = '' WHERE delivered = ?", run.id)
@@ -213,6 +213,7 @@ class Settlement:
             "reason": self.judged.reason[:500],
             "tokens": output.tokens,
         }
+        runs.tell_figures(self.ground, run, output, runs.told_figures(self.ground, run))
         tables.log(self.task.id, self.now, "agent_ended", facts, run.id)
         self.task = tables.task(self.task.id)
 
@@ -226,6 +227,11 @@ class Settlement:
         elif block.name == "USER_QUESTION":
             kind, mark, text = "question", key(block.fields["question"]), block.fields["question"]
         else:
+            if block.name == "ERROR":
+                facts = {"kind": block.fields["type"], "message": block.fields["message"]}
+                tables.log(
+                    self.task.id, self.now, "error", {**facts, "recovery": block.fields["recovery"]}, self.run.id
+                )
             return
         open_ones = "task = ? AND kind = ? AND key = ? AND status IN ('pending', 'presented')"
         if tables.prompts(open_ones, self.task.id, kind, mark):
@@ -234,8 +240,8 @@ class Settlement:
         id = ("q_" if kind == "question" else "d_") + sha256(f"{self.run.id}:{kind}:{mark}".encode()).hexdigest()[:12]
         timeout = int(self.ground.options.question_timeout * SECOND)
         tables.do(
-            "INSERT OR IGNORE INTO prompt (id, task, run, kind, key, text, category, options, standard, required, status, "
-            "created_at, expires_at, phase) VALUES (?, ?, ?, ?, ?, ?, ?, json(?), ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO prompt (id, task, run, kind, key, text, category, options, standard, required, status, "
+            "created_at, expires_at, phase) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
             id, self.task.id, self.run.id, kind, mark, text, block.fields.get("category", block.fields.get("type", "")),
             _json(block.lists.get("options", [])), block.fields.get("default", ""), int(block.flag("required")), PENDING,
             self.now, self.now + timeout, self.task.phase,
@@ -349,6 +355,14 @@ class Settlement:
         if errors and errors[0].fields["recovery"] == "notify_user":
             tables.notify(task.id, self.now, "error", f"{task.title}: {errors[0].fields['message']}")
 
+    def _full(self, tables: Tables) -> None:
+        """A conversation that no longer fits is left behind: a fresh session is told a brief of it."""
+        if self.task.agent.get("resume_with", self.ground.options.resume_with) == "history":
+            self._failed(tables)
+            return
+        tables.change(self.task.id, self.now, session="")
+        self._crashed(tables)
+
     def _begin_anew(self, tables: Tables) -> None:
         """The session cannot be gone on with: a fresh one, once; the second time a person decides."""
         restores = self.task.restores + 1
@@ -396,6 +410,8 @@ class Settlement:
         most = self.ground.options.max_attempts
         decided = verdict.gate(self.passed, task.reworks, phase["review"], last, most)
         facts = {"phase": task.phase, "passed": self.passed, "gate": decided.action, "flagged": decided.flagged}
+        if self.passed is not None:
+            facts["output"] = self.shown[-LOGGED:]
         tables.log(task.id, self.now, "phase_complete", facts, self.run.id)
         tables.change(task.id, self.now, crashes=[], idle=0)
         if decided.action == "rework":
@@ -416,8 +432,8 @@ class Settlement:
         text = f"Phase {task.phase} ({name}) is complete" + (" but its verification still fails." if flagged else ".")
         tree = self.taken.tree if self.taken is not None else ""
         tables.do(
-            "INSERT OR IGNORE INTO prompt (id, task, run, kind, key, text, status, created_at, phase, tree, flagged, output, "
-            "required) VALUES (?, ?, ?, 'approval', ?, ?, ?, ?, ?, ?, ?, ?, 1)",
+            "INSERT INTO prompt (id, task, run, kind, key, text, status, created_at, phase, tree, flagged, output, "
+            "required) VALUES (?, ?, ?, 'approval', ?, ?, ?, ?, ?, ?, ?, ?, 1) ON CONFLICT DO NOTHING",
             id, task.id, self.run.id, f"phase {task.phase}", text, PENDING, self.now, task.phase, tree, int(flagged), self.shown,
         )  # fmt: skip
         self._move(tables, "phase_complete", why=text, prompt=id, human=1)
@@ -457,5 +473,5 @@ _FOLLOWS = {
     verdict.PAUSED: Settlement._paused, verdict.RETRY: Settlement._crashed, verdict.PHASE: Settlement._phase,
     verdict.COMPLETE: Settlement._complete, verdict.ASKED: Settlement._asked, verdict.NEEDS: Settlement._asked,
     verdict.IDLE: Settlement._idle, verdict.CRASHED: Settlement._crashed, verdict.BUDGET: Settlement._over_budget,
-    verdict.DENIED: Settlement._denied,
+    verdict.DENIED: Settlement._denied, verdict.FULL: Settlement._full,
 }  # fmt: skip

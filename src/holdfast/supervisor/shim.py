@@ -1,6 +1,7 @@
 """The program around an agent: outlives the supervisor, owns everything the agent starts, and knows how it ended.
 
-Run as `python -I -S -B shim.py FOLDER` with the job as JSON on standard input; the protocol is in docs/unattended.md.
+Run as `python -I -S -B launch_shim.py FOLDER` with the job as JSON on standard input; the protocol is in docs/unattended.md.
+Standard library only, and the rooms beside it that use nothing else.
 """
 
 from __future__ import annotations
@@ -14,18 +15,17 @@ import sys
 from time import monotonic, sleep
 from typing import Any, NoReturn
 
-LONGEST = 8 << 20
-"""A longer line is cut."""
-CUT = b"[line cut by holdfast]\n"
-MARK = b"[secret]"
-SHORTEST_SECRET = 4
+from holdfast.supervisor.groups import freeze_group, in_group, make_group, remove_group
+from holdfast.supervisor.run_folder import sync_folder, write_file
+from holdfast.supervisor.stripping import Stream
+from holdfast.supervisor.tree import below, boot_id, prctl, send, start_time
+
 RESERVE = b" " * 4095 + b"\n"
 """Space for the exit report, taken before it is needed: the disk may be full by then."""
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 SECOND_LOOK = 1.0
 AFTER_TERM = 2.0
 """What the agent leaves behind has this long to end by itself."""
-MOUNTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
 
 
 class Shim:
@@ -43,6 +43,7 @@ class Shim:
         self.kill_at: float | None = None
         self.group: str | None = None
         self.wakeup = -1
+        self.began_at = monotonic()
 
     def run(self) -> int:
         self._signals()
@@ -280,6 +281,7 @@ class Shim:
             "signal": -code if code < 0 and not self.reason.startswith(self.job["command"][0]) else None,
             "reason": self.reason,
             "started": self.status != -1,
+            "seconds": round(monotonic() - self.began_at, 3),
         }
         if self.group is not None:
             remove_group(self.group)
@@ -298,244 +300,6 @@ class Shim:
                 return
             except OSError:
                 sleep(1.0)
-
-
-class Stream:
-    """One output of the agent on its way to a file: whole lines, secrets stripped, bounded."""
-
-    def __init__(self, path: str, secrets: list[str], most: int) -> None:
-        self.fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        self.forms = forms(secrets)
-        self.rest = b""
-        self.cutting = False
-        self.left = most
-
-    def write(self, part: bytes) -> None:
-        if self.cutting:
-            _, end, part = part.partition(b"\n")
-            if not end:
-                return
-            self.cutting = False
-        lines, newline, self.rest = (self.rest + part).rpartition(b"\n")
-        if newline:
-            self._put(lines + newline)
-        if len(self.rest) > LONGEST:
-            self.rest, self.cutting = b"", True
-            self._put(CUT)
-
-    def close(self) -> None:
-        if self.rest:
-            self._put(self.rest + b"\n")
-            self.rest = b""
-        if self.fd >= 0:
-            os.close(self.fd)
-            self.fd = -1
-
-    def _put(self, data: bytes) -> None:
-        for form in self.forms:
-            if form in data:
-                data = data.replace(form, MARK)
-        if len(data) > self.left:
-            data, self.left = (CUT, 0) if self.left > 0 else (b"", 0)
-        self.left -= len(data)
-        try:
-            while data:
-                data = data[os.write(self.fd, data) :]
-        except OSError:
-            pass  # a full disk costs lines of the log, not the agent
-
-
-def forms(secrets: list[str]) -> list[bytes]:
-    """Every spelling in which a secret might come out, longest first."""
-    from base64 import b64encode, urlsafe_b64encode
-    from urllib.parse import quote, quote_plus
-
-    found: set[bytes] = set()
-    for secret in secrets:
-        whole = [secret, *(line for line in secret.split("\n") if len(line) >= 8)]
-        for text in whole:
-            raw = text.encode("utf-8", "surrogateescape")
-            spelled = [text, quote(text, safe=""), quote_plus(text), json.dumps(text)[1:-1]]
-            spelled += [json.dumps(text, ensure_ascii=False)[1:-1], json.dumps(json.dumps(text)[1:-1])[1:-1]]
-            found.update(spelling.encode("utf-8", "surrogateescape") for spelling in spelled)
-            for encode in (b64encode, urlsafe_b64encode):
-                for shift in range(3):  # a secret inside a longer text that was encoded as a whole
-                    middle = encode(b"\0" * shift + raw)[(0, 2, 3)[shift] :]
-                    found.add(middle.rstrip(b"=")[: -1 if (len(raw) + shift) % 3 else None])
-            found.add(raw.hex().encode())
-    return sorted((form for form in found if len(form) >= SHORTEST_SECRET), key=len, reverse=True)
-
-
-def below(root: int) -> dict[int, str]:
-    """Every process that descends from `root`, and the letter of its state."""
-    if not os.path.exists(f"/proc/{root}/task/{root}/children"):
-        return _below_by_parents(root)
-    found: dict[int, str] = {}
-    todo = _children(root)
-    while todo:
-        pid = todo.pop()
-        if pid in found:
-            continue
-        fields = _stat(pid)
-        if fields:
-            found[pid] = fields[0].decode()
-            todo += _children(pid)
-    return found
-
-
-def _children(pid: int) -> list[int]:
-    found: list[int] = []
-    try:
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
-                found += [int(number) for number in file.read().split()]
-    except OSError:
-        pass  # it has just ended; its children are ours in the next round
-    return found
-
-
-def _below_by_parents(root: int) -> dict[int, str]:
-    """The same where the kernel does not list children: every process is asked for its parent."""
-    children: dict[int, list[int]] = {}
-    letters: dict[int, str] = {}
-    for name in os.listdir("/proc"):
-        fields = _stat(int(name)) if name.isdigit() else []
-        if fields:
-            letters[int(name)] = fields[0].decode()
-            children.setdefault(int(fields[1]), []).append(int(name))
-    found: dict[int, str] = {}
-    todo = list(children.get(root, []))
-    while todo:
-        pid = todo.pop()
-        found[pid] = letters[pid]
-        todo += children.get(pid, [])
-    return found
-
-
-def _stat(pid: int) -> list[bytes]:
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()
-    except OSError:
-        return []
-
-
-def start_time(pid: int) -> int:
-    """When the kernel started the process, in ticks since boot; 0 if there is none."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return int(file.read().rpartition(b")")[2].split()[19])
-    except (OSError, IndexError, ValueError):
-        return 0
-
-
-def boot_id() -> str:
-    try:
-        with open("/proc/sys/kernel/random/boot_id") as file:
-            return file.read().strip()
-    except OSError:
-        return ""
-
-
-def send(pid: int, number: int) -> None:
-    try:
-        os.kill(pid, number)
-    except (ProcessLookupError, PermissionError):
-        pass
-
-
-def prctl(option: int, value: int) -> None:
-    try:
-        import ctypes
-
-        ctypes.CDLL(None, use_errno=True).prctl(option, int(value), 0, 0, 0)
-    except (ImportError, OSError, AttributeError):
-        pass  # not Linux: strays are found by their token instead
-
-
-# Control groups
-
-
-def make_group(run: str) -> str | None:
-    """A control group of our own for the agent, or None where we may not make one."""
-    try:
-        with open("/proc/self/cgroup") as file:
-            own = next((line[3:].strip() for line in file if line.startswith("0::")), None)
-    except OSError:
-        return None
-    if own is None:
-        return None
-    name = "holdfast-" + "".join(letter if letter.isalnum() else "-" for letter in run)
-    for mount in MOUNTS:
-        path = f"{mount}{own.rstrip('/')}/{name}"
-        if not os.path.exists(f"{mount}{own.rstrip('/')}/cgroup.procs"):
-            continue
-        try:
-            os.mkdir(path)
-            if os.path.exists(path + "/cgroup.freeze") and os.access(path + "/cgroup.procs", os.W_OK):
-                return path
-            os.rmdir(path)
-        except OSError:
-            continue
-    return None
-
-
-def freeze_group(group: str, frozen: bool) -> bool:
-    """Freeze or thaw, and wait until the kernel says so."""
-    try:
-        with open(group + "/cgroup.freeze", "wb", buffering=0) as file:
-            file.write(b"1" if frozen else b"0")
-        for _ in range(500):
-            with open(group + "/cgroup.events") as events:
-                if f"frozen {int(frozen)}" in events.read():
-                    return True
-            sleep(0.001)
-    except OSError:
-        pass
-    return False
-
-
-def in_group(pid: int, group: str | None) -> bool:
-    if group is None:
-        return False
-    try:
-        with open(f"/proc/{pid}/cgroup") as file:
-            return any(line.startswith("0::") and line.strip().endswith(group.rpartition("/")[2]) for line in file)
-    except OSError:
-        return True  # it is gone
-
-
-def remove_group(group: str) -> None:
-    for _ in range(50):
-        try:
-            os.rmdir(group)
-            return
-        except FileNotFoundError:
-            return
-        except OSError:
-            sleep(0.01)
-
-
-# Files
-
-
-def write_file(path: str, value: dict[str, Any], durable: bool = True) -> None:
-    fd = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    try:
-        os.write(fd, json.dumps(value).encode() + b"\n")
-        if durable:
-            os.fsync(fd)
-    finally:
-        os.close(fd)
-    os.rename(path + ".new", path)
-
-
-def sync_folder(path: str) -> None:
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _drain(fd: int) -> None:
@@ -597,7 +361,3 @@ def main(folder: str) -> int:
     _answer("started")
     _leave_streams()
     return Shim(folder, job, lock).run()
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))

@@ -12,18 +12,22 @@ from typing import TYPE_CHECKING, Protocol
 
 from holdfast.core.errors import Busy, DiskFull, HoldfastError, Unreachable
 from holdfast.core.steps import step
-from holdfast.supervisor import process, questions, recover, runs, telling
+from holdfast.supervisor import process, questions, recover, remembering, reviews, runs, telling
+from holdfast.supervisor.database import Alone, Claim
 from holdfast.supervisor.drivers import driver
-from holdfast.supervisor.notify import send_notices
+from holdfast.supervisor.notify import Notices
 from holdfast.supervisor.settling import hold_open, settle
-from holdfast.supervisor.tables import Hold, Run, Task
-from holdfast.supervisor.task import ACTIVE, QUEUED, RATE_LIMIT, SECRET, STARTING
+from holdfast.supervisor.tables import Hold, Prompt, Run, Task
+from holdfast.supervisor.task import ACTIVE, ENDED, HOST_LOST, QUEUED, RATE_LIMIT, SECRET, STARTING
+from holdfast.supervisor.tasks import Tasks
 from holdfast.supervisor.wake import Listener
 
 if TYPE_CHECKING:
     from holdfast.supervisor.ground import Ground
 
 SECOND = 1_000_000_000
+JUMP = 60 * SECOND
+"""A clock that moves by more than that against the one since boot was set."""
 
 
 class Workflows(Protocol):
@@ -114,14 +118,17 @@ class Lock:
 class Supervisor:
     """Tick and reconcile."""
 
-    def __init__(self, ground: Ground, workflows: Workflows, only: str = "") -> None:
+    def __init__(self, ground: Ground, workflows: Workflows, only: str = "", claim: Claim | None = None) -> None:
         self.ground, self.tables, self.workflows = ground, ground.tables, workflows
+        self.claim: Claim = claim or Alone()
+        self.notices = Notices(ground)
         self.only = only
         """Look after this one task, not after all."""
         self.stop = Flag()
         self.trouble = ""
         """Why the last tick could not do its work."""
         self._reconciled = 0.0
+        self._offset = 0
 
     def run(self, until_idle: bool = False) -> None:
         """Go on until `stop` is set; with `until_idle`, until no task can go on by itself."""
@@ -134,18 +141,20 @@ class Supervisor:
                 if not self.tables.is_same_file():
                     raise Unreachable("The task database was moved or deleted.", "Stop, and run `holdfast rebuild`.")
                 try:
+                    self.claim.check()
                     if monotonic() - self._reconciled >= self.ground.options.reconcile:
                         self.reconcile()
                     self.tick()
                     if until_idle and not self.is_waiting():
                         return
                     pause = self._pause()
-                except (Busy, DiskFull, OSError) as error:
+                except (Busy, DiskFull, Unreachable, OSError) as error:
                     # Agents go on without us; what could not be written is written when there is room again.
                     self.trouble = str(error)
                     pause = self.ground.options.tick
                 listener.wait(pause)
         finally:
+            self.notices.close()
             listener.close()
 
     def is_waiting(self) -> bool:
@@ -173,11 +182,32 @@ class Supervisor:
 
     def tick(self) -> None:
         """Lift what is due, expire what is late, start what can start, tell what is to be told."""
+        self._follow_clock()
         self._lift_due()
         self._expire()
+        self._remind()
         step("tick:lifted")
         self._schedule()
-        send_notices(self.ground)
+        self.notices.tick()
+
+    def _follow_clock(self) -> None:
+        """A clock that was set moves the time-outs of prompts along; resets of limits stay where the calendar has them."""
+        offset = self.ground.now() - self.ground.since_boot()
+        jump, self._offset = offset - (self._offset or offset), offset
+        waiting = "status IN ('pending', 'presented')"
+        if abs(jump) > JUMP:
+            with self.tables.write() as tables:
+                tables.do(f"UPDATE prompt SET created_at = created_at + ? WHERE {waiting}", jump)
+                tables.do(f"UPDATE prompt SET expires_at = expires_at + ? WHERE {waiting} AND expires_at > 0", jump)
+        now, timeout = self.ground.now(), int(self.ground.options.question_timeout * SECOND)
+        ahead = f"{waiting} AND created_at > ?"
+        if self.tables.prompts(ahead, now + JUMP):
+            # It was set back while nobody looked.
+            with self.tables.write() as tables:
+                tables.do(
+                    f"UPDATE prompt SET expires_at = ? WHERE {ahead} AND expires_at > 0", now + timeout, now + JUMP
+                )
+                tables.do(f"UPDATE prompt SET created_at = ? WHERE {ahead}", now, now + JUMP)
 
     def _lift_due(self) -> None:
         for hold in self.tables.holds():
@@ -216,6 +246,31 @@ class Supervisor:
                 if hold is not None and hold.kind == "question":
                     self.tables.move(prompt.task, "lift", now, trigger="timeout", reason="")
                     hold_open(self.tables, prompt.task, now, "timeout")
+
+    def _remind(self) -> None:
+        """Reviews that nobody answers: tell again, then say that it is overdue, then do what the settings allow."""
+        now = self.ground.now()
+        for prompt in self.tables.prompts("kind = 'approval' AND status IN ('pending', 'presented')"):
+            passes_after = int(self.ground.options.auto_approve_after * SECOND)
+            due = reviews.late(now - prompt.created_at, prompt.tries, bool(prompt.flagged), passes_after)
+            if due is None:
+                continue
+            if due.passes and self._passes(prompt):
+                continue
+            with self.tables.write():
+                kind, word = ("escalation", "Overdue") if due.overdue else ("reminder", "Still waiting")
+                if due.reminders > prompt.tries:
+                    self.tables.do("UPDATE prompt SET tries = ? WHERE id = ?", due.reminders, prompt.id)
+                    text = f"{word} for {due.hours} hours: {prompt.text}"
+                    self.tables.notify(prompt.task, now, kind, text, prompt.id, again=prompt.tries)
+
+    def _passes(self, prompt: Prompt) -> bool:
+        """Approve in nobody's name; not if the workspace is another one than was to be reviewed."""
+        try:
+            Tasks(self.ground).approve(prompt.id, by="policy")
+        except HoldfastError:
+            return False
+        return True
 
     # Starting runs
 
@@ -264,8 +319,8 @@ class Supervisor:
             with self.tables.write():
                 for name in lacking:
                     self.tables.do(
-                        "INSERT OR IGNORE INTO prompt (id, task, run, kind, key, text, category, status, created_at) "
-                        "VALUES (?, ?, '', 'secret', ?, ?, 'env_variable', 'pending', ?)",
+                        "INSERT INTO prompt (id, task, run, kind, key, text, category, status, created_at) "
+                        "VALUES (?, ?, '', 'secret', ?, ?, 'env_variable', 'pending', ?) ON CONFLICT DO NOTHING",
                         f"d_{task.id[5:]}_{name}", task.id, name, f"The task needs {name}.", now,
                     )  # fmt: skip
                 if not hold_open(self.tables, task.id, now, "needs"):
@@ -298,17 +353,17 @@ class Supervisor:
     def _begin(self, task: Task) -> Run | None:
         """Make the row of the next attempt, with everything that it needs."""
         how = driver(task.agent, self.ground.options)
-        now = self.ground.now()
+        memory = remembering.recall(self.ground, task, self.tables.last_run(task.id))
+        now, resumes, session = self.ground.now(), memory.resumes, task.session
         with self.tables.write() as tables:
             task = tables.task(task.id)
             if (
                 task.state not in (QUEUED, ACTIVE)
                 or tables.hold(task.id) is not None
                 or tables.open_run(task.id) is not None
+                or task.session != session
             ):
                 return None
-            mode = task.agent.get("resume_with", self.ground.options.resume_with)
-            resumes = mode != "brief" and how.can_resume and how.has_session(task.session, self.ground.variables)
             last = tables.last_run(task.id)
             answers = tables.prompts(
                 "task = ? AND status IN ('answered', 'expired') AND kind != 'approval' AND delivered = ''", task.id
@@ -316,7 +371,7 @@ class Supervisor:
             number = task.attempt + 1
             id = f"{task.id}:{number}"
             left = last.left if last is not None and last.outcome != "phase" else []
-            prompt = telling.compose(task, last, resumes, answers, left)
+            prompt = telling.compose(task, last, resumes, answers, left, memory.brief)
             session = task.session if resumes else str(uuid.UUID(bytes=os.urandom(16), version=4))
             epoch = task.epoch + 1
             if task.state == QUEUED:
@@ -331,18 +386,26 @@ class Supervisor:
                 resume=int(resumes), prompt=prompt, folder=self.ground.runs_folder(id), token=os.urandom(16).hex(),
                 boot=self.ground.boot, host=self.ground.host, started_at=now, account=how.account(self.ground.variables),
             )  # fmt: skip
-            tables.log(task.id, now, "run_begun", {"attempt": number, "phase": task.phase, "resumed": resumes}, id)
+            facts = {"attempt": number, "phase": task.phase, "resumed": resumes, "why": memory.why}
+            tables.log(task.id, now, "run_begun", facts, id)
             return tables.run(id)
 
     # Finding again
 
     def reconcile(self) -> None:
         """Look at every run that is not over, and let somebody go on with it. Doing it twice changes nothing."""
-        self._reconciled = monotonic()
+        first, self._reconciled = not self._reconciled, monotonic()
+        if not self.only:
+            recover.end_unknown(self.ground)
+            if first:
+                recover.catch_up(self.ground)
         for run in self.tables.runs("state != 'ended'"):
             if self.workflows.is_busy(run.id) or self.only not in ("", run.task):
                 continue
             kind = process.look(run.folder, run.id).kind
+            if kind == process.ABSENT and self._is_of_another_host(run):
+                self._lose(run)
+                continue
             if kind == process.ABSENT and run.boot != self.ground.boot:
                 with self.tables.write() as tables:
                     # It was never started before the machine went down: it begins now.
@@ -350,3 +413,22 @@ class Supervisor:
                     tables.log(run.task, self.ground.now(), "found", {"as": kind}, run.id)
             self.workflows.start(run.id)
         step("reconciled")
+
+    def _is_of_another_host(self, run: Run) -> bool:
+        """Several hosts can only share a database of their own kind; a host keeps its name or its boot."""
+        shared = bool(self.ground.options.database)
+        return (
+            shared and run.host != self.ground.host and run.boot != self.ground.boot and not os.path.isdir(run.folder)
+        )
+
+    def _lose(self, run: Run) -> None:
+        """A run of a host whose supervisor is gone: its agent may live there, so a person decides."""
+        why = f"It ran on {run.host}, whose supervisor is gone. Resume it here when the agent there has ended."
+        with self.tables.write() as tables:
+            now, task = self.ground.now(), tables.task(run.task)
+            if tables.run(run.id).state == ENDED:
+                return
+            tables.change_run(run.id, state=ENDED, outcome="host_lost", reason=why, ended_at=now)
+            tables.change(task.id, now, epoch=task.epoch + 1, wanted="")
+            tables.move(task.id, "hold", now, trigger="host_lost", hold=HOST_LOST, run=run.id, why=why, human=1)
+            tables.notify(task.id, now, "error", f"{task.title}: {why}")

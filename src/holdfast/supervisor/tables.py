@@ -1,22 +1,20 @@
-"""The truth about unattended runs: tables in a SQLite file of their own, each change one short durable transaction."""
+"""The truth about unattended runs: tables in a database of their own, each change one short durable transaction."""
 
 from __future__ import annotations
 
 import json
-import os
-import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import RLock
 from typing import Any
 
-from holdfast.core.errors import Busy, Conflict, Damaged, DiskFull, NewerFormat, NotFound, Unreachable
+from holdfast.core.errors import Conflict, NotFound
 from holdfast.core.steps import step
+from holdfast.supervisor.database import Claim, Row, connect
 from holdfast.supervisor.task import State, move
 
 SCHEMA = 1
-WAIT = 30.0
 
 _TABLES = """
 CREATE TABLE task (
@@ -32,24 +30,24 @@ CREATE TABLE task (
   told REAL NOT NULL DEFAULT 0, account TEXT NOT NULL DEFAULT '', fork_of TEXT NOT NULL DEFAULT '',
   archived INTEGER NOT NULL DEFAULT 0, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL,
   started_at INTEGER NOT NULL DEFAULT 0, ended_at INTEGER NOT NULL DEFAULT 0
-) STRICT;
+);
 CREATE INDEX task_state ON task (state, archived);
 CREATE TABLE hold (
   id INTEGER PRIMARY KEY AUTOINCREMENT, task TEXT NOT NULL REFERENCES task, kind TEXT NOT NULL, since INTEGER NOT NULL,
   due_at INTEGER, due_boot INTEGER, boot TEXT NOT NULL DEFAULT '', account TEXT NOT NULL DEFAULT '',
   prompt TEXT NOT NULL DEFAULT '', reason TEXT NOT NULL DEFAULT '', human INTEGER NOT NULL DEFAULT 0,
   lifted_at INTEGER, lifted_by TEXT NOT NULL DEFAULT ''
-) STRICT;
+);
 CREATE UNIQUE INDEX hold_open ON hold (task) WHERE lifted_at IS NULL;
 CREATE TABLE run (
   id TEXT PRIMARY KEY, task TEXT NOT NULL REFERENCES task, number INTEGER NOT NULL, phase INTEGER NOT NULL,
   epoch INTEGER NOT NULL, state TEXT NOT NULL, session TEXT NOT NULL, resume INTEGER NOT NULL, prompt TEXT NOT NULL,
   folder TEXT NOT NULL, token TEXT NOT NULL, boot TEXT NOT NULL, host TEXT NOT NULL, account TEXT NOT NULL DEFAULT '',
-  wanted TEXT NOT NULL DEFAULT '', pid INTEGER NOT NULL DEFAULT 0, offset INTEGER NOT NULL DEFAULT 0,
+  wanted TEXT NOT NULL DEFAULT '', pid INTEGER NOT NULL DEFAULT 0, "offset" INTEGER NOT NULL DEFAULT 0,
   tokens INTEGER NOT NULL DEFAULT 0, money REAL NOT NULL DEFAULT 0, started_at INTEGER NOT NULL,
   live_at INTEGER NOT NULL DEFAULT 0, ended_at INTEGER NOT NULL DEFAULT 0, exit_code INTEGER, outcome TEXT NOT NULL DEFAULT '',
-  reason TEXT NOT NULL DEFAULT '', left TEXT NOT NULL DEFAULT '[]', said TEXT NOT NULL DEFAULT ''
-) STRICT;
+  reason TEXT NOT NULL DEFAULT '', "left" TEXT NOT NULL DEFAULT '[]', said TEXT NOT NULL DEFAULT ''
+);
 CREATE INDEX run_task ON run (task, number);
 CREATE INDEX run_open ON run (state) WHERE state != 'ended';
 CREATE TABLE prompt (
@@ -59,29 +57,29 @@ CREATE TABLE prompt (
   created_at INTEGER NOT NULL, answered_at INTEGER NOT NULL DEFAULT 0, expires_at INTEGER NOT NULL DEFAULT 0,
   tries INTEGER NOT NULL DEFAULT 0, delivered TEXT NOT NULL DEFAULT '', phase INTEGER NOT NULL DEFAULT 0,
   tree TEXT NOT NULL DEFAULT '', flagged INTEGER NOT NULL DEFAULT 0, output TEXT NOT NULL DEFAULT ''
-) STRICT;
+);
 CREATE INDEX prompt_task ON prompt (task, status);
 CREATE TABLE checkpoint (
   key TEXT PRIMARY KEY, task TEXT NOT NULL, run TEXT NOT NULL, id TEXT NOT NULL, version INTEGER NOT NULL,
   reason TEXT NOT NULL, phase INTEGER NOT NULL, tree TEXT NOT NULL, file TEXT NOT NULL, made_at INTEGER NOT NULL
-) STRICT;
+);
 CREATE INDEX checkpoint_task ON checkpoint (task, made_at);
 CREATE TABLE secret (
   task TEXT NOT NULL, name TEXT NOT NULL, sealed TEXT NOT NULL, type TEXT NOT NULL DEFAULT 'env_variable',
   given_at INTEGER NOT NULL, PRIMARY KEY (task, name)
-) STRICT;
+);
 CREATE TABLE account (
   key TEXT PRIMARY KEY, due_at INTEGER NOT NULL, human INTEGER NOT NULL, reason TEXT NOT NULL, since INTEGER NOT NULL
-) STRICT;
+);
 CREATE TABLE event (
   sequence INTEGER PRIMARY KEY AUTOINCREMENT, task TEXT NOT NULL, run TEXT NOT NULL, at INTEGER NOT NULL,
   type TEXT NOT NULL, facts TEXT NOT NULL
-) STRICT;
+);
 CREATE INDEX event_task ON event (task, sequence);
 CREATE TABLE notice (
   id TEXT PRIMARY KEY, task TEXT NOT NULL, at INTEGER NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL,
   prompt TEXT NOT NULL DEFAULT '', sent_at INTEGER NOT NULL DEFAULT 0, tries INTEGER NOT NULL DEFAULT 0
-) STRICT;
+);
 """
 
 
@@ -220,13 +218,11 @@ class Overtaken(Conflict):
 
 
 class Tables:
-    """The file, opened. One connection for all threads of a process, one writer at a time."""
+    """The database, opened. One connection for all threads of a process, one writer at a time."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
+    def __init__(self, address: str) -> None:
         self._lock = RLock()
-        self._db = _open(path)
-        self._inode = os.stat(path).st_ino
+        self._db = connect(address, SCHEMA, _TABLES)
         self._depth = 0
 
     def close(self) -> None:
@@ -235,10 +231,11 @@ class Tables:
 
     def is_same_file(self) -> bool:
         """Is the file that we hold open still the one at its path?"""
-        try:
-            return os.stat(self.path).st_ino == self._inode
-        except OSError:
-            return False
+        return self._db.is_same()
+
+    def claim(self) -> Claim:
+        """Be the only supervisor of this database. Raises `Busy` if there is one."""
+        return self._db.claim()
 
     @contextmanager
     def write(self) -> Iterator[Tables]:
@@ -251,33 +248,31 @@ class Tables:
                 finally:
                     self._depth -= 1
                 return
-            _explained(self._db.execute, "BEGIN IMMEDIATE")
+            self._db.begin()
             self._depth = 1
             try:
                 yield self
                 step("tables:commit")
-                _explained(self._db.execute, "COMMIT")
+                self._db.commit()
                 step("tables:committed")
             except BaseException:
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
+                self._db.rollback()
                 raise
             finally:
                 self._depth = 0
 
-    def all(self, sql: str, *values: Any) -> list[sqlite3.Row]:
+    def all(self, sql: str, *values: Any) -> list[Row]:
         with self._lock:
-            return list(_explained(self._db.execute, sql, values).fetchall())
+            return self._db.rows(sql, values)
 
-    def one(self, sql: str, *values: Any) -> sqlite3.Row | None:
-        with self._lock:
-            row: sqlite3.Row | None = _explained(self._db.execute, sql, values).fetchone()
-            return row
+    def one(self, sql: str, *values: Any) -> Row | None:
+        found = self.all(sql, *values)
+        return found[0] if found else None
 
     def do(self, sql: str, *values: Any) -> int:
         """Change rows, inside `write`; return how many."""
         assert self._depth, "changes belong into a transaction"
-        return int(_explained(self._db.execute, sql, values).rowcount)
+        return self._db.change(sql, values)
 
     # Rows
 
@@ -287,7 +282,7 @@ class Tables:
             raise NotFound(f"There is no task {id!r}.", "`task list` shows what there is.")
         return Task(**_values(row))
 
-    def tasks(self, where: str = "1", *values: Any) -> list[Task]:
+    def tasks(self, where: str = "TRUE", *values: Any) -> list[Task]:
         rows = self.all(f"SELECT * FROM task WHERE {where} ORDER BY created_at, id", *values)
         return [Task(**_values(row)) for row in rows]
 
@@ -308,7 +303,7 @@ class Tables:
             raise NotFound(f"There is no run {id!r}.")
         return Run(**_values(row))
 
-    def runs(self, where: str = "1", *values: Any) -> list[Run]:
+    def runs(self, where: str = "TRUE", *values: Any) -> list[Run]:
         rows = self.all(f"SELECT * FROM run WHERE {where} ORDER BY task, number", *values)
         return [Run(**_values(row)) for row in rows]
 
@@ -320,24 +315,24 @@ class Tables:
         row = self.one("SELECT * FROM run WHERE task = ? ORDER BY number DESC LIMIT 1", task)
         return None if row is None else Run(**_values(row))
 
-    def prompts(self, where: str = "1", *values: Any) -> list[Prompt]:
+    def prompts(self, where: str = "TRUE", *values: Any) -> list[Prompt]:
         rows = self.all(f"SELECT * FROM prompt WHERE {where} ORDER BY created_at, id", *values)
         return [Prompt(**_values(row)) for row in rows]
 
     # Changes, inside `write`
 
     def insert(self, table: str, **columns: Any) -> None:
-        names = ", ".join(columns)
+        names = ", ".join([f'"{name}"' for name in columns])
         marks = ", ".join("?" * len(columns))
         self.do(f"INSERT INTO {table} ({names}) VALUES ({marks})", *[_stored(value) for value in columns.values()])
 
     def change(self, task: str, now: int, **columns: Any) -> None:
         columns["updated_at"] = now
-        names = ", ".join([f"{name} = ?" for name in columns])
+        names = ", ".join([f'"{name}" = ?' for name in columns])
         self.do(f"UPDATE task SET {names} WHERE id = ?", *[_stored(value) for value in columns.values()], task)
 
     def change_run(self, run: str, **columns: Any) -> None:
-        names = ", ".join([f"{name} = ?" for name in columns])
+        names = ", ".join([f'"{name}" = ?' for name in columns])
         self.do(f"UPDATE run SET {names} WHERE id = ?", *[_stored(value) for value in columns.values()], run)
 
     def check_epoch(self, run: Run) -> Task:
@@ -389,72 +384,28 @@ class Tables:
             self.log(task, now, "state_transition", facts, run)
         return after
 
+    def keep_secret(self, task: str, name: str, sealed: str, type: str, now: int) -> None:
+        """Keep a sealed value; a new one replaces the old."""
+        self.do(
+            "INSERT INTO secret VALUES (?, ?, ?, ?, ?) ON CONFLICT (task, name) DO UPDATE SET sealed = excluded.sealed, "
+            "type = excluded.type, given_at = excluded.given_at",
+            task, name, sealed, type, now,
+        )  # fmt: skip
+
     def log(self, task: str, now: int, type: str, facts: dict[str, Any], run: str = "") -> None:
         self.insert("event", task=task, run=run, at=now, type=type, facts=facts)
 
-    def notify(self, task: str, now: int, kind: str, text: str, prompt: str = "") -> None:
-        """Let people know; once for the same thing at the same moment."""
-        id = f"{task}:{kind}:{prompt or now}"
+    def notify(self, task: str, now: int, kind: str, text: str, prompt: str = "", again: int = 0) -> None:
+        """Let people know; once for the same thing at the same moment. `again` counts how often before."""
+        id = f"{task}:{kind}:{prompt or now}" + (f":{again}" if again else "")
         self.do(
-            "INSERT OR IGNORE INTO notice (id, task, at, kind, text, prompt) VALUES (?, ?, ?, ?, ?, ?)",
+            "INSERT INTO notice (id, task, at, kind, text, prompt) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
             id, task, now, kind, text, prompt,
         )  # fmt: skip
 
 
-def _open(path: str) -> sqlite3.Connection:
-    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-    try:
-        db = sqlite3.connect(path, timeout=WAIT, isolation_level=None, check_same_thread=False)
-        db.row_factory = sqlite3.Row
-        for line in ("journal_mode=TRUNCATE", "synchronous=FULL", "foreign_keys=ON"):
-            db.execute(f"PRAGMA {line}")
-        os.chmod(path, 0o600)
-        version = db.execute("PRAGMA user_version").fetchone()[0]
-        if version == 0:
-            db.execute("BEGIN IMMEDIATE")
-            try:
-                if db.execute("PRAGMA user_version").fetchone()[0] == 0:
-                    for statement in _TABLES.split(";\n"):
-                        if statement.strip():
-                            db.execute(statement)
-                    db.execute(f"PRAGMA user_version = {SCHEMA}")
-                db.execute("COMMIT")
-            except BaseException:
-                db.execute("ROLLBACK")
-                raise
-        elif version > SCHEMA:
-            raise NewerFormat(f"{path} was written by a newer holdfast.")
-        return db
-    except sqlite3.Error as error:
-        raise _named(error, path) from None
-    except OSError as error:
-        raise Unreachable(f"{path} cannot be opened: {error.strerror}.") from None
-
-
-def _explained(call: Any, *arguments: Any) -> Any:
-    try:
-        return call(*arguments)
-    except sqlite3.Error as error:
-        if isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError | sqlite3.InterfaceError):
-            raise
-        raise _named(error, "The task database") from None
-
-
-def _named(error: sqlite3.Error, what: str) -> Exception:
-    code = getattr(error, "sqlite_errorname", "") or ""
-    if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-        return Busy(f"{what} is locked by another process.")
-    if code.startswith("SQLITE_FULL"):
-        return DiskFull(f"{what}: no space left.")
-    if code.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
-        return Damaged(
-            f"{what} is damaged.", "Move it away and run `holdfast rebuild`: workspaces hold copies of their tasks."
-        )
-    return Unreachable(f"{what} cannot be used: {error}.")
-
-
-def _values(row: sqlite3.Row) -> dict[str, Any]:
-    return {name: json.loads(row[name]) if name in JSON else row[name] for name in row.keys()}  # noqa: SIM118
+def _values(row: Row) -> dict[str, Any]:
+    return {name: json.loads(value) if name in JSON else value for name, value in row.items()}
 
 
 def _stored(value: Any) -> Any:

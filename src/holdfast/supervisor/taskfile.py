@@ -18,7 +18,7 @@ PHASE_KEYS = ("name", "prompt", "verify", "review")
 BUDGET_KEYS = ("tokens", "money", "minutes")
 AGENT_KEYS = (
     "kind", "command", "model", "permission_mode", "allowed_tools", "arguments", "environment", "set", "resume_with",
-    "completes_on", "limit_windows",
+    "completes_on", "limit_windows", "input",
 )  # fmt: skip
 MODES = ("default", "acceptEdits", "bypassPermissions", "plan", "dontAsk", "auto")
 MOST = 1 << 20
@@ -143,6 +143,7 @@ def _agent(value: Any, where: str) -> dict[str, Any]:
     if "resume_with" in agent:
         _choice(agent["resume_with"], ("history", "brief", "auto"), where + "agent.resume_with")
     _choice(agent.setdefault("completes_on", "marker"), ("marker", "exit"), where + "agent.completes_on")
+    _choice(agent.setdefault("input", "prompt"), ("prompt", "brief", "none"), where + "agent.input")
     for key in ("allowed_tools", "arguments", "environment"):
         if key in agent:
             agent[key] = _texts(agent[key], f"{where}agent.{key}")

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.errors import Conflict, HoldfastError, NotFound, Refused, Usage
-from holdfast.supervisor import checkpoints, documents, process, questions, telling
+from holdfast.supervisor import checkpoints, documents, process, questions, returning, reviews, telling
 from holdfast.supervisor import task as machine
 from holdfast.supervisor.drivers import driver
 from holdfast.supervisor.settling import hold_open, keep_final
@@ -21,7 +21,9 @@ from holdfast.supervisor.task import ACTIVE, APPROVAL, BUDGET, DRAFT, USER_PAUSE
 from holdfast.supervisor.wake import wake
 
 if TYPE_CHECKING:
+    from holdfast.store.rows import CheckpointRow
     from holdfast.supervisor.ground import Ground
+    from holdfast.supervisor.reviews import Remark
 
 SECOND = 1_000_000_000
 HUMAN_ONLY = frozenset(("restore", "approve", "reject", "secret", "answer", "budget", "resume", "try_now", "cancel"))
@@ -262,10 +264,16 @@ class Tasks:
             return self._want(task, machine.CANCEL)
         return self._move(task, "cancel", "cancel", why="cancelled by a person")
 
-    def retry(self, ref: str) -> Task:
-        """Begin a failed or cancelled task again, at its phase, with what is on disk."""
+    def retry(self, ref: str, *, history: bool = False) -> Task:
+        """Begin a failed or cancelled task again, at its phase, with what is on disk.
+
+        A fresh session is told a brief of what was done, unless `history`: what failed once is not dragged along.
+        """
         task = self.find(ref)
-        return self._move(task, "retry", "retry", crashes=[], idle=0, reworks=0, windows=0, restores=0, ended_at=0)
+        session = {} if history else {"session": ""}
+        return self._move(
+            task, "retry", "retry", crashes=[], idle=0, reworks=0, windows=0, restores=0, ended_at=0, **session
+        )
 
     def follow_up(self, ref: str, text: str) -> Task:
         """Give a finished task more to do."""
@@ -298,10 +306,10 @@ class Tasks:
             keep_final(self.ground, task.id)
         return done
 
-    def reject(self, ref: str, comments: str, *, by: str = "user") -> Task:
+    def reject(self, ref: str, comments: str, remarks: Sequence[Remark] = (), *, by: str = "user") -> Task:
         """Ask for changes; the comments become the next prompt. After three reworks only approve or cancel is left."""
         task, prompt = self._approval(ref)
-        if not comments.strip():
+        if not comments.strip() and not remarks:
             raise Usage("Changes need a comment: it is what the agent is told.")
         if task.reworks >= self.ground.options.max_attempts:
             raise NotAllowed(
@@ -316,7 +324,7 @@ class Tasks:
                 "reject",
                 epoch=task.epoch + 1,
                 reworks=task.reworks + 1,
-                next_prompt=telling.rejected(comments),
+                next_prompt=reviews.rejected(comments, remarks),
             )
 
     def answer(self, id: str, text: str, *, by: str = "user") -> tuple[Task, str]:
@@ -348,7 +356,7 @@ class Tasks:
         sealed = self.ground.seals.seal_value(name, value.encode())
         now = self.ground.now()
         with self.tables.write():
-            self.tables.do("INSERT OR REPLACE INTO secret VALUES (?, ?, ?, ?, ?)", task.id, name, sealed, type, now)
+            self.tables.keep_secret(task.id, name, sealed, type, now)
             self.tables.log(task.id, now, "secret_provided", {"name": name})
             where = "task = ? AND kind = 'secret' AND key = ? AND status IN ('pending', 'presented')"
             for prompt in self.tables.prompts(where, task.id, name):
@@ -380,44 +388,62 @@ class Tasks:
 
     # Going back and branching off
 
-    def restore(self, ref: str, checkpoint: str, restore: Callable[[Task, str], str]) -> Task:
-        """Bring the workspace back to a checkpoint and go on from there. `restore` does it and returns the id."""
+    def restore(
+        self,
+        ref: str,
+        checkpoint: str,
+        *,
+        conversation: bool = True,
+        ask: Callable[[CheckpointRow], bool] | None = None,
+    ) -> Task | None:
+        """Bring files and conversation back to a checkpoint and go on from there; None if `ask` said no.
+
+        Without the conversation, a fresh session is told a brief of that checkpoint.
+        """
         task = self.find(ref)
         if self.tables.open_run(task.id) is not None:
             raise NotAllowed("The agent is running.", "Pause the task first.")
         started = self.ground.now()
-        id = restore(task, checkpoint)
-        row = self.tables.one("SELECT phase FROM checkpoint WHERE task = ? AND id = ?", task.id, id)
-        text = f"The files were brought back to the checkpoint {id}. Look at them before you go on."
+        back = returning.bring_back(self.ground, task, checkpoint, conversation, ask)
+        if back is None:
+            return None
+        target, now = back.checkpoint, self.ground.now()
+        row = self.tables.one("SELECT phase FROM checkpoint WHERE task = ? AND id = ?", task.id, target.id)
+        phase = row["phase"] if row is not None else task.phase
         secrets = len(self.tables.all("SELECT 1 FROM secret WHERE task = ?", task.id))
         with self.tables.write():
             facts = {
-                "checkpointId": id, "success": True, "duration_ms": (self.ground.now() - started) // 1_000_000,
-                "messages_restored": 0, "environment_variables": secrets,
+                "checkpointId": target.id, "success": True, "duration_ms": (now - started) // 1_000_000,
+                "messages_restored": back.messages, "environment_variables": secrets,
             }  # fmt: skip
-            self.tables.log(task.id, self.ground.now(), "checkpoint_restored", facts)
+            self.tables.log(task.id, now, "checkpoint_restored", facts)
+            # From now on this is the newest checkpoint of the task: whoever is told where it stands is told of this one.
+            self.tables.do(
+                "INSERT INTO checkpoint VALUES (?, ?, '', ?, ?, 'restored', ?, ?, '', ?) ON CONFLICT DO NOTHING",
+                f"{task.id}:restored:{task.epoch}", task.id, target.id, target.version, phase, target.tree, now,
+            )  # fmt: skip
             return self._move(
-                task, "restore", "restore", epoch=task.epoch + 1, next_prompt=text, phase=row["phase"] if row else task.phase,
-                session="", ended_at=0,
+                task, "restore", "restore", epoch=task.epoch + 1, phase=phase, session=back.session, ended_at=0,
+                next_prompt=telling.restored(f"v{target.version}", bool(back.session)), reworks=0, idle=0, crashes=[],
             )  # fmt: skip
 
-    def fork(self, ref: str, folder: str, fork: Callable[[Task, str], None]) -> Task:
+    def fork(self, ref: str, folder: str, *, git: bool = False) -> Task:
         """A new task of the same kind in a fork of the workspace; results come back by `diff` and `apply`."""
         task = self.find(ref)
         folder = os.path.realpath(folder)
-        fork(task, folder)
+        session, _ = returning.branch_off(self.ground, task, folder, git)
         spec = {
             "title": task.title, "type": task.type, "brief": task.brief, "workspace": folder, "agent": task.agent,
             "phases": task.phases, "budget": task.budget, "priority": task.priority, "after": [], "secrets": task.needs, "name": "",
         }  # fmt: skip
         made = self.new(spec)
         with self.tables.write():
-            self.tables.change(made.id, self.ground.now(), fork_of=task.id, phase=task.phase)
+            self.tables.change(
+                made.id, self.ground.now(), fork_of=task.id, phase=task.phase, session=session,
+                next_prompt=telling.forked(folder) if session else "",
+            )  # fmt: skip
             for row in self.tables.all("SELECT * FROM secret WHERE task = ?", task.id):
-                self.tables.do(
-                    "INSERT OR REPLACE INTO secret VALUES (?, ?, ?, ?, ?)",
-                    made.id, row["name"], row["sealed"], row["type"], row["given_at"],
-                )  # fmt: skip
+                self.tables.keep_secret(made.id, row["name"], row["sealed"], row["type"], row["given_at"])
         return self.tables.task(made.id)
 
     def home(self, ref: str) -> Task:

@@ -12,14 +12,13 @@ CANCELLED, FAILED, LIMITED, PAUSED, RETRY = "cancelled", "failed", "limited", "p
 PHASE, COMPLETE, ASKED, NEEDS, IDLE, CRASHED, BUDGET = (
     "phase", "complete", "asked", "needs", "idle", "crashed", "budget",
 )  # fmt: skip
-DENIED = "denied"
+DENIED, FULL = "denied", "full"
 
 FATAL_ERRORS = {
     "authentication_failed": "The agent's account was refused. Log in again or give a valid key.",
     "oauth_org_not_allowed": "The agent's organisation does not allow this account.",
     "invalid_request": "The model refused the request as invalid.",
     "model_not_found": "The model that the task names does not exist.",
-    "prompt_too_long": "The conversation no longer fits the model.",
 }
 
 
@@ -69,6 +68,8 @@ def judge(seen: Seen) -> Verdict:
     if seen.error in FATAL_ERRORS:
         said = f" It said: {seen.error_text}" if seen.error_text else ""
         return Verdict(FAILED, FATAL_ERRORS[seen.error] + said)
+    if seen.error == "prompt_too_long":
+        return Verdict(FULL, "the conversation no longer fits the model")
     completed = _completed(seen, named)
     questions, needs = named.get("USER_QUESTION", ()), named.get("DEPENDENCY_REQUEST", ())
     asks = (*needs, *questions)

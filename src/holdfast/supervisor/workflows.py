@@ -106,7 +106,7 @@ class Durable:
             "enable_otlp": False,
         }
         if ground.options.database:
-            config["system_database_url"] = ground.options.database
+            config["system_database_url"] = ground.options.database.replace("postgres://", "postgresql://", 1)
         else:
             path = ground.folder + "/workflows.db"
             config["system_database_url"] = f"sqlite:///{path}"

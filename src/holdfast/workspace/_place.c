@@ -23,10 +23,39 @@ typedef struct {
     const char *name, *text; /* text: a file's content, or the path that it goes to */
     Py_ssize_t size;
     unsigned mode;
+    int timed;
+    long long time;
 } Item;
 
-/* Pointers into a list of tuples (name, text[, mode]); the list keeps them alive. NULL with an exception set. */
-static Item *items_of(PyObject *list, Py_ssize_t *count, int with_mode)
+/* One item from a tuple (name, text[, mode[, offset, length[, mtime]]]); -1 with an exception set. */
+static int item_of(PyObject *tuple, Py_ssize_t least, Py_ssize_t most, Item *item)
+{
+    char *name, *text;
+    Py_ssize_t length = tuple && PyTuple_Check(tuple) ? PyTuple_Size(tuple) : -1;
+    if (length < least || length > most) {
+        PyErr_SetString(PyExc_TypeError, "a tuple of another length is wanted");
+        return -1;
+    }
+    if (PyBytes_AsStringAndSize(PyTuple_GetItem(tuple, 0), &name, NULL)
+        || PyBytes_AsStringAndSize(PyTuple_GetItem(tuple, 1), &text, &item->size))
+        return -1;
+    item->name = name;
+    item->text = text;
+    item->mode = length > 2 ? (unsigned)PyLong_AsUnsignedLong(PyTuple_GetItem(tuple, 2)) : 0;
+    if (length > 4) {
+        Py_ssize_t offset = PyLong_AsSsize_t(PyTuple_GetItem(tuple, 3)), size = PyLong_AsSsize_t(PyTuple_GetItem(tuple, 4));
+        if (!PyErr_Occurred() && (offset < 0 || size < 0 || offset > item->size || size > item->size - offset))
+            PyErr_SetString(PyExc_ValueError, "a content lies outside of what was given");
+        item->text += offset;
+        item->size = size;
+    }
+    item->timed = length > 5;
+    item->time = item->timed ? PyLong_AsLongLong(PyTuple_GetItem(tuple, 5)) : 0;
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* Pointers into a list of tuples; the list keeps them alive. NULL with an exception set. */
+static Item *items_of(PyObject *list, Py_ssize_t *count, Py_ssize_t least, Py_ssize_t most)
 {
     if (!PyList_Check(list)) {
         PyErr_SetString(PyExc_TypeError, "a list of tuples is wanted");
@@ -38,34 +67,85 @@ static Item *items_of(PyObject *list, Py_ssize_t *count, int with_mode)
         PyErr_NoMemory();
         return NULL;
     }
-    for (Py_ssize_t i = 0; i < *count; i++) {
-        PyObject *tuple = PyList_GetItem(list, i);
-        char *name, *text;
-        if (!tuple || !PyTuple_Check(tuple) || PyTuple_Size(tuple) != 2 + with_mode) {
-            PyErr_SetString(PyExc_TypeError, "a tuple of another length is wanted");
-            goto failed;
+    for (Py_ssize_t i = 0; i < *count; i++)
+        if (item_of(PyList_GetItem(list, i), least, most, &items[i])) {
+            free(items);
+            return NULL;
         }
-        if (PyBytes_AsStringAndSize(PyTuple_GetItem(tuple, 0), &name, NULL)
-            || PyBytes_AsStringAndSize(PyTuple_GetItem(tuple, 1), &text, &items[i].size))
-            goto failed;
-        items[i].name = name;
-        items[i].text = text;
-        items[i].mode = 0;
-        if (with_mode) {
-            items[i].mode = (unsigned)PyLong_AsUnsignedLong(PyTuple_GetItem(tuple, 2));
-            if (PyErr_Occurred())
-                goto failed;
-        }
-    }
     return items;
-failed:
-    free(items);
-    return NULL;
 }
 
-static int write_one(int folder, const Item *item)
+/* The same as `open_below` where there is no openat2: part by part, none of which may be a link. */
+static int walk_below(int root, char *path)
 {
-    int fd = openat(folder, item->name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600), error = 0;
+    int at = root;
+    for (char *part = path, *end; part; part = end) {
+        end = strchr(part, '/');
+        if (end)
+            *end++ = 0;
+        int next = openat(at, part, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), error = errno;
+        if (at != root)
+            close(at);
+        if (next < 0) {
+            errno = error;
+            return -1;
+        }
+        at = next;
+    }
+    return at;
+}
+
+static int open_below(int root, const char *path)
+{
+    struct { uint64_t flags, mode, resolve; } how = {O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0, BENEATH};
+    return (int)syscall(OPENAT2, root, path, &how, sizeof how);
+}
+
+/* The folder that was opened last: files come folder by folder. */
+typedef struct {
+    int top, fd;
+    char path[LONGEST + 1];
+} Opened;
+
+static void let_go(Opened *opened)
+{
+    if (opened->fd >= 0)
+        close(opened->fd);
+    opened->fd = -1;
+}
+
+/* The descriptor of the folder that holds `path`, and its last part; -1 with errno set. */
+static int folder_of(Opened *opened, const char *path, const char **last)
+{
+    const char *slash = strrchr(path, '/');
+    *last = slash ? slash + 1 : path;
+    if (!slash)
+        return opened->top;
+    size_t length = (size_t)(slash - path);
+    if (opened->fd >= 0 && strlen(opened->path) == length && !memcmp(opened->path, path, length))
+        return opened->fd;
+    let_go(opened);
+    if (length > LONGEST || !length) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    memcpy(opened->path, path, length);
+    opened->path[length] = 0;
+    opened->fd = open_below(opened->top, opened->path);
+    if (opened->fd < 0 && (errno == ENOSYS || errno == EPERM || errno == EINVAL || errno == EAGAIN)) {
+        opened->fd = walk_below(opened->top, opened->path);
+        memcpy(opened->path, path, length);
+    }
+    return opened->fd;
+}
+
+static int write_one(Opened *opened, const Item *item)
+{
+    const char *last;
+    int folder = folder_of(opened, item->name, &last), error = 0;
+    if (folder < 0)
+        return errno;
+    int fd = openat(folder, last, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, item->mode & 07777);
     if (fd < 0)
         return errno;
     const char *at = item->text;
@@ -78,10 +158,37 @@ static int write_one(int folder, const Item *item)
         } else if (errno != EINTR)
             error = errno;
     }
-    if (!error && fchmod(fd, item->mode))
+    /* Whoever creates a file does not always get the mode that was asked for, and writing takes some bits away. */
+    struct stat seen;
+    if (!error && (fstat(fd, &seen) || ((seen.st_mode & 07777) != item->mode && fchmod(fd, item->mode))))
         error = errno;
+    if (!error && item->timed) {
+        long long seconds = item->time / 1000000000, rest = item->time % 1000000000;
+        struct timespec time = {seconds - (rest < 0), rest < 0 ? rest + 1000000000 : rest}, times[2] = {time, time};
+        if (futimens(fd, times))
+            error = errno;
+    }
     if (close(fd) && !error && errno != EINTR)
         error = errno;
+    return error;
+}
+
+static int make_one(Opened *opened, const Item *item)
+{
+    const char *last;
+    struct stat seen;
+    int folder = folder_of(opened, item->name, &last), error = 0;
+    if (folder < 0 || mkdirat(folder, last, item->mode & 07777)
+        || fstatat(folder, last, &seen, AT_SYMLINK_NOFOLLOW))
+        return errno;
+    if (S_ISDIR(seen.st_mode) && (seen.st_mode & 07777) == item->mode)
+        return 0;
+    int fd = openat(folder, last, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return errno;
+    if (fchmod(fd, item->mode))
+        error = errno;
+    close(fd);
     return error;
 }
 
@@ -96,20 +203,22 @@ static PyObject *failure(int error, const char *name)
     return NULL;
 }
 
-static PyObject *stage(PyObject *self, PyObject *arguments)
+/* Do one thing for every item of a list, without Python; OSError names the first that failed. */
+static PyObject *each(PyObject *arguments, Py_ssize_t least, Py_ssize_t most, int (*act)(Opened *, const Item *))
 {
-    int folder, error = 0;
+    Opened opened = {-1, -1, ""};
+    int error = 0;
     PyObject *list;
     Py_ssize_t count, i = 0;
-    (void)self;
-    if (!PyArg_ParseTuple(arguments, "iO", &folder, &list))
+    if (!PyArg_ParseTuple(arguments, "iO", &opened.top, &list))
         return NULL;
-    Item *items = items_of(list, &count, 1);
+    Item *items = items_of(list, &count, least, most);
     if (!items)
         return NULL;
     Py_BEGIN_ALLOW_THREADS
     for (; i < count && !error; i++)
-        error = write_one(folder, &items[i]);
+        error = act(&opened, &items[i]);
+    let_go(&opened);
     Py_END_ALLOW_THREADS
     const char *name = error ? items[i - 1].name : NULL;
     free(items);
@@ -118,10 +227,16 @@ static PyObject *stage(PyObject *self, PyObject *arguments)
     Py_RETURN_NONE;
 }
 
-static int open_below(int root, const char *path)
+static PyObject *stage(PyObject *self, PyObject *arguments)
 {
-    struct { uint64_t flags, mode, resolve; } how = {O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0, BENEATH};
-    return (int)syscall(OPENAT2, root, path, &how, sizeof how);
+    (void)self;
+    return each(arguments, 5, 6, write_one);
+}
+
+static PyObject *make(PyObject *self, PyObject *arguments)
+{
+    (void)self;
+    return each(arguments, 3, 3, make_one);
 }
 
 static int place_one(int staging, int root, const Item *item)
@@ -154,7 +269,7 @@ static PyObject *place(PyObject *self, PyObject *arguments)
     (void)self;
     if (!PyArg_ParseTuple(arguments, "iiO", &staging, &root, &list))
         return NULL;
-    Item *items = items_of(list, &count, 0);
+    Item *items = items_of(list, &count, 2, 2);
     if (!items)
         return NULL;
     Py_BEGIN_ALLOW_THREADS
@@ -218,7 +333,8 @@ static PyObject *sync_all(PyObject *self, PyObject *arguments)
 }
 
 static PyMethodDef methods[] = {
-    {"stage", stage, METH_VARARGS, "stage(folder, [(name, content, mode)]): new files; OSError names the first that failed"},
+    {"stage", stage, METH_VARARGS, "stage(folder, [(path, bytes, mode, offset, length[, mtime_ns])]): new files below; no part may be a link"},
+    {"make", make, METH_VARARGS, "make(folder, [(path, b\"\", mode)]): new folders below; no part may be a link"},
     {"place", place, METH_VARARGS, "place(staging, root, [(name, path)]) -> numbers of those that could not be put there"},
     {"rename", rename_with, METH_VARARGS, "rename(from_folder, old, to_folder, new, flags)"},
     {"open_folder", open_folder, METH_VARARGS, "open_folder(root, path) -> descriptor; no part may be a link"},

@@ -11,6 +11,7 @@ from holdfast.core.entry import FILE, FOLDER, LINK, Entry
 from holdfast.core.planning import DELETE, MODE, WRITE, Plan, Step
 from holdfast.core.steps import step as note
 from holdfast.workspace import preparing
+from holdfast.workspace.building import Building, NewFolder, has_mode, new_folders
 from holdfast.workspace.folding import refuse_folded
 from holdfast.workspace.preparing import MANY, Contents, Preparing, group_of
 from holdfast.workspace.staging import BUSY, CHANGED, REMOVED, Staging
@@ -66,20 +67,29 @@ class Apply:
         mtimes: bool = False,
         durable: bool = True,
         deleting_first: bool = False,
+        by_folder: bool = True,
         accelerated: bool = True,
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
         self.root, self.known, self.known_link = root, known, known_link
         self.closed, self.durable, self.progress = closed or {}, durable, progress
-        self.deleting_first = deleting_first
+        self.deleting_first, self.by_folder = deleting_first, by_folder and not deleting_first
         self.done, self.touched = Applied(), False
         self.system = System(accelerated)
         self.folders = Folders(root, self.system)
         self.staging = Staging(root, ids)
         owner = fstat(root)
         self.preparing = Preparing(
-            self.staging, self.folders, self.system, contents, dict(anchors), (owner.st_uid, owner.st_gid), mtimes
+            self.staging,
+            self.folders,
+            self.system,
+            contents,
+            dict(anchors),
+            (owner.st_uid, owner.st_gid),
+            mtimes,
+            durable,
         )
+        self.building = Building(self.staging, self.system, self.preparing)
 
     def run(self, plan: Plan) -> Applied:
         """Carry out the plan. Raises `OSError` where the disk fails: what was done stays, the journal has the rest."""
@@ -91,23 +101,30 @@ class Apply:
         finally:
             self.folders.close()
             try:
+                self.preparing.ahead.wait()
                 self._rescued(self.staging.close(self.known, self.known_link))
             except OSError:
                 pass  # the next restore sweeps it
         return self.done
 
     def _run(self, steps: list[Step]) -> None:
-        writes = [step for step in steps if step.action == WRITE]
-        files = [step for step in writes if step.new is not None and step.new.kind in (FILE, LINK)]
+        writes = [step for step in steps if step.action == WRITE and step.new is not None]
+        files = [step for step in writes if step.new.kind in (FILE, LINK)]  # type: ignore[union-attr]
+        folders = [step for step in writes if step.new.kind == FOLDER]  # type: ignore[union-attr]
         # As a rule nothing is touched before the new contents are on disk.
-        staged = [] if self.deleting_first else self._prepare(files, 0)
+        built = self._build(steps, len(files))
+        if built:
+            inside = {step.path for folder in built for step in folder.files}
+            files = [step for step in files if step.path not in inside]
+        staged = [] if self.deleting_first else self._prepare(files, 0, bool(built))
         self.touched = True
         self._open_closed()
         self._delete([step for step in steps if step.action == DELETE or _changes_type(step)])
         note("restore:deleted")
-        for step in writes:
-            if step.new is not None and step.new.kind == FOLDER:
-                self._make_folder(step.new)
+        made = self._put_folders(built)
+        for step in folders:
+            if step.path not in made:
+                self._make_folder(step)
         note("restore:folders")
         done = 0
         while True:
@@ -117,9 +134,10 @@ class Apply:
             if done == len(files):
                 break
             staged = self._prepare(files, done)
-        for step in reversed(steps):
-            if step.action == MODE or (step.action == WRITE and step.new is not None and step.new.kind == FOLDER):
-                self._mode(step)
+        unfinished = [step for step in folders if not made.get(step.path)]
+        modes = [step for step in steps if step.action == MODE] + unfinished
+        for step in sorted(modes, key=lambda one: one.path, reverse=True):
+            self._mode(step)
         self._close_again({step.path for step in steps})
         if self.durable:
             self._sync(steps)
@@ -142,15 +160,52 @@ class Apply:
                     raise
                 self.system.sync(self.root)  # somebody has moved it: wherever it is, it is synced
 
-    def _prepare(self, files: list[Step], start: int) -> list[tuple[Step, bytes]]:
-        return self.preparing.batch(files, start, self.progress, self.durable)
+    def _prepare(self, files: list[Step], start: int, built: bool = False) -> list[tuple[Step, bytes]]:
+        return self.preparing.batch(files, start, self.progress, built)
+
+    # New folders, as a whole
+
+    def _build(self, steps: list[Step], files: int) -> list[NewFolder]:
+        """Build the folders that are not there. Where that is not possible, they are made one by one, as all others."""
+        if not self.by_folder or files <= preparing.FEW or self.preparing.contents.cloning or not self.preparing.ours:
+            return []
+        built = new_folders(steps)
+        if built:
+            self.building.build(built, self.progress, files)
+        return built
+
+    def _put_folders(self, built: list[NewFolder]) -> dict[bytes, bool]:
+        """Put them in place; return the paths of all folders in them, and whether they have their mode."""
+        there: dict[bytes, bool] = {}
+        for folder in built:
+            try:
+                parent, last = self._parent_made(folder.path)
+                self.system.rename(self.staging.fd, folder.name, parent, last, NOREPLACE)
+            except OSError as error:
+                if error.errno not in (*REFUSED, EEXIST, ENOTEMPTY):
+                    raise
+                there.update((step.path, False) for step in folder.folders)
+                self._take_apart(folder)
+                continue
+            self.done.written += len(folder.folders) + len(folder.files)
+            there.update((step.path, has_mode(step)) for step in folder.folders)
+        return there
+
+    def _take_apart(self, folder: NewFolder) -> None:
+        """Somebody has made the folder meanwhile, or it cannot be put there: everything in it goes its own way."""
+        for step in folder.folders:
+            self._make_folder(step)
+        for step in folder.files:
+            self._place(step, self.building.take_out(folder, step))
 
     def _apart(self, steps: list[Step]) -> list[Step]:
         """A mode is not set on a file that has other names: they may be none of our business. It is written anew."""
-        return [Step(WRITE, step.old, step.new) if self._is_shared(step) else step for step in steps]
+        return [
+            Step(WRITE, step.old, step.new) if step.action == MODE and self._is_shared(step) else step for step in steps
+        ]
 
     def _is_shared(self, step: Step) -> bool:
-        if step.action != MODE or step.new is None or step.new.kind != FILE:
+        if step.new is None or step.new.kind != FILE:
             return False
         try:
             parent, last = self.folders.parent(step.path)
@@ -309,18 +364,18 @@ class Apply:
 
     # Folders and modes
 
-    def _make_folder(self, entry: Entry) -> None:
+    def _make_folder(self, step: Step) -> None:
         try:
-            parent, last = self._parent_made(entry.path)
+            parent, last = self._parent_made(step.path)
             mkdir(last, 0o700, dir_fd=parent)
             self.done.written += 1
         except FileExistsError:
             if not S_ISDIR(stat(last, dir_fd=parent, follow_symlinks=False).st_mode):
-                self._keep(entry.path, "something else is in its place")
+                self._keep(step.path, "something else is in its place")
         except OSError as error:
             if error.errno not in REFUSED:
                 raise
-            self._keep(entry.path, _reason(error))
+            self._keep(step.path, _reason(error))
 
     def _mode(self, step: Step) -> None:
         entry = step.new

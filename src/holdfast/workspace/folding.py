@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 GET_FLAGS, FOLDS = 0x80086601, 0x40000000
 """FS_IOC_GETFLAGS and FS_CASEFOLD_FL: ext4 and f2fs fold case folder by folder."""
+LOOKALIKES = (b".git", b".holdfast", b"git~")
 INVISIBLE = dict.fromkeys([*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF])
 """Letters that some file systems do not see in a name."""
 
@@ -27,17 +28,17 @@ def refuse_folded(plan: Plan, root: int, scratch: int, system: System) -> None:
 
     `scratch` is a folder of ours on the same file system. Where cases are told apart, every name is fine.
     """
+    paths = [step.path for step in plan.steps if step.new is not None]
+    if _are_apart(paths):
+        return
     names: dict[bytes, bytes] = {}
     twins: list[tuple[bytes, bytes]] = []
     disguised: list[tuple[bytes, bytes]] = []
-    for step in plan.steps:
-        if step.new is None:
-            continue
-        path = step.path
+    for path in paths:
         folded = fold(path)
         if names.setdefault(folded, path) != path:
             twins.append((names[folded], path))
-        if b".git" in folded or b".holdfast" in folded or b"git~" in folded:
+        if any(name in folded for name in LOOKALIKES):
             disguised += [(path, path[:end]) for end in _disguises(path, folded)]
     if not twins and not disguised:
         return
@@ -54,6 +55,15 @@ def refuse_folded(plan: Plan, root: int, scratch: int, system: System) -> None:
                 f"{show(one)} and {show(other)} cannot both exist here: this folder does not tell cases apart.",
                 "Restore one of them by its path.",
             )
+
+
+def _are_apart(paths: list[bytes]) -> bool:
+    """Are these plain names, different in any case? Asked of all at once, which is right nearly always."""
+    text = b"\0".join(paths)
+    if not text.isascii():
+        return False
+    folded = text.lower()
+    return not any(name in folded for name in LOOKALIKES) and len(set(folded.split(b"\0"))) == len(paths)
 
 
 def fold(path: bytes) -> bytes:

@@ -6,6 +6,7 @@ from posix import (
     O_CLOEXEC,
     O_CREAT,
     O_EXCL,
+    O_NOFOLLOW,
     O_RDWR,
     O_WRONLY,
     chown,
@@ -30,10 +31,11 @@ from holdfast.core.light_json import loads
 from holdfast.core.planning import Step
 from holdfast.core.steps import step as note
 from holdfast.workspace.room import BATCH_BYTES
+from holdfast.workspace.system import SyncAhead
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
     from holdfast.workspace.cloning import Cloning
@@ -41,10 +43,11 @@ if TYPE_CHECKING:
     from holdfast.workspace.system import Folders, System
 
     Group = tuple[int, bytes, int]
+    Take = Callable[[bytes, list[tuple[int, int, int]]], None]
 
 ZEROS = bytes(4096)
-MANY, MANY_BYTES = 128, 4 << 20
-"""So many small files, or bytes of them, are written with one call."""
+MANY = 128
+"""So many files are put in place with one call."""
 FEW = 16
 """Up to so many files are synced one by one."""
 ASKED = 4096
@@ -54,18 +57,20 @@ ASKED = 4096
 class Contents:
     """Where contents come from. `load(entry)` yields one in parts.
 
-    `wholes(digests)` yields (number, content) for many, in whatever order is cheapest, with None for one that must be
-    loaded in parts. `cloning` takes them from files that are there, as long as that is possible.
+    `hand_over(digests, take)` calls `take(bytes, parts)` for many, in whatever order is cheapest and perhaps from two
+    threads at once; a part is the number of a digest, and offset and length of its content in those bytes. It returns
+    the numbers of those that must be loaded in parts. `cloning` takes contents from files that are there, as long as
+    that is possible.
     """
 
     def __init__(
         self,
         load: Callable[[Entry], Iterator[bytes]],
-        wholes: Callable[[Sequence[bytes]], Iterable[tuple[int, bytes | None]]] | None = None,
+        hand_over: Callable[[Sequence[bytes], Take], list[int]] | None = None,
         cloning: Cloning | None = None,
     ) -> None:
         self.load, self.cloning = load, cloning
-        self.wholes = wholes or (lambda digests: ((number, None) for number in range(len(digests))))
+        self.hand_over = hand_over or (lambda digests, take: list(range(len(digests))))
 
 
 class Preparing:
@@ -80,83 +85,115 @@ class Preparing:
         placed: dict[Group, bytes],
         owner: tuple[int, int],
         mtimes: bool,
+        durable: bool,
     ) -> None:
         self.staging, self.folders, self.system, self.contents = staging, folders, system, contents
-        self.placed, self.owner, self.mtimes = placed, owner, mtimes
+        self.placed, self.owner, self.mtimes, self.durable = placed, owner, mtimes, durable
+        self.ahead = SyncAhead(system)
+
+    @property
+    def ours(self) -> bool:
+        """Does a new file get the owner that it shall have: that of the folder which we have just made?"""
+        made = fstat(self.staging.fd)
+        return (made.st_uid, made.st_gid) == self.owner
 
     def batch(
-        self, files: list[Step], start: int, progress: Callable[[int, int], None] | None, durable: bool
+        self,
+        files: list[Step],
+        start: int,
+        progress: Callable[[int, int], None] | None,
+        built: bool = False,
     ) -> list[tuple[Step, bytes]]:
-        """Write the next files and sync once; at least one file, and not much more than a batch."""
+        """Write the next files and sync once; at least one file, and not much more than a batch.
+
+        `built`: new folders were built before, and are to be synced too.
+        """
         end, size = start, 0
         while end < len(files) and size <= BATCH_BYTES:
             size += _entry(files[end]).size
             end += 1
         names: dict[int, bytes] = {}
         groups: dict[Group, bytes] = {}
-        made = fstat(self.staging.fd)
-        # A new file gets the owner of the folder that we have just made; where that is another, each is given away.
-        ours = (made.st_uid, made.st_gid) == self.owner
         cloning = self.contents.cloning
         for number in range(start, end):
             if cloning is None or not cloning.possible:
                 break  # the file system has said no: the rest is written as always
             names[number] = self._one(_entry(files[number]), groups)
-        rest = [number for number in range(start, end) if number not in names]
-        simple = [number for number in rest if ours and _is_simple(_entry(files[number]))]
-        for at in range(0, len(simple), ASKED):
-            self._many(files, simple[at : at + ASKED], names)
-            if progress is not None:
-                progress(start + len(names), len(files))
+        if self.ours:  # else each file is given away by itself
+            simple = [number for number in range(start + len(names), end) if is_simple(_entry(files[number]))]
+            many = [(_entry(files[number]), self.staging.own()) for number in simple]
+            in_parts = set(self.many(many, progress, len(files)))
+            names.update(
+                (number, name)
+                for at, (number, (_, name)) in enumerate(zip(simple, many, strict=True))
+                if at not in in_parts
+            )
         for number in range(start, end):
             if number not in names:
                 names[number] = self._one(_entry(files[number]), groups)
                 if progress is not None and not number & 63:
                     progress(number, len(files))
         note("restore:staged")
-        if durable and 0 < len(names) <= FEW:
+        self.ahead.wait()
+        if self.durable and 0 < len(names) <= FEW and not built:
             # A sync of the file system waits for everything that anybody has written to it.
             for number, name in names.items():
                 if _entry(files[number]).kind == FILE:
                     self.system.sync_file(self.staging.fd, name)
             fsync(self.staging.fd)
-        elif durable and names:
+        elif self.durable and (names or built):
             self.system.sync(self.staging.fd)
         note("restore:staged-synced")
         return [(files[number], names[number]) for number in range(start, end)]
 
-    def _many(self, files: list[Step], numbers: list[int], names: dict[int, bytes]) -> None:
-        """Write small files without anything odd about them; what comes in parts is left to `_one`."""
-        waiting: list[tuple[bytes, bytes, int]] = []
-        size = 0
-        for at, data in self.contents.wholes([_entry(files[number]).content for number in numbers]):
-            if data is None:
-                continue
-            entry, name = _entry(files[numbers[at]]), self.staging.own()
-            names[numbers[at]] = name
-            waiting.append((name, data, entry.mode))
-            size += len(data)
-            if len(waiting) >= MANY or size >= MANY_BYTES:
-                self._write(waiting)
-                waiting, size = [], 0
-        self._write(waiting)
-        if self.mtimes:
-            for number in numbers:
-                if number in names:
-                    time = _entry(files[number]).mtime
-                    utime(names[number], ns=(time, time), dir_fd=self.staging.fd)
+    def many(
+        self, files: list[tuple[Entry, bytes]], progress: Callable[[int, int], None] | None, total: int
+    ) -> list[int]:
+        """Write files without anything odd about them, each under its name below the staging folder.
 
-    def _write(self, files: list[tuple[bytes, bytes, int]]) -> None:
-        if self.system.native is not None:
-            self.system.native.stage(self.staging.fd, files)
-            return
-        for name, data, mode in files:
-            fd = open_fd(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600, dir_fd=self.staging.fd)
-            try:
-                write_all(fd, data)
-                fchmod(fd, mode)
-            finally:
-                close(fd)
+        Return the numbers of those that come in parts: they are left to others.
+        """
+        in_parts: list[int] = []
+        for start in range(0, len(files), ASKED):
+            asked = files[start : start + ASKED]
+            take = self._writer(asked)
+            in_parts += [start + at for at in self.contents.hand_over([entry.content for entry, _ in asked], take)]
+            if progress is not None:
+                progress(start + len(asked), total)
+        return in_parts
+
+    def _writer(self, files: list[tuple[Entry, bytes]]) -> Take:
+        def write(data: bytes, parts: list[tuple[int, int, int]]) -> None:
+            made: list[tuple[Any, ...]] = []
+            for number, offset, length in parts:
+                entry, name = files[number]
+                one = name, data, entry.mode, offset, length
+                made.append((*one, entry.mtime) if self.mtimes else one)
+            if self.system.native is not None:
+                self.system.native.stage(self.staging.fd, made)
+            else:
+                for one in made:
+                    self._write(*one)
+            if self.durable:
+                self.ahead.wrote(self.staging.fd, sum([length for _, _, length in parts]))
+
+        return write
+
+    def _write(self, path: bytes, data: bytes, mode: int, offset: int, length: int, mtime: int | None = None) -> None:
+        above, _, name = path.rpartition(b"/")
+        folder = self.system.open_folder(self.staging.fd, above) if above else self.staging.fd
+        try:
+            fd = open_fd(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600, dir_fd=folder)
+        finally:
+            if above:
+                close(folder)
+        try:
+            write_all(fd, memoryview(data)[offset : offset + length])
+            fchmod(fd, mode)
+            if mtime is not None:
+                utime(fd, ns=(mtime, mtime))
+        finally:
+            close(fd)
 
     def _one(self, entry: Entry, groups: dict[Group, bytes]) -> bytes:
         name = self.staging.own()
@@ -233,7 +270,8 @@ def _entry(step: Step) -> Entry:
     return step.new
 
 
-def _is_simple(entry: Entry) -> bool:
+def is_simple(entry: Entry) -> bool:
+    """Is it a file without anything odd about it?"""
     return entry.kind == FILE and not entry.group and not entry.flags & (SPARSE | ATTRIBUTES)
 
 
@@ -252,7 +290,7 @@ def _extra(entry: Entry) -> dict[str, Any]:
     return extra if isinstance(extra, dict) else {}
 
 
-def write_all(fd: int, data: bytes, sparse: bool = False) -> None:
+def write_all(fd: int, data: bytes | memoryview, sparse: bool = False) -> None:
     view = memoryview(data)
     while view:
         if not sparse:

@@ -22,7 +22,7 @@ from posix import (
     urandom,
 )
 from posix import open as open_fd
-from stat import S_ISLNK, S_ISREG
+from stat import S_ISDIR, S_ISLNK, S_ISREG
 from sys import getfilesystemencodeerrors, getfilesystemencoding
 from time import sleep
 
@@ -163,7 +163,7 @@ class Staging:
             for text in listdir(fd):
                 entry = text.encode(ENCODING, ERRORS)
                 if entry.startswith(OURS):
-                    unlink(entry, dir_fd=fd)
+                    _remove(fd, entry)
                 elif not self._remove_if_known(fd, entry, known, known_link):
                     found.append(self._put_aside(fd, b"rescued", entry))
         finally:
@@ -197,6 +197,36 @@ class Staging:
                 close(fd)
         unlink(name, dir_fd=folder)
         return True
+
+
+def _remove(folder: int, name: bytes) -> None:
+    """Remove a file that we wrote, or a folder that we built: folders in it are moved beside it, so none is too deep."""
+    if _is_unlinked(folder, name):
+        return
+    waiting = [name]
+    while waiting:
+        name = waiting.pop()
+        fd = open_fd(name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, dir_fd=folder)
+        try:
+            for text in listdir(fd):
+                entry = text.encode(ENCODING, ERRORS)
+                if not _is_unlinked(fd, entry):
+                    waiting.append(OURS + urandom(8).hex().encode())
+                    rename(entry, waiting[-1], src_dir_fd=fd, dst_dir_fd=folder)
+        finally:
+            close(fd)
+        rmdir(name, dir_fd=folder)
+
+
+def _is_unlinked(folder: int, name: bytes) -> bool:
+    """Remove what is no folder; False if it is one."""
+    try:
+        unlink(name, dir_fd=folder)
+    except OSError:
+        if S_ISDIR(stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+            return False
+        raise
+    return True
 
 
 def _lease(fd: int) -> bool | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from _thread import allocate_lock
 from errno import EAGAIN, EEXIST, EINVAL, ENOSYS, ENOTDIR, EPERM
 from posix import (
     O_CLOEXEC,
@@ -30,8 +31,11 @@ except ImportError:  # not built here: the C library has the same calls
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from threading import Thread
     from typing import Any
 
+AHEAD = 16 << 20
+"""So much is written before a sync of it begins."""
 NOREPLACE, EXCHANGE = 1, 2
 OPENAT2 = 437
 BENEATH = 0x08 | 0x04 | 0x02
@@ -117,6 +121,44 @@ class System:
             fsync(fd)
         finally:
             close(fd)
+
+
+class SyncAhead:
+    """Makes durable what was written while more is being written, so that the sync at the end finds little to do."""
+
+    def __init__(self, system: System) -> None:
+        self.system = system
+        self._guard = allocate_lock()
+        self._written = 0
+        self._thread: Thread | None = None
+        self._error: OSError | None = None
+
+    def wrote(self, folder: int, size: int) -> None:
+        """So much more was written on the folder's file system, by whichever thread."""
+        with self._guard:
+            self._written += size
+            if self._written < AHEAD or (self._thread is not None and self._thread.is_alive()):
+                return
+            from threading import Thread
+
+            self._written = 0
+            self._thread = Thread(target=self._sync, args=(folder,), daemon=True)
+            self._thread.start()
+
+    def _sync(self, folder: int) -> None:
+        try:
+            self.system.sync(folder)
+        except OSError as error:
+            self._error = error
+
+    def wait(self) -> None:
+        """Wait for what was begun. Raises `OSError` if something could not be written."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
 
 
 class Library:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import click
 
+from holdfast.frontends.cli.numbers import Whole
 from holdfast.frontends.cli.session import Session, common, write_json
 
 
 @click.command()
 @click.option("--transcript", required=True, metavar="FILE", help="The session's transcript, as its client wrote it.")
-@click.option("--tokens", type=click.IntRange(200, 100_000), default=5_000, metavar="N", help="At most so many (5000).")
+@click.option("--tokens", type=Whole(200, 100_000), default=5_000, metavar="N", help="At most so many (5000).")
 @click.option("--root", metavar="DIR", help="Take file contents from this folder, and say where they differ.")
 @common
 def brief(session: Session, transcript: str, tokens: int, root: str | None) -> None:

@@ -190,7 +190,7 @@ def _report(session: Session, done: Restored, word: str, more: dict[str, Any] | 
     from holdfast.core.errors import Conflict
     from holdfast.workspace.find import show
 
-    applied = done.applied
+    applied, way = done.applied, done.taken_back_by
     if session.json:
         write_json(
             {
@@ -208,10 +208,11 @@ def _report(session: Session, done: Restored, word: str, more: dict[str, Any] | 
             }
         )
         return Conflict.exit_code if applied.kept else 0
-    parts = [(applied.written, "written"), (applied.deleted, "deleted"), (applied.modes, "modes set")]
+    modes = "mode set" if applied.modes == 1 else "modes set"
+    parts = [(applied.written, "written"), (applied.deleted, "deleted"), (applied.modes, modes)]
     counts = ", ".join(f"{number} {what}" for number, what in parts if number) or "nothing to do"
     session.say(f"{word} v{done.target}: {counts} ({session.milliseconds()}ms)")
-    session.say(f"Before it: v{done.before}. `holdfast undo` takes it back.")
+    session.say(f"Before it: v{done.before}." + (f" `holdfast {way}` takes it back." if way else ""))
     for path, why in applied.kept:
         session.warn(f"  kept {show(path)}: {why}")
     for path in applied.filled:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.core.entry import FOLDER, LEFT_OUT, LINK, REASONS
-from holdfast.core.errors import NotFound, Usage
+from holdfast.core.entry import FILE, FOLDER, LEFT_OUT, LINK, REASONS
+from holdfast.core.errors import HoldfastError, NotFound, Usage
 from holdfast.frontends.cli.reference import REFERENCE
 from holdfast.frontends.cli.session import Session, common, write_bytes, write_json
 
@@ -15,10 +16,37 @@ if TYPE_CHECKING:
     from holdfast.core.entry import Entry
     from holdfast.store.rows import CheckpointRow
 
+OFFERED = 200
+
+
+def _paths(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Files of the checkpoint below the current folder, also those that are gone from the disk."""
+    session = ctx.find_object(Session)
+    if session is None:
+        return []
+    from itertools import islice
+
+    from holdfast.frontends.cli.paths import candidates
+
+    try:
+        root, workspace = session.workspace()
+        row = session.resolve(workspace, ctx.params["reference"])
+        here = candidates(".", session.cwd, root)[0]
+        start = here + b"/" if here else b""
+        entries = session.repository.ledger.state(row.workspace, row.version)
+        paths = (
+            os.fsdecode(entry.path[len(start) :])
+            for entry in entries
+            if entry.kind in (FILE, LINK) and entry.path.startswith(start)
+        )
+        return list(islice((path for path in paths if path.startswith(incomplete)), OFFERED))
+    except (HoldfastError, OSError):
+        return []
+
 
 @click.command()
 @click.argument("reference", metavar="REF", type=REFERENCE)
-@click.argument("path", metavar="PATH")
+@click.argument("path", metavar="PATH", shell_complete=_paths)
 @common
 def cat(session: Session, reference: str, path: str) -> None:
     """Write the file PATH of the checkpoint REF to standard output, byte for byte.

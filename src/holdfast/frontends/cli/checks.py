@@ -146,7 +146,11 @@ def _store(session: Session) -> Found:
     try:
         session.engine.place.id()
     except NoWorkspace:
-        yield NOTE, f"There is no store at {path} yet.", "`holdfast init` makes it."
+        above = _first_there(path)
+        if not os.access(above, os.W_OK | os.X_OK):
+            yield PROBLEM, f"No store can be made at {path}: you may not write to {above}.", "Set `store.url`."
+        else:
+            yield NOTE, f"There is no store at {path} yet.", "`holdfast init` makes it."
         return
     seen = os.stat(path)
     if seen.st_uid != os.getuid():
@@ -158,6 +162,13 @@ def _store(session: Session) -> Found:
     else:
         workspaces = len(session.repository.ledger.workspaces())
         yield FINE, f"{path}, format 1, {workspaces} workspace{'' if workspaces == 1 else 's'}"
+
+
+def _first_there(path: str) -> str:
+    """The path, or the nearest folder above it that there is."""
+    while not os.path.exists(path):
+        path = os.path.dirname(path)
+    return path
 
 
 def _ground(session: Session) -> Found:
@@ -183,10 +194,7 @@ def _ground(session: Session) -> Found:
 def _space(session: Session) -> Found:
     from holdfast.frontends.paint import size
 
-    path = session.engine.place.path
-    while not os.path.exists(path):
-        path = os.path.dirname(path)
-    about = os.statvfs(path)
+    about = os.statvfs(_first_there(session.engine.place.path))
     free = about.f_bavail * about.f_frsize
     if free < TOO_LITTLE:
         yield PROBLEM, f"Only {size(free)} are free where the store is.", "Free some space, or run `holdfast forget`."
@@ -256,6 +264,32 @@ def _claude(session: Session) -> Found:
             yield FINE, f"hooks in {path}"
 
 
+def _analysis(session: Session) -> Found:
+    """Notes by a model: is there what it takes, and what came of the last attempt?"""
+    settings = session.settings
+    how = settings["analysis.llm"]
+    if how == "off":
+        yield FINE, "notes are taken by rules, without a model"
+        return
+    if how == "anthropic":
+        from holdfast.conversation.asking import key_in
+
+        key_in(settings["analysis.key_file"])
+    elif not settings["analysis.command"]:
+        yield PROBLEM, "analysis.command is empty.", "Set it, or set analysis.llm to off."
+        return
+    from holdfast.store import sessions
+    from holdfast.workspace.find import find
+
+    found = find(session.cwd)
+    folder = session.engine.place.folder(found[1]) if found is not None else ""
+    last = sessions.extract(folder, str(sessions.newest(folder).get("session") or "")) if folder else {}
+    if last.get("trouble"):
+        yield NOTE, f"The last notes by a model ({how}) failed: {last['trouble']}", "Those of our own rules stand."
+    else:
+        yield FINE, f"notes by a model ({how}){', the last one was of use' if last else ''}"
+
+
 CHECKS: dict[str, Callable[[Session], Found]] = {
     "python": _python,
     "libraries": _libraries,
@@ -270,4 +304,5 @@ CHECKS: dict[str, Callable[[Session], Found]] = {
     "workspace": _workspace,
     "git": _ignoring,
     "claude": _claude,
+    "analysis": _analysis,
 }

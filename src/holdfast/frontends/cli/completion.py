@@ -9,11 +9,11 @@ from holdfast.frontends.cli.session import Session, common, write_json
 WHERE = {
     "bash": 'Add to ~/.bashrc: eval "$(holdfast completion bash)"',
     "zsh": 'Add to ~/.zshrc: eval "$(holdfast completion zsh)"',
-    "fish": "Run: holdfast completion fish > ~/.config/fish/completions/holdfast.fish",
+    "fish": "Once: holdfast completion fish > ~/.config/fish/completions/holdfast.fish",
 }
 
 
-@click.command(epilog=" · ".join(WHERE.values()))
+@click.command(epilog="\b\n" + "\n".join(WHERE.values()))
 @click.argument("shell", type=click.Choice(list(WHERE)))
 @common
 def completion(session: Session, shell: str) -> None:

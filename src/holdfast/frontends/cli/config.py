@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.core.errors import NotFound, Usage
+from holdfast.frontends.cli.lazy import Listed
 from holdfast.frontends.cli.session import Session, common, write_json
 
 if TYPE_CHECKING:
@@ -20,7 +21,13 @@ WIDEST = 60
 DRY_RUN = click.option("-n", "--dry-run", is_flag=True, help="Only show what would change in the file.")
 
 
-@click.group()
+def _keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from holdfast.core.schema import TABLE
+
+    return [key for key in TABLE if key.startswith(incomplete)]
+
+
+@click.group(cls=Listed)
 def config() -> None:
     """Show and change settings; the user's file is where `config path` says."""
 
@@ -44,7 +51,7 @@ def list_(session: Session) -> None:
 
 
 @config.command("get")
-@click.argument("key")
+@click.argument("key", shell_complete=_keys)
 @common
 def get(session: Session, key: str) -> None:
     """Print one setting."""
@@ -59,7 +66,7 @@ def get(session: Session, key: str) -> None:
 
 
 @config.command("explain")
-@click.argument("key")
+@click.argument("key", shell_complete=_keys)
 @common
 def explain(session: Session, key: str) -> None:
     """Say what a setting means, what it may be, and where its value comes from."""
@@ -83,7 +90,7 @@ def explain(session: Session, key: str) -> None:
 
 
 @config.command("set")
-@click.argument("key")
+@click.argument("key", shell_complete=_keys)
 @click.argument("value")
 @PROJECT
 @DRY_RUN
@@ -101,7 +108,7 @@ def set_(session: Session, key: str, value: str, project: bool, dry_run: bool) -
 
 
 @config.command("unset")
-@click.argument("key")
+@click.argument("key", shell_complete=_keys)
 @PROJECT
 @DRY_RUN
 @common

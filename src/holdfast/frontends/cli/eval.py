@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from holdfast.frontends.cli.numbers import Whole
 from holdfast.frontends.cli.session import Session, common, write_json
 
 if TYPE_CHECKING:
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
 
 @click.command("eval")
 @click.argument("transcripts", nargs=-1, required=True, metavar="TRANSCRIPTS...")
-@click.option("--tokens", type=click.IntRange(500, 100_000), default=5_000, metavar="N", help="The whole brief (5000).")
-@click.option("--calls", type=click.IntRange(5, 200), default=20, metavar="N", help="Calls to look ahead (20).")
+@click.option("--tokens", type=Whole(500, 100_000), default=5_000, metavar="N", help="The whole brief (5000).")
+@click.option("--calls", type=Whole(5, 200), default=20, metavar="N", help="Calls to look ahead (20).")
 @click.option("--refit", is_flag=True, help="Fit the weights anew for each project, on the other projects alone.")
 @click.option("--plot", metavar="FILE", help="Write the table as an SVG picture.")
 @common

@@ -54,7 +54,7 @@ def fork(
     if not back:
         _fork(session, words[0], target, with_git)
     elif branch is not None:
-        _branch(session, target, branch)
+        say_branch(session, session.workspace()[1], target, branch)
     else:
         _bring_home(session, target, patch, force)
 
@@ -146,7 +146,7 @@ def _bring_home(session: Session, target: bytes, file: str | None, force: bool) 
         session.engine.progress = progress
         patch = bring_home(session.engine, row, target)
     if file is not None:
-        _write(os.path.join(os.fsdecode(session.cwd), file), patch, force)
+        write_patch(os.path.join(os.fsdecode(session.cwd), file), patch, force)
     if session.json:
         text = b"".join([line + b"\n" for line in patch.lines])
         omitted = [{**of_path(path), "why": why} for path, why in patch.omitted]
@@ -164,7 +164,8 @@ def _bring_home(session: Session, target: bytes, file: str | None, force: bool) 
         session.remark("The fork is as it was at the beginning.")
 
 
-def _write(path: str, patch: Patch, force: bool) -> None:
+def write_patch(path: str, patch: Patch, force: bool) -> None:
+    """Write a patch to a new file. Raises `Conflict` if one is there, unless `force`."""
     from holdfast.store.bundling import exists, taken
     from holdfast.store.local import replace
 
@@ -173,7 +174,7 @@ def _write(path: str, patch: Patch, force: bool) -> None:
     replace(path, b"".join([line + b"\n" for line in patch.lines]), durable=False)
 
 
-def _branch(session: Session, target: bytes, name: str) -> None:
+def say_branch(session: Session, row: WorkspaceRow, target: bytes, name: str) -> None:
     """Your repository is yours: what would change it is said, not done."""
     import shlex
 
@@ -181,7 +182,6 @@ def _branch(session: Session, target: bytes, name: str) -> None:
     from holdfast.workspace.find import show
     from holdfast.workspace.git import facts
 
-    _, row = session.workspace()
     fork_point(session.engine, row, target)
     found = facts(target)
     if found is None or found.work_tree != target:

@@ -8,11 +8,12 @@ from typing import Any
 import click
 
 from holdfast.core.errors import Conflict, Damaged, Failed, NotFound
+from holdfast.frontends.cli.lazy import Listed
 from holdfast.frontends.cli.passphrase import passphrase, passphrase_option
 from holdfast.frontends.cli.session import Session, common, write_json
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Listed, invoke_without_command=True)
 @click.pass_context
 def key(ctx: click.Context) -> None:
     """Show where the key lies that opens sealed contents: conversations, and files that are secret."""

@@ -1,4 +1,4 @@
-"""A group whose commands are imported when they run, not when the group is asked for help."""
+"""Groups of commands: those of the root are imported when they run, not when it is asked for help."""
 
 from __future__ import annotations
 
@@ -16,10 +16,23 @@ class Entry(NamedTuple):
     help: str
 
 
+class Listed(click.Group):
+    """Help shows the commands in the order in which they are written, each with its whole sentence."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        shown = {name: command for name, command in self.commands.items() if not command.hidden}
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.get_short_help_str(limit=400)) for name, command in shown.items()])
+
+
 class LazyGroup(click.Group):
-    """`table` has a line per command, in the order in which help shows them."""
+    """`table` has a line per command; help shows them by `sections`, and what stands in none of them at the end."""
 
     table: dict[str, Entry]
+    sections: dict[str, str]
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.table)
@@ -43,5 +56,10 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, entry.help) for name, entry in self.table.items()])
+        column = max(len(name) for name in self.table)
+        placed = [(title, names.split()) for title, names in self.sections.items()]
+        rest = [name for name in self.table if all(name not in names for _, names in placed)]
+        for title, names in [*placed, ("More", rest)]:
+            if names:
+                with formatter.section(title):
+                    formatter.write_dl([(name.ljust(column), self.table[name].help) for name in names])

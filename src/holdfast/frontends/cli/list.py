@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from holdfast.frontends.cli.numbers import Whole
 from holdfast.frontends.cli.session import Session, common, write_json
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ SHOWN = 50
 @click.option("--task", "task_id", default="", metavar="ID", help="Only those of this task.")
 @click.option("--trigger", default="", metavar="NAME", help="Only those with this trigger, such as manual or auto.")
 @click.option("--tag", default="", metavar="TAG", help="Only those with this tag.")
-@click.option("--limit", type=click.IntRange(0), default=None, metavar="N", help="At most so many; 0 for all.")
+@click.option("--limit", type=Whole(0), default=None, metavar="N", help="At most so many; 0 for all.")
 @click.option("--all-workspaces", is_flag=True, help="Of every workspace in the store.")
 @common
 def list_(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from holdfast.core.errors import Failed, Usage
+from holdfast.frontends.cli.numbers import Whole
 from holdfast.frontends.cli.session import Session
 
 PORT = 8418
@@ -12,9 +13,7 @@ PORT = 8418
 
 @click.command()
 @click.option("--http", is_flag=True, help="Serve HTTP on this machine instead of standard input and output.")
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=None, metavar="N", help=f"Port for --http ({PORT}; 0: any)."
-)
+@click.option("--port", type=Whole(0, 65535), default=None, metavar="N", help=f"Port for --http ({PORT}; 0: any).")
 @click.option("--token-file", metavar="FILE", help="File with the token for --http; made if it is not there.")
 @click.pass_obj
 def mcp(session: Session, http: bool, port: int | None, token_file: str | None) -> int:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import click
 
+from holdfast.frontends.cli.numbers import Number
 from holdfast.frontends.cli.session import Session, common, write_json
-from holdfast.frontends.cli.task import clock, ground_of
+from holdfast.frontends.cli.task_ground import clock, ground_of
 
 HOUR = 3_600_000_000_000
 
 
 @click.command()
-@click.option("--hours", type=click.FloatRange(0), default=24.0, show_default=True, help="How far to look back.")
+@click.option("--hours", type=Number(0), metavar="N", default=24.0, show_default=True, help="How far to look back.")
 @common
 def report(session: Session, hours: float) -> None:
     """What ran, waited, cost, changed and needs you since yesterday."""

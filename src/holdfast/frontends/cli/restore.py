@@ -13,15 +13,13 @@ from holdfast.frontends.cli.session import Session, common
 
 @click.command(cls=WithPaths, options_metavar="[OPTIONS]")
 @click.argument("reference", metavar="[REF] [-- PATH...]", type=REFERENCE, required=False)
-@click.option("--files", "what", flag_value="files", default="files", help="Bring back files; the default.")
-@click.option("--conversation", "what", flag_value="conversation", help="Bring back the conversation as a new session.")
-@click.option("--both", "what", flag_value="both", help="Bring back files and conversation.")
+@click.option("--files", is_flag=True, help="Bring back files; the default.")
+@click.option("--conversation", is_flag=True, help="Bring back the conversation as a new session.")
+@click.option("--both", is_flag=True, help="Bring back files and conversation.")
 @click.option("--launch", is_flag=True, help="Start the agent's client on that session.")
 @click.option("-n", "--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
-@click.option(
-    "--keep-mine", "conflicts", flag_value="mine", help="Leave files that were changed since the last checkpoint."
-)
-@click.option("--theirs", "conflicts", flag_value="theirs", help="Overwrite those too; the safety checkpoint has them.")
+@click.option("--keep-mine", is_flag=True, help="Leave files that were changed since the last checkpoint.")
+@click.option("--theirs", is_flag=True, help="Overwrite those too; the safety checkpoint has them.")
 @click.option("-p", "--patch", is_flag=True, help="Ask for every hunk of every text file.")
 @click.option("--mtimes", is_flag=True, help="Give rewritten files their recorded times instead of now.")
 @click.option("--continue", "go_on", is_flag=True, help="Finish a restore that was cut off.")
@@ -31,10 +29,13 @@ from holdfast.frontends.cli.session import Session, common
 def restore(
     session: Session,
     reference: str | None,
-    what: str,
+    files: bool,
+    conversation: bool,
+    both: bool,
     launch: bool,
     dry_run: bool,
-    conflicts: str | None,
+    keep_mine: bool,
+    theirs: bool,
     patch: bool,
     mtimes: bool,
     go_on: bool,
@@ -47,13 +48,14 @@ def restore(
     up to REF becomes a session of its own; the one that goes on is not touched.
     """
     typed: list[str] = click.get_current_context().meta.get(PATHS, [])
+    conflicts = _conflicts(keep_mine, theirs)
     how = {"conflicts": conflicts, "patch": patch, "mtimes": mtimes, "go_on": go_on, "abort": abort, "yes": yes}
-    if what != "files":
+    if conversation or both:
         from holdfast.frontends.cli import converse
 
         if typed:
             raise Usage("A conversation goes back as a whole: no paths.", "Restore those with --files.")
-        return converse.restore(session, reference, files=what == "both", launch=launch, dry_run=dry_run, **how)
+        return converse.restore(session, reference, files=both or files, launch=launch, dry_run=dry_run, **how)
     if launch:
         raise Usage("--launch goes on with a conversation.", "Add --conversation or --both.")
     return bring.restore(session, reference, typed, dry_run=dry_run, **how)  # type: ignore[arg-type]
@@ -61,21 +63,27 @@ def restore(
 
 @click.command()
 @click.option("-n", "--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
-@click.option("--keep-mine", "conflicts", flag_value="mine", help="Leave files that were changed since.")
-@click.option("--theirs", "conflicts", flag_value="theirs", help="Overwrite those too; they are saved first.")
+@click.option("--keep-mine", is_flag=True, help="Leave files that were changed since.")
+@click.option("--theirs", is_flag=True, help="Overwrite those too; they are saved first.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @common
-def undo(session: Session, dry_run: bool, conflicts: str | None, yes: bool) -> int:
+def undo(session: Session, dry_run: bool, keep_mine: bool, theirs: bool, yes: bool) -> int:
     """Take back the last restore. Again: the one before it."""
-    return bring.undo(session, dry_run=dry_run, conflicts=conflicts, yes=yes)
+    return bring.undo(session, dry_run=dry_run, conflicts=_conflicts(keep_mine, theirs), yes=yes)
 
 
 @click.command()
 @click.option("-n", "--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
-@click.option("--keep-mine", "conflicts", flag_value="mine", help="Leave files that were changed since.")
-@click.option("--theirs", "conflicts", flag_value="theirs", help="Overwrite those too; they are saved first.")
+@click.option("--keep-mine", is_flag=True, help="Leave files that were changed since.")
+@click.option("--theirs", is_flag=True, help="Overwrite those too; they are saved first.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @common
-def redo(session: Session, dry_run: bool, conflicts: str | None, yes: bool) -> int:
+def redo(session: Session, dry_run: bool, keep_mine: bool, theirs: bool, yes: bool) -> int:
     """Take back the last undo."""
-    return bring.redo(session, dry_run=dry_run, conflicts=conflicts, yes=yes)
+    return bring.redo(session, dry_run=dry_run, conflicts=_conflicts(keep_mine, theirs), yes=yes)
+
+
+def _conflicts(keep_mine: bool, theirs: bool) -> str | None:
+    if keep_mine and theirs:
+        raise Usage("--keep-mine and --theirs exclude each other.", "Give one of them.")
+    return "mine" if keep_mine else "theirs" if theirs else None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast.core.errors import Conflict, Failed, NotFound, Usage
+from holdfast.frontends.cli.numbers import Whole
 from holdfast.frontends.cli.reference import REFERENCE
 from holdfast.frontends.cli.session import Session, common, write_json
 
@@ -22,7 +23,7 @@ AGENT = "claude"
 
 @click.command()
 @click.argument("reference", required=False, type=REFERENCE)
-@click.option("--tokens", type=click.IntRange(200, 100_000), default=5_000, metavar="N", help="At most so many (5000).")
+@click.option("--tokens", type=Whole(200, 100_000), default=5_000, metavar="N", help="At most so many (5000).")
 @click.option("--copy", is_flag=True, help="Put it into the clipboard.")
 @click.option("--launch", is_flag=True, help="Start the agent's client with it.")
 @common

@@ -69,8 +69,19 @@ TABLE = {
 }
 
 
+SECTIONS = {
+    "Keep": "init save checkpoint watch pin unpin name",
+    "Look": "status list show diff cat search mount serve",
+    "Bring back": "restore undo redo fork export import",
+    "Agents": "install uninstall resume clear-check keep drop brief mcp statusline hook eval",
+    "While nobody watches": "task run report supervise service",
+    "Upkeep": "forget compact verify rebuild key doctor config completion",
+}
+
+
 class Root(LazyGroup):
     table = TABLE
+    sections = SECTIONS
 
 
 @click.command(NAME, cls=Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -116,6 +127,11 @@ def _run(arguments: Sequence[str], session: Session) -> int:
         session.print(error.format_message())
         return 0
     except click.ClickException as error:
+        if isinstance(error, click.NoSuchOption) and (error.option_name, error.ctx and error.ctx.command) == (
+            "--json",
+            root,
+        ):
+            raise Usage("--json stands behind the command.", "For example: holdfast list --json") from None
         hint = "See `holdfast --help`."
         if isinstance(error, click.UsageError) and error.ctx is not None:
             hint = f"See `{error.ctx.command_path} --help`."

@@ -3,54 +3,58 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from threading import Event as Flag
 from threading import Thread
 from time import sleep
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from holdfast.core.errors import Busy, HoldfastError, Usage
+from holdfast.core.errors import Busy, HoldfastError, Limited, Usage
 from holdfast.frontends.cli.session import Session, common
-from holdfast.frontends.cli.task import clock, ground_of
+from holdfast.frontends.cli.task_ground import clock, ground_of
 
 if TYPE_CHECKING:
     from holdfast.supervisor.ground import Ground
     from holdfast.supervisor.tables import Task
 
-LIMITED = 75
-"""EX_TEMPFAIL: try again later."""
 SHORT = ("-p", "--print")
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("--no-wait", is_flag=True, help="At a limit, end with exit code 75 instead of waiting.")
+@click.option("--input", "given", metavar="FILE", type=click.File(), help="What the command reads; - is our own input.")
 @click.argument("command", nargs=-1, required=True, metavar="-- COMMAND…")
 @common
-def run(session: Session, no_wait: bool, command: tuple[str, ...]) -> int:
+def run(session: Session, no_wait: bool, given: TextIO | None, command: tuple[str, ...]) -> int:
     """Run one command as a task: checkpoints, limits waited for, crashes tried again.
 
     `claude` without -p keeps the terminal to itself: nothing is between you and it but its hooks.
     """
     words = list(command)
     if os.path.basename(words[0]) == "claude" and not any(word in SHORT for word in words):
-        return _pass_through(session, words)
+        from holdfast.frontends.cli.foreground import run_client
+
+        return run_client(session, words)
     from holdfast.supervisor import taskfile
     from holdfast.supervisor.tasks import Tasks
 
     with ground_of(session) as ground:
         tasks = Tasks(ground)
-        spec = taskfile.check(_spec(words), os.fsdecode(session.cwd))
+        spec = taskfile.check(_spec(words, given.read() if given else None), os.fsdecode(session.cwd))
         task = tasks.new(spec, start=True)
         return _follow(session, ground, task, no_wait)
 
 
-def _spec(words: list[str]) -> dict[str, Any]:
+def _spec(words: list[str], given: str | None) -> dict[str, Any]:
+    """The task of a command. What is no agent of ours is told nothing of tasks: it reads what it is given."""
     title = " ".join(words)[:80]
     if os.path.basename(words[0]) != "claude":
-        return {"title": title, "brief": title, "agent": {"command": words, "completes_on": "exit"}}
+        agent = {"command": words, "completes_on": "exit", "input": "none" if given is None else "brief"}
+        return {"title": title, "brief": given or title, "agent": agent}
+    if given is not None:
+        raise Usage("The prompt of claude is given with -p.")
     rest, prompt = words[1:], ""
     kept: list[str] = []
     while rest:
@@ -99,11 +103,11 @@ def _follow(session: Session, ground: Ground, task: Task, no_wait: bool) -> int:
             if now.state in ("done", "failed", "cancelled"):
                 break
             if hold is not None:
-                if hold.kind in ("rate_limit", "backoff") and no_wait:
-                    return LIMITED
+                if (hold.kind == "rate_limit" and (no_wait or hold.human)) or (hold.account and no_wait):
+                    raise Limited(f"The agent is limited: {hold.reason}", f"`holdfast task try-now {task.id}`.")
                 if hold.human:
                     session.warn(f"holdfast: {task.id} waits for you ({hold.kind}): {hold.reason}")
-                    return LIMITED if hold.kind == "rate_limit" else 1
+                    return 1
                 left = max((hold.due_at or 0) - session.now(), 0) // 1_000_000_000
                 text = f"holdfast: {hold.kind}, goes on in {clock(left)}"
                 if text != told and sys.stderr.isatty():
@@ -153,26 +157,3 @@ def _show(ground: Ground, task: str, shown: dict[str, int]) -> None:
                 stream.flush()
                 stream.buffer.write(part)
                 stream.buffer.flush()
-
-
-def _pass_through(session: Session, words: list[str]) -> int:
-    """The terminal is the client's; a limit that it says at its end becomes exit code 75."""
-    from holdfast.core.model import Event
-
-    session.engine.handle(Event(session.cwd, session.now(), trigger="auto", message="before a session", adopt=True))
-    marker = f"{session.around.data}/supervisor/limited.{os.getpid()}"
-    os.makedirs(os.path.dirname(marker), mode=0o700, exist_ok=True)
-    import json
-    import shlex
-
-    note = f'grep -q \'"error":"rate_limit"\' && : > {shlex.quote(marker)}; true'
-    settings = {"hooks": {"StopFailure": [{"hooks": [{"type": "command", "command": note, "timeout": 5}]}]}}
-    variables = {os.fsdecode(name): os.fsdecode(value) for name, value in session.around.variables.items()}
-    try:
-        code = subprocess.run([words[0], "--settings", json.dumps(settings), *words[1:]], env=variables).returncode
-    except OSError as error:
-        raise Usage(f"{words[0]} cannot be started: {error.strerror}.") from None
-    limited = os.path.exists(marker)
-    if limited:
-        os.unlink(marker)
-    return LIMITED if limited and code else code

@@ -158,7 +158,9 @@ def _announce(session: Session, outcome: Outcome) -> None:
     took = f"{duration}ms" if duration < 10_000 else f"{duration / 1000:.1f}s"
     session.say(f"Created v{outcome.version}{title} ({took})")
     if outcome.version == 1 or outcome.notices:
-        session.remark(f"Kept {kept(found)}." + (f" Left out: {left_out(found)}." if found.left_out else ""))
+        session.remark(f"Kept {kept(found)}.")
+        if found.left_out:
+            session.remark(f"Left out: {left_out(found)}; `holdfast show --left-out` names them.")
     for notice in outcome.notices:
         session.warn(notice)
     _warn_of_poor(session, found, REASONS)
@@ -177,7 +179,7 @@ def _warn_of_poor(session: Session, found: Coverage, reasons: dict[str, str]) ->
                 "bold yellow",
                 f"Warning: {left:,} entries were left out, more than the {found.files + found.links:,} captured;",
             )
-            + f" most of them: {reasons[worst]}. `holdfast show --left-out` names them."
+            + f" most of them: {reasons[worst]}."
         )
 
 

@@ -84,7 +84,8 @@ def read(arguments: Sequence[str]) -> tuple[str, Words, Words, list[str]] | None
     for word in left:
         if word in VERBS[verb]:
             name, value = VERBS[verb][word]
-            after[name] = value
+            if after.setdefault(name, value) != value:
+                return None  # two that exclude each other
         elif verb == "restore" and word and word[0] != "-" and "reference" not in after:
             after["reference"] = word
         else:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import click
 
+from holdfast.frontends.cli.numbers import Whole
 from holdfast.frontends.cli.session import Session, common, write_json
 
 
 @click.command()
 @click.argument("text", metavar="TEXT")
-@click.option("--limit", type=click.IntRange(1), default=50, metavar="N", help="At most so many hits (50).")
+@click.option("--limit", type=Whole(1), default=50, metavar="N", help="At most so many hits (50).")
 @common
 def search(session: Session, text: str, limit: int) -> None:
     """Find TEXT in messages, names, tags and paths, letters in either case.

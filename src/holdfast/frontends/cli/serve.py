@@ -7,6 +7,7 @@ from contextlib import nullcontext
 import click
 
 from holdfast.core.errors import Failed
+from holdfast.frontends.cli.numbers import Whole
 from holdfast.frontends.cli.session import Session, common
 from holdfast.frontends.cli.supervise import supervising
 
@@ -15,7 +16,7 @@ ROLES = ("viewer", "approver", "operator")
 
 @click.command()
 @click.option("--host", metavar="ADDRESS", help="Where to listen (web.host): loopback unless you know better.")
-@click.option("--port", type=click.IntRange(0, 65535), help="Port (web.port); 0 takes any that is free.")
+@click.option("--port", type=Whole(0, 65535), metavar="N", help="Port (web.port); 0 takes any that is free.")
 @click.option("--no-open", is_flag=True, help="Do not open a browser.")
 @click.option(
     "--tls-cert", type=click.Path(exists=True, dir_okay=False), help="Certificate, for other addresses than loopback."
@@ -57,6 +58,11 @@ def serve(
         "tls_cert": tls_cert or settings["web.tls_certificate"] or None,
         "tls_key": tls_key or settings["web.tls_key"] or None,
         "password_file": settings["web.password_file"],
+        "allowed_hosts": settings["web.allowed_hosts"],
+        "trusted_proxy": settings["web.trusted_proxy"],
+        "proxy_header": settings["web.proxy_header"],
+        "proxy_users": settings["web.proxy_users"],
+        "session_days": settings["web.session_days"],
         "link": link,
         "role": role,
         "settings": session.following().now,

@@ -11,10 +11,13 @@ from typing import NamedTuple
 import click
 
 from holdfast.core.errors import Failed
+from holdfast.frontends.cli.lazy import Listed
 from holdfast.frontends.cli.session import Session, common, write_json
 
 NAME = "holdfast-supervisor"
 LABEL = "dev.holdfast.supervisor"
+PASSED = ("PATH", "LANG", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "CLAUDE_CONFIG_DIR")
+"""What the supervisor must see as you do: where programs, settings, tasks and the client's configuration are."""
 COMMANDS = {
     "systemd": {
         "install": [
@@ -24,8 +27,8 @@ COMMANDS = {
         "uninstall": [["systemctl", "--user", "disable", "--now", f"{NAME}.service"]],
     },
     "launchd": {
-        "install": [["launchctl", "load", "-w", "{path}"]],
-        "uninstall": [["launchctl", "unload", "-w", "{path}"]],
+        "install": [["launchctl", "bootstrap", "gui/{user}", "{path}"]],
+        "uninstall": [["launchctl", "bootout", "gui/{user}/" + LABEL]],
     },
 }
 
@@ -38,7 +41,7 @@ class Unit(NamedTuple):
     text: str
 
 
-@click.group()
+@click.group(cls=Listed)
 def service() -> None:
     """Tasks go on after a restart of the machine."""
 
@@ -53,6 +56,7 @@ def install(session: Session, dry_run: bool, no_start: bool) -> None:
     if not dry_run:
         try:
             os.makedirs(os.path.dirname(unit.path), exist_ok=True)
+            os.makedirs(session.around.data + "/supervisor", mode=0o700, exist_ok=True)
             with open(unit.path, "w") as file:
                 file.write(unit.text)
         except OSError as error:
@@ -102,30 +106,47 @@ def uninstall(session: Session) -> None:
 
 def unit_of(session: Session) -> Unit:
     """The systemd user unit, or the launch agent on macOS."""
-    home = os.fsdecode(session.around.home)
+    home, around = os.fsdecode(session.around.home), session.around
     words = [sys.executable, "-m", "holdfast", "-q", "supervise"]
+    variables = {name: around.text(name) for name in PASSED if around.text(name)}
     if sys.platform == "darwin":
-        logs = session.around.data + "/supervisor/supervisor.log"
-        content = {
-            "Label": LABEL, "ProgramArguments": words, "RunAtLoad": True, "KeepAlive": True, "StandardErrorPath": logs,
-            "EnvironmentVariables": {"PATH": session.around.text("PATH")},
-        }  # fmt: skip
-        return Unit("launchd", f"{home}/Library/LaunchAgents/{LABEL}.plist", plistlib.dumps(content).decode())
-    folder = os.path.dirname(os.path.dirname(session.around.config)) + "/systemd/user"
-    command = " ".join([f'"{word}"' if " " in word else word for word in words])
-    # KillMode=process: agents outlive the supervisor, and the next one finds them again.
-    text = (
-        "[Unit]\nDescription=holdfast supervisor\nAfter=network-online.target\n\n"
-        f"[Service]\nExecStart={command}\nRestart=always\nRestartSec=5\nKillMode=process\nUMask=0077\n"
-        f"Environment=PATH={session.around.text('PATH')}\n\n[Install]\nWantedBy=default.target\n"
+        logs = around.data + "/supervisor/supervisor.log"
+        return Unit("launchd", f"{home}/Library/LaunchAgents/{LABEL}.plist", launch_agent(words, variables, logs))
+    folder = os.path.dirname(os.path.dirname(around.config)) + "/systemd/user"
+    return Unit("systemd", f"{folder}/{NAME}.service", systemd_unit(words, variables))
+
+
+def systemd_unit(words: list[str], variables: dict[str, str]) -> str:
+    """A unit of the user's own manager. KillMode=process: agents outlive the supervisor, and the next one finds them again."""
+    settings = "".join([f"Environment={_quoted(f'{name}={value}')}\n" for name, value in variables.items()])
+    return (
+        "[Unit]\nDescription=holdfast supervisor\n\n"
+        f"[Service]\nExecStart={' '.join([_quoted(word).replace('$', '$$') for word in words])}\n"
+        "Restart=always\nRestartSec=5\nKillMode=process\nUMask=0077\n"
+        f"{settings}\n[Install]\nWantedBy=default.target\n"
     )
-    return Unit("systemd", f"{folder}/{NAME}.service", text)
+
+
+def _quoted(word: str) -> str:
+    """As systemd reads it back: in quotes, with what is special there doubled or escaped."""
+    inside = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return f'"{inside}"'
+
+
+def launch_agent(words: list[str], variables: dict[str, str], logs: str) -> str:
+    """A property list for launchd. AbandonProcessGroup: agents outlive the supervisor there, too."""
+    content = {
+        "Label": LABEL, "ProgramArguments": words, "EnvironmentVariables": variables, "RunAtLoad": True, "KeepAlive": True,
+        "AbandonProcessGroup": True, "ThrottleInterval": 5, "ProcessType": "Background", "Umask": 0o077,
+        "StandardErrorPath": logs,
+    }  # fmt: skip
+    return plistlib.dumps(content).decode()
 
 
 def _run(session: Session, unit: Unit, what: str) -> bool:
     """Tell the system; False if there is none to tell, as in a container."""
     for words in COMMANDS[unit.kind][what]:
-        filled = [word.format(path=unit.path) for word in words]
+        filled = [word.format(path=unit.path, user=os.getuid()) for word in words]
         variables = {os.fsdecode(name): os.fsdecode(value) for name, value in session.around.variables.items()}
         try:
             done = subprocess.run(filled, capture_output=True, env=variables, timeout=30)

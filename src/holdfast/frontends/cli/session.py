@@ -219,7 +219,11 @@ class Session:
             )
         import click
 
-        return click.confirm(question, err=True)
+        asked_at = monotonic()
+        try:
+            return click.confirm(question, err=True)
+        finally:
+            self.started += monotonic() - asked_at  # what the person took is not what the command took
 
     def _coloured(self, stream: Any) -> bool:
         if self._color != "auto":

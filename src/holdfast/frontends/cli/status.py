@@ -88,9 +88,7 @@ def _keys(session: Session) -> list[str]:
         if any(not opens for _, opens in sealer.sets()):
             return ["Some contents are sealed with a key that is not here: `holdfast key`."]
         if not sealer.is_backed_up():
-            return [
-                "Secrets and conversations are sealed, and there is no backup of their key: `holdfast key export FILE`."
-            ]
+            return ["There is no backup of the key to what is sealed: `holdfast key export FILE`."]
     except HoldfastError as error:
         return [str(error)]
     return []

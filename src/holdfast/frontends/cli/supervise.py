@@ -10,7 +10,7 @@ from threading import Event as Flag
 import click
 
 from holdfast.frontends.cli.session import Session, common
-from holdfast.frontends.cli.task import ground_of
+from holdfast.frontends.cli.task_ground import ground_of
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

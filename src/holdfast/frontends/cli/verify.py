@@ -63,7 +63,7 @@ def rebuild(session: Session, folders: tuple[str, ...]) -> None:
 
 def _rebuild_tasks(session: Session, folders: tuple[str, ...]) -> list[Found]:
     """Look for tasks only where some may be: the supervisor's tables are not made for nothing."""
-    from holdfast.frontends.cli.task import ground_of
+    from holdfast.frontends.cli.task_ground import ground_of
     from holdfast.supervisor.recover import rebuild as take_over
     from holdfast.supervisor.recover import workspaces
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.core.errors import Failed
+from holdfast.frontends.cli.numbers import Number
 from holdfast.frontends.cli.session import Session, common
 
 if TYPE_CHECKING:
@@ -26,14 +27,14 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 @click.option(
     "--settle",
     default=SETTLE,
-    type=click.FloatRange(0.1),
+    type=Number(0.1),
     metavar="SECONDS",
     help="Save after so long without a change.",
 )
 @click.option(
     "--at-most",
     default=AT_MOST,
-    type=click.FloatRange(0.1),
+    type=Number(0.1),
     metavar="SECONDS",
     help="One save in this time at most; no change waits longer.",
 )

@@ -19,10 +19,10 @@ from starlette.routing import Route
 
 from holdfast import __version__
 from holdfast.core.errors import Busy, Conflict, Damaged, HoldfastError, NotFound, NoWorkspace, Refused, Usage
-from holdfast.frontends.web import api, pages
+from holdfast.frontends.web import api, asking, operations, pages
 from holdfast.frontends.web.book import OPERATOR, Book, Visitor
 from holdfast.frontends.web.desk import opened
-from holdfast.frontends.web.gate import Gate, Refusal, cookie_name
+from holdfast.frontends.web.gate import Gate, Proxy, Refusal, cookie_name
 from holdfast.frontends.web.stream import Stream, as_json
 from holdfast.frontends.web.words import Words, chosen
 
@@ -52,26 +52,29 @@ class Site:
         now: Callable[[], int],
         ground: Callable[[], Ground] | None = None,
         password: Callable[[], str] = lambda: "",
+        config: str = "",
     ) -> None:
         self.book, self.build, self.now, self.ground, self.password = book, build, now, ground, password
+        self.config = config
         self.stream = Stream(book, build, ground)
         self.templates = pages.environment()
         self.gate: Gate | None = None
 
-    def application(self, origins: dict[str, str], secure: bool = False, gate: type[Gate] = Gate) -> Gate:
+    def application(self, origins: dict[str, str], proxy: Proxy | None = None, gate: type[Gate] = Gate) -> Gate:
         routes = [Route(route.path, self._page(route), methods=[route.method]) for route in pages.ROUTES]
-        routes += [Route(one.path, self._operation(one), methods=[one.method]) for one in api.OPERATIONS]
+        routes += [Route(one.path, self._operation(one), methods=[one.method]) for one in operations.OPERATIONS]
         routes += [
             Route("/api/openapi.json", self._document, methods=["GET"]),
             Route("/api/events", self._events, methods=["GET"]),
             Route("/api/stream", self._listen, methods=["GET"]),
+            Route("/api/tasks/{task}/stream", self._listen, methods=["GET"]),
             Route("/session", self._enter, methods=["POST"]),
             Route("/leave", self._leave, methods=["POST"]),
             Route("/language", self._language, methods=["POST"]),
             Route("/static/{name}", self._static, methods=["GET"]),
         ]
         app = Starlette(routes=routes, lifespan=self._lifespan, exception_handlers=self._handlers())
-        self.gate = gate(app, self.book, origins, self._refuse, monotonic, secure)
+        self.gate = gate(app, self.book, origins, self._refuse, monotonic, proxy)
         return self.gate
 
     @asynccontextmanager
@@ -85,7 +88,7 @@ class Site:
 
     # Pages and operations
 
-    def _page(self, route: pages.Route) -> Callable[[Request], Any]:
+    def _page(self, route: asking.Route) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
             visitor = request.scope["holdfast.visitor"]
             if visitor is None:
@@ -106,12 +109,14 @@ class Site:
 
         return answer
 
-    def _run_page(self, request: Request, route: pages.Route, visitor: Visitor) -> pages.Page:
+    def _run_page(self, request: Request, route: asking.Route, visitor: Visitor) -> asking.Page:
         fields = (
-            request.scope["holdfast.form"] if route.method == "POST" else pages.fields_of(request.scope["query_string"])
+            request.scope["holdfast.form"]
+            if route.method == "POST"
+            else asking.fields_of(request.scope["query_string"])
         )
-        with opened(self.build, self.now, self.ground) as desk:
-            return route.run(pages.Ask(desk, self.book, request.path_params, fields, visitor, self._words(request)))
+        with opened(self.build, self.now, self.ground, self.config) as desk:
+            return route.run(asking.Ask(desk, self.book, request.path_params, fields, visitor, self._words(request)))
 
     def _operation(self, operation: api.Operation) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
@@ -133,7 +138,7 @@ class Site:
     def _run_operation(self, request: Request, operation: api.Operation) -> Any:
         body = request.scope.get("holdfast.body", b"")
         values = api.read_values(operation, request.path_params, request.scope["query_string"], body)
-        with opened(self.build, self.now, self.ground) as desk:
+        with opened(self.build, self.now, self.ground, self.config) as desk:
             if operation.changes:
                 values["by"] = request.scope["holdfast.visitor"].role
             return operation.run(desk, values)
@@ -156,7 +161,8 @@ class Site:
             return _failure(HTTPStatus.UNAUTHORIZED, "You are not signed in here, or no longer.", "unauthorized")
         if len(self.stream.listeners) >= MOST_STREAMS:
             return _failure(HTTPStatus.SERVICE_UNAVAILABLE, "Too many pages listen at once.", "busy")
-        return StreamingResponse(self.stream.listen(_since(request)), media_type="text/event-stream")
+        lines = self.stream.listen(_since(request), request.path_params.get("task", ""))
+        return StreamingResponse(lines, media_type="text/event-stream")
 
     # Coming and going
 
@@ -190,17 +196,18 @@ class Site:
         response: Response = RedirectResponse("/", HTTPStatus.SEE_OTHER)
         if not plain:
             response = JSONResponse({"success": True, "data": {"role": visitor.role, "session": session}})
-        secure = self.gate.secure
+        secure = request.scope["holdfast.secure"]
         response.set_cookie(
-            cookie_name(secure), session, max_age=30 * 86_400, httponly=True, samesite="lax", secure=secure, path="/"
-        )
+            cookie_name(secure), session, max_age=self.book.session_days * 86_400, httponly=True, samesite="lax",
+            secure=secure, path="/",
+        )  # fmt: skip
         return response
 
     async def _leave(self, request: Request) -> Response:
-        assert self.gate is not None
         self.book.leave(request.scope["holdfast.visitor"])
         response = RedirectResponse("/", HTTPStatus.SEE_OTHER)
-        response.delete_cookie(cookie_name(self.gate.secure), path="/")
+        secure = request.scope["holdfast.secure"]
+        response.delete_cookie(cookie_name(secure), path="/", secure=secure, httponly=True, samesite="lax")
         return response
 
     async def _language(self, request: Request) -> Response:
@@ -274,7 +281,7 @@ class Site:
     async def _document(self, request: Request) -> Response:
         if request.scope["holdfast.visitor"] is None:
             return _failure(HTTPStatus.UNAUTHORIZED, "You are not signed in here, or no longer.", "unauthorized")
-        return JSONResponse(api.document())
+        return JSONResponse(api.document(operations.OPERATIONS))
 
 
 class _Forbidden(HoldfastError):

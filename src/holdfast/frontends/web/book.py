@@ -17,7 +17,7 @@ from holdfast.core.errors import Failed
 VIEWER, APPROVER, OPERATOR = "viewer", "approver", "operator"
 ROLES = (VIEWER, APPROVER, OPERATOR)
 SECOND = 1_000_000_000
-SESSION_LIFE, TICKET_LIFE = 30 * 86_400 * SECOND, 15 * 60 * SECOND
+DAY, TICKET_LIFE = 86_400 * SECOND, 15 * 60 * SECOND
 MOST_EVENTS, MOST_AUDITED = 10_000, 10_000
 SEEN_EVERY = 60 * SECOND
 """A session's last use is written this often at most."""
@@ -59,8 +59,8 @@ class Happening(NamedTuple):
 class Book:
     """The file `book.db`. Values that let somebody in are kept as hashes only."""
 
-    def __init__(self, folder: str, clock: Callable[[], int]) -> None:
-        self.clock, self.folder, self._lock = clock, folder, threading.Lock()
+    def __init__(self, folder: str, clock: Callable[[], int], session_days: int = 30) -> None:
+        self.clock, self.folder, self.session_days, self._lock = clock, folder, session_days, threading.Lock()
         try:
             os.makedirs(folder, mode=0o700, exist_ok=True)
             if os.lstat(folder).st_uid != os.geteuid() or os.path.islink(folder):
@@ -115,7 +115,7 @@ class Book:
     def enter(self, role: str, who: str) -> str:
         value, now = secrets.token_urlsafe(32), self.clock()
         with self._lock:
-            self._sql.execute("DELETE FROM session WHERE seen_at < ?", (now - SESSION_LIFE,))
+            self._sql.execute("DELETE FROM session WHERE seen_at < ?", (now - self.session_days * DAY,))
             self._sql.execute("INSERT INTO session VALUES(?, ?, ?, ?, ?)", (_hash(value), role, who[:80], now, now))
         return value
 
@@ -123,7 +123,7 @@ class Book:
         now, key = self.clock(), _hash(session)
         with self._lock:
             row = self._sql.execute("SELECT role, who, seen_at FROM session WHERE hash = ?", (key,)).fetchone()
-            if row is None or row[2] < now - SESSION_LIFE:
+            if row is None or row[2] < now - self.session_days * DAY:
                 return None
             if row[2] < now - SEEN_EVERY:
                 self._sql.execute("UPDATE session SET seen_at = ? WHERE hash = ?", (now, key))

@@ -127,15 +127,19 @@ class Stream:
 
     # Listening
 
-    async def listen(self, since: int) -> AsyncIterator[str]:
-        """The lines of an event stream: everything after `since`, then what comes, and a beat while nothing does."""
+    async def listen(self, since: int, task: str = "") -> AsyncIterator[str]:
+        """The lines of an event stream: everything after `since`, then what comes, and a beat while nothing does.
+
+        With a task, what concerns that one alone.
+        """
         queue: asyncio.Queue[Happening | None] = asyncio.Queue(WAITING)
         self.listeners.add(queue)
         try:
             yield "retry: 1000\n\n"
             while missed := self.book.since(since):
                 for happening in missed:
-                    yield as_lines(happening)
+                    if not task or happening.task == task:
+                        yield as_lines(happening)
                 since = missed[-1].sequence
             while True:
                 try:
@@ -147,7 +151,8 @@ class Stream:
                     return
                 if waiting.sequence > since:
                     since = waiting.sequence
-                    yield as_lines(waiting)
+                    if not task or waiting.task == task:
+                        yield as_lines(waiting)
         finally:
             self.listeners.discard(queue)
 

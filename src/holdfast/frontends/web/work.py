@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.errors import Conflict, NotFound, Usage
+from holdfast.supervisor.documents import event
 from holdfast.supervisor.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -57,8 +58,11 @@ class Work:
             for one in self.ground.tables.prompts("task = ? AND kind = ?", self._row(task).id, kind)
         ]
 
-    def inbox(self) -> list[dict[str, Any]]:
-        """Everything that waits for a person, the oldest first: prompts, and holds that only a person can lift."""
+    def inbox(self, tasks: list[dict[str, Any]] | None = None) -> list[dict[str, Any]]:
+        """Everything that waits for a person, the oldest first: prompts, and holds that only a person can lift.
+
+        `tasks` is the listing, where somebody has it already.
+        """
         prompts = self.tasks.inbox()
         asked = {one["task"] for one in prompts}
         holds = [
@@ -67,7 +71,7 @@ class Work:
                 "text": one["hold"]["reason"] or one["hold"]["kind"],
                 "hold": one["hold"]["kind"], "created_at": one["hold"]["since"], "actions": one["actions"], "options": [],
             }
-            for one in self.all()
+            for one in (self.all() if tasks is None else tasks)
             if one["hold"] and one["hold"]["needs_you"] and one["id"] not in asked
         ]  # fmt: skip
         return sorted(prompts + holds, key=lambda one: one["created_at"])
@@ -77,6 +81,16 @@ class Work:
 
     def log(self, task: str, since: int = 0, limit: int = 500) -> list[dict[str, Any]]:
         return self.tasks.log(task, since, limit)
+
+    def verifications(self, task: str) -> list[dict[str, Any]]:
+        """What the checks of the task's phases said, newest first."""
+        rows = self.ground.tables.all(
+            "SELECT * FROM event WHERE task = ? AND type = 'phase_complete' ORDER BY sequence DESC LIMIT 50",
+            self._row(task).id,
+        )
+        told = [event(row) for row in rows]
+        keys = ("timestamp", "phase", "passed", "gate", "output")
+        return [{key: one.get(key) for key in keys} for one in told if one.get("passed") is not None]
 
     def output(self, task: str) -> str:
         """The end of what the agent said and did, as its shim wrote it down, without secrets."""
@@ -150,14 +164,10 @@ class Work:
         return self.tasks.describe(self.tasks.budget(self._row(task).id, tokens=tokens, money=money, minutes=minutes))
 
     def restore(self, task: str, checkpoint: str) -> dict[str, Any]:
-        """Bring the task's files back to a checkpoint; it goes on from there with a fresh session."""
-
-        def bring(found: Task, wanted: str) -> str:
-            target = self.desk.resolve(found.workspace_id, wanted)
-            self.desk.restore(found.workspace_id, f"v{target.version}", (), "theirs", "")
-            return target.id
-
-        return self.tasks.describe(self.tasks.restore(self._row(task).id, checkpoint, bring))
+        """Bring the task's files and conversation back to a checkpoint; it goes on from there."""
+        done = self.tasks.restore(self._row(task).id, checkpoint)
+        assert done is not None
+        return self.tasks.describe(done)
 
     def override(self, task: str, action: str) -> dict[str, Any]:
         """What a person knows better about a rate limit than the supervisor does."""

@@ -1,0 +1,64 @@
+"""What the commands about tasks share: their ground, how a task is named, and how they answer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from holdfast.frontends.cli.session import Session, write_json
+
+if TYPE_CHECKING:
+    from holdfast.supervisor.ground import Ground
+    from holdfast.supervisor.tables import Task
+    from holdfast.supervisor.tasks import Tasks
+
+REF = click.argument("ref", metavar="TASK")
+
+
+@contextmanager
+def ground_of(session: Session) -> Iterator[Ground]:
+    """What commands about tasks stand on, for as long as they need it."""
+    from holdfast.supervisor.serving import make_ground
+
+    variables = {os.fsdecode(name): os.fsdecode(value) for name, value in session.around.variables.items()}
+    ground = make_ground(session.settings, session.around.data, session.around.home, session.now, variables)
+    try:
+        yield ground
+    finally:
+        ground.close()
+
+
+@contextmanager
+def tasks_of(session: Session, verb: str = "") -> Iterator[Tasks]:
+    """The function layer; human-only verbs refuse processes that belong to a run."""
+    from holdfast.supervisor.tasks import Tasks, only_people
+
+    only_people(os.getpid(), verb)
+    with ground_of(session) as ground:
+        yield Tasks(ground)
+
+
+def say(session: Session, tasks: Tasks, done: Task, text: str) -> None:
+    """What became of a task: as JSON, or in words."""
+    if session.json:
+        write_json(tasks.describe(done))
+    else:
+        session.say(text)
+
+
+def clock(seconds: int) -> str:
+    """A countdown: `1:02:03`, `4:05`."""
+    hours, rest = divmod(int(seconds), 3600)
+    return f"{hours}:{rest // 60:02d}:{rest % 60:02d}" if hours else f"{rest // 60}:{rest % 60:02d}"
+
+
+def is_supervised(session: Session) -> bool:
+    """Does a supervisor run?"""
+    from holdfast.supervisor.process import is_locked
+    from holdfast.supervisor.serving import FOLDER
+
+    return is_locked(session.around.data + FOLDER + "/lock")

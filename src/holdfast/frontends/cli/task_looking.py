@@ -1,0 +1,137 @@
+"""`holdfast task list`, `show`, `log`, `inbox`: what tasks do, and what they wait for."""
+
+from __future__ import annotations
+
+import sys
+from time import sleep
+from typing import Any
+
+import click
+
+from holdfast.core.errors import NotFound
+from holdfast.frontends.cli.session import Session, common, write_bytes, write_json
+from holdfast.frontends.cli.task_ground import REF, clock, tasks_of
+
+
+@click.command("list")
+@click.option("--state", metavar="STATE", default="", help="Only tasks in this state.")
+@click.option("--all", "archived", is_flag=True, help="Archived ones too.")
+@common
+def list_(session: Session, state: str, archived: bool) -> None:
+    """List tasks, and what each waits for."""
+    with tasks_of(session) as tasks:
+        found = tasks.listing(state=state, archived=archived)
+        if session.json:
+            write_json(found)
+            return
+        if not found:
+            session.remark("There are no tasks.")
+            return
+        rows = [
+            [one["id"], one["status"], _phase(one), f"{one['progress']}%", _why(one), one["title"]] for one in found
+        ]
+        for line in session.paint.table(["TASK", "STATUS", "PHASE", "DONE", "WAITS FOR", "TITLE"], rows, give=5):
+            session.print(line)
+
+
+def _phase(one: dict[str, Any]) -> str:
+    return f"{one['phase']}/{len(one['phases'])}" if one["phase"] else ""
+
+
+def _why(one: dict[str, Any]) -> str:
+    hold = one["hold"]
+    if one["frozen"]:
+        return "frozen"
+    if hold is None:
+        return f"{one['waits_for'][0]}" if one["waits_for"] else ""
+    if hold["seconds_left"] is not None:
+        return f"{hold['kind']}, {clock(hold['seconds_left'])}"
+    return str(hold["kind"]) + (" (you)" if hold["needs_you"] else "")
+
+
+@click.command("show")
+@REF
+@common
+def show(session: Session, ref: str) -> None:
+    """Show a task: why it waits, its runs, questions and checkpoints."""
+    with tasks_of(session) as tasks:
+        one = tasks.show(ref)
+    if session.json:
+        write_json(one)
+        return
+    session.print(f"{one['id']}  {one['status']}  {one['title']}")
+    hold = one["hold"]
+    if hold is not None:
+        left = f", {clock(hold['seconds_left'])} left" if hold["seconds_left"] is not None else ""
+        session.print(f"  waits: {hold['kind']}{left}: {hold['reason'] or ''}")
+    elif one["reason"]:
+        session.print(f"  {one['reason']}")
+    if one["phase"]:
+        session.print(f"  phase: {one['phase']} of {len(one['phases'])} ({one['phases'][one['phase'] - 1]})")
+    used = one["used"]
+    session.print(f"  used:  {used['tokens']:,} tokens, ${used['money']:.2f}, {clock(used['seconds'])}")
+    session.print(f"  where: {one['workspace']}")
+    for prompt in one["prompts"]:
+        if prompt["status"] in ("pending", "presented"):
+            choices = f" [{' | '.join(prompt['options'])}]" if prompt["options"] else ""
+            session.print(f"  {prompt['kind']} {prompt['id']}: {prompt['text']}{choices}")
+    for run in one["runs"][-10:]:
+        session.print(
+            f"  run {run['id']}: {run['outcome'] or run['state']}" + (f", {run['reason']}" if run["reason"] else "")
+        )
+    for checkpoint in one["checkpoints"][:10]:
+        session.print(f"  {checkpoint['version']} {checkpoint['reason']} {checkpoint['created_at']}")
+    session.print(f"  you can: {', '.join(one['actions'])}")
+
+
+@click.command("log")
+@REF
+@click.option("-f", "--follow", is_flag=True, help="Go on until the task ends.")
+@click.option("--output", is_flag=True, help="What the agent printed, instead of what happened.")
+@common
+def log(session: Session, ref: str, follow: bool, output: bool) -> None:
+    """Show what happened, in order."""
+    import json
+
+    with tasks_of(session) as tasks:
+        found = tasks.find(ref)
+        if output:
+            run = tasks.tables.last_run(found.id)
+            if run is None:
+                raise NotFound("The task has not run yet.")
+            try:
+                with open(f"{run.folder}/out.log", "rb") as file:
+                    write_bytes(file.read())
+            except FileNotFoundError:
+                pass
+            return
+        since = 0
+        while True:
+            for event in tasks.log(found.id, since):
+                since = event["sequence"]
+                if session.json:
+                    write_bytes(json.dumps(event, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
+                else:
+                    hidden = ("sequence", "timestamp", "taskId", "type", "run")
+                    facts = ", ".join([f"{key} {value}" for key, value in event.items() if key not in hidden and value])
+                    session.print(f"{event['timestamp'][:19]}  {event['type']}  {facts}")
+            sys.stdout.flush()
+            if not follow or tasks.find(found.id).state in ("done", "failed", "cancelled"):
+                return
+            sleep(0.5)
+
+
+@click.command("inbox")
+@common
+def inbox(session: Session) -> None:
+    """Everything that waits for you, the most urgent first."""
+    with tasks_of(session) as tasks:
+        found = tasks.inbox()
+    if session.json:
+        write_json(found)
+        return
+    for one in found:
+        choices = f" [{' | '.join(one['options'])}]" if one["options"] else ""
+        session.print(f"{one['id']}  {one['kind']}  {one['title']}: {one['text']}{choices}")
+    if not found:
+        session.remark("Nothing waits for you.")

@@ -1,0 +1,63 @@
+"""What a page is asked for, and what it becomes: the values that all pages share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import parse_qsl, urlencode
+
+from holdfast.frontends.web.api import as_path
+
+if TYPE_CHECKING:
+    from holdfast.frontends.web.book import Book, Visitor
+    from holdfast.frontends.web.desk import Desk
+    from holdfast.frontends.web.words import Words
+
+    Fields = Mapping[str, str]
+
+
+class Ask(NamedTuple):
+    """What a page was asked for, by whom, in which language."""
+
+    desk: Desk
+    book: Book
+    parts: Mapping[str, str]
+    fields: Fields
+    visitor: Visitor
+    words: Words
+
+    @property
+    def workspace(self) -> str:
+        return self.parts["workspace"]
+
+    def path(self) -> bytes:
+        return as_path(self.fields["path"]) if self.fields.get("path") else b""
+
+
+class Page(NamedTuple):
+    """A template and its values; or, after something was done, where to go."""
+
+    template: str = ""
+    values: Mapping[str, Any] = {}
+    goto: str = ""
+
+
+class Route(NamedTuple):
+    method: str
+    path: str
+    role: str
+    run: Callable[[Ask], Page]
+
+
+def link(path: str, /, **fields: object) -> str:
+    """An address with its fields; those that are empty are left out."""
+    given = {name: str(value) for name, value in fields.items() if value}
+    return f"{path}?{urlencode(given, errors='surrogateescape')}" if given else path
+
+
+def fields_of(query: bytes) -> dict[str, str]:
+    return dict(parse_qsl(query.decode("ascii", "replace"), keep_blank_values=True, errors="surrogateescape"))
+
+
+def number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else 0

@@ -1,0 +1,103 @@
+"""Pages about tasks: one task, a new one, and what a person answers or wants."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from holdfast.core.errors import Usage
+from holdfast.frontends.web import drawing
+from holdfast.frontends.web.asking import Ask, Page
+
+if TYPE_CHECKING:
+    from holdfast.frontends.web.asking import Fields
+
+
+def task(ask: Ask) -> Page:
+    work, name = ask.desk.tasks, ask.parts["task"]
+    found = work.show(name)
+    found["prompts"] = [{**one, "title": found["title"]} for one in found["prompts"]]
+    events = work.log(name, 0, 1_000)
+    return Page(
+        "task.html",
+        {
+            "it": found,
+            "phases": work.phases(name),
+            "waiting": [one for one in found["prompts"] if one["status"] in ("pending", "presented")],
+            "answered": [one for one in found["prompts"] if one["status"] not in ("pending", "presented")],
+            "changes": work.changes(name),
+            "events": events[::-1][:100],
+            "output": work.output(name),
+            "lanes": drawing.lanes(events, ask.words("Timeline")),
+            "filled": drawing.filled(events, ask.words("tokens")),
+        },
+    )
+
+
+def new_task(ask: Ask) -> Page:
+    return Page("new_task.html", {"workspaces": ask.desk.workspaces()})
+
+
+def make_task(ask: Ask) -> Page:
+    fields = ask.fields
+    phases = [{"prompt": text.strip()} for text in fields.get("phases", "").split("\n---\n") if text.strip()]
+    values: dict[str, Any] = {
+        "brief": fields.get("brief", ""),
+        "workspace": fields.get("workspace", ""),
+        "start": fields.get("start", "yes") == "yes",
+    }
+    if fields.get("title"):
+        values["title"] = fields["title"]
+    if fields.get("command"):
+        import shlex
+
+        values["agent"] = {"command": shlex.split(fields["command"])}
+    if phases:
+        gate = {"verify": fields.get("verify", ""), "review": True}
+        values["phases"] = [{**phase, **gate} for phase in phases]
+    return Page(goto=f"/t/{ask.desk.tasks.new(values)['id']}")
+
+
+def act(ask: Ask) -> Page:
+    ask.desk.tasks.act(ask.parts["task"], ask.fields.get("action", ""))
+    return Page(goto=f"/t/{ask.parts['task']}")
+
+
+def budget(ask: Ask) -> Page:
+    try:
+        tokens = int(ask.fields["tokens"]) if ask.fields.get("tokens") else None
+        money, minutes = (float(ask.fields[name]) if ask.fields.get(name) else None for name in ("money", "minutes"))
+    except ValueError:
+        raise Usage("A budget is a number.") from None
+    ask.desk.tasks.budget(ask.parts["task"], tokens, money, minutes)
+    return Page(goto=f"/t/{ask.parts['task']}")
+
+
+def secret(ask: Ask) -> Page:
+    ask.desk.tasks.secret(ask.parts["task"], ask.fields.get("name", ""), ask.fields.get("value", ""))
+    return Page(goto="/" if ask.fields.get("back") == "/" else f"/t/{ask.parts['task']}")
+
+
+def answer(ask: Ask) -> Page:
+    """Answer a question, approve a phase or send it back; an answer that came too late says so."""
+    work, prompt, kind = ask.desk.tasks, ask.parts["prompt"], ask.fields.get("kind", "")
+    if kind == "approve":
+        done = work.approve(prompt, ask.visitor.role)
+    elif kind == "reject":
+        done = work.reject(prompt, _comments(ask.fields), ask.visitor.role)
+    else:
+        done = work.answer(prompt, ask.fields.get("answer", ""), ask.visitor.role)
+    return Page(goto="/" if ask.fields.get("back") == "/" else f"/t/{done['id']}")
+
+
+def task_back(ask: Ask) -> Page:
+    ask.desk.tasks.restore(ask.parts["task"], ask.fields.get("checkpoint", ""))
+    return Page(goto=f"/t/{ask.parts['task']}")
+
+
+def _comments(fields: Fields) -> str:
+    """The general comment, then those that were made at a line."""
+    lines = [fields.get("comments", "").strip()]
+    for name, text in fields.items():
+        if name.startswith("at ") and text.strip():
+            lines.append(f"{name[3:]}: {text.strip()}")
+    return "\n".join([line for line in lines if line])

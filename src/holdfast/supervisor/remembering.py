@@ -1,0 +1,129 @@
+"""What an agent knows when it starts again: its own conversation, or a brief of it, whichever is there and costs less."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.conversation.usage import last_usage
+from holdfast.core.budget import NOTICE, Usage, usage
+from holdfast.core.errors import HoldfastError
+from holdfast.core.secrecy import by_name
+from holdfast.resuming import Resuming, Told
+from holdfast.supervisor import checkpoints
+from holdfast.supervisor.drivers import Driver, driver
+from holdfast.supervisor.sealing import opened, struck_out
+
+if TYPE_CHECKING:
+    from holdfast.core.brief import Brief
+    from holdfast.supervisor.ground import Ground
+    from holdfast.supervisor.tables import Run, Task
+
+HISTORY, BRIEF, AUTO = "history", "brief", "auto"
+SECOND = 1_000_000_000
+COLD = 300.0
+"""Seconds after which a model's endpoint no longer has a conversation at hand: all of it is paid for again."""
+SESSIONS = 5
+MENTIONS, APART = 24, 12
+"""Ranges that a prompt names at most, and lines between two of a file that are read as one."""
+STRUCK = "[redacted"
+LED = re.compile(r"(?<!\S)@(?=\S)")
+
+
+class Memory(NamedTuple):
+    """How the next run begins: with the task's session, or with a fresh one that is told this brief."""
+
+    resumes: bool
+    why: str
+    brief: str = ""
+
+
+def choose(mode: str, has_session: bool, used: Usage, idle: float, most: int) -> tuple[bool, str]:
+    """Does the next run go on with the session? And why so. Pure.
+
+    `idle` is the seconds since the last run, `most` the tokens of a cold history that are worth their price.
+    """
+    if not has_session:
+        return False, "there is no session to go on with"
+    if mode != AUTO:
+        return mode == HISTORY, f"resume_with is {mode}"
+    if used.percent >= NOTICE:
+        return False, f"the conversation fills {used.percent:.0f} % of the model's window"
+    if most and used.used > most and idle >= COLD:
+        return False, f"{used.used:,} tokens of history would be paid for again"
+    return True, "its session is there"
+
+
+def recall(ground: Ground, task: Task, last: Run | None) -> Memory:
+    """Decide how the next run of a task begins, and build the brief if it begins afresh."""
+    how = driver(task.agent, ground.options)
+    path = how.transcript(task.session, ground.variables)
+    mode = str(task.agent.get("resume_with", ground.options.resume_with))
+    idle = (ground.now() - last.ended_at) / SECOND if last is not None and last.ended_at else 0.0
+    used, model = last_usage(path) if path else (0, "")
+    full = usage(used, model, ground.options.context_tokens, ground.options.context_windows, {})
+    resumes, why = choose(mode, bool(path) and how.can_resume, full, idle, ground.options.cold_history)
+    if resumes or last is None:
+        return Memory(resumes, why)
+    return Memory(False, why, tell(ground, task, how))
+
+
+def tell(ground: Ground, task: Task, how: Driver) -> str:
+    """A brief of the task's newest checkpoint as a part of a prompt; empty if it holds no conversation."""
+    try:
+        with ground.engine() as engine:
+            root, row = engine.root(os.fsencode(task.workspace))
+            resuming = Resuming(engine, root, row.id)
+            told = _worth_telling(ground, task, resuming)
+            if told is None:
+                return ""
+            brief = resuming.brief(told, exact=True)
+        secrets = list(opened(ground, task).values())
+    except (HoldfastError, OSError):
+        return ""  # a task that cannot be told of its past still goes on
+    return struck_out(render(brief, os.fsdecode(root), how), secrets)
+
+
+def _worth_telling(ground: Ground, task: Task, resuming: Resuming) -> Told | None:
+    """The newest checkpoint whose session did something; a run that was cut off at once has nothing to tell."""
+    newest, seen = None, set()
+    ledger = resuming.engine.repository().ledger
+    for taken in checkpoints.lineage(ground, task.id):
+        row = ledger.checkpoint(resuming.workspace, taken.version)
+        told = resuming.tell(row) if row is not None and not row.forgotten else None
+        if told is None or told.session in seen or not told.header.get("conversation"):
+            continue
+        seen.add(told.session)
+        newest = newest or told
+        if (told.header.get("notes") or {}).get("files"):
+            return told
+        if len(seen) >= SESSIONS:
+            break
+    return newest
+
+
+def render(brief: Brief, root: str, how: Driver) -> str:
+    """The brief as text; where the client reads mentioned lines by itself, mentions stand for the excerpts.
+
+    An agent may edit at once what it was shown that way; of files that a text merely quotes, it would be refused.
+    """
+    mentions = [words for words in (how.mention(*one) for one in ranges(brief, root)) if words]
+    if not mentions:
+        return LED.sub("'@", brief.text)
+    head = "The files you worked on, as they are on disk now:"
+    return "\n".join([LED.sub("'@", brief.notes), head, *mentions[:MENTIONS]])
+
+
+def ranges(brief: Brief, root: str) -> list[tuple[str, int, int]]:
+    """The lines that a brief shows, as relative path, first and last; near ones of a file together, secret files left out."""
+    found: list[tuple[str, int, int]] = []
+    for excerpt in brief.excerpts:
+        name = excerpt.path.removeprefix(root.rstrip("/") + "/")
+        if name.startswith("/") or by_name(os.fsencode(name)) or STRUCK in excerpt.text:
+            continue  # the client would show what we keep to ourselves
+        if found and found[-1][0] == name and 0 <= excerpt.start - found[-1][2] <= APART:
+            found[-1] = (name, found[-1][1], max(found[-1][2], excerpt.end))
+        else:
+            found.append((name, excerpt.start, excerpt.end))
+    return found

@@ -1,0 +1,66 @@
+"""Reviews: remarks on lines that become the next prompt, and what happens when nobody answers. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from holdfast.core.errors import Usage
+
+HOUR = 3600 * 1_000_000_000
+REMINDERS = (24 * HOUR, 48 * HOUR, 72 * HOUR)
+"""So long after a review began somebody is told again; the last time it is said to be overdue."""
+LIMIT = 20_000
+
+
+class Remark(NamedTuple):
+    """What somebody says about a file, or about a line of it; line 0 is the whole file."""
+
+    path: str
+    line: int
+    text: str
+
+
+def remark(where: str, text: str) -> Remark:
+    """Read `path` or `path:line` and what is said there. Raises `Usage`."""
+    path, colon, number = where.rpartition(":")
+    if not colon or not number.isdigit():
+        path, number = where, "0"
+    if not path or "\n" in path or not text.strip():
+        raise Usage(f"{where!r} is no place for a comment.", "Give a path, or path:line, and the comment.")
+    return Remark(path, int(number), text.strip())
+
+
+def rejected(comments: str, remarks: Sequence[Remark] = ()) -> str:
+    """The prompt of a review that asks for changes."""
+    listed = [
+        f"- {one.path}{f', line {one.line}' if one.line else ''}: {one.text}"
+        for one in sorted(remarks, key=lambda one: one[:2])
+    ]
+    parts = [comments.strip(), "\n".join(listed)]
+    said = "\n\n".join([part for part in parts if part])
+    return f"The review asks for changes:\n\n{said[:LIMIT]}\n\nMake them and complete the phase again."
+
+
+class Late(NamedTuple):
+    """What is due of a review that waits: the number of reminders so far, whether it is overdue, whether it passes."""
+
+    reminders: int
+    overdue: bool
+    passes: bool
+
+    @property
+    def hours(self) -> int:
+        """The hours of the last reminder."""
+        return REMINDERS[self.reminders - 1] // HOUR if self.reminders else 0
+
+
+def late(waited: int, reminded: int, flagged: bool, passes_after: int) -> Late | None:
+    """What is to be done now; None if nothing is. `passes_after` 0: a review never passes by itself.
+
+    One whose verification still fails never does.
+    """
+    if passes_after and waited >= passes_after and not flagged:
+        return Late(reminded, False, True)
+    count = sum(waited >= mark for mark in REMINDERS)
+    return Late(count, count == len(REMINDERS), False) if count > reminded else None

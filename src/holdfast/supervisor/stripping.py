@@ -1,0 +1,78 @@
+"""An agent's output on its way to a file: whole lines, bounded, without the secrets that it was given."""
+
+from __future__ import annotations
+
+import json
+import os
+
+LONGEST = 8 << 20
+"""A longer line is cut."""
+CUT = b"[line cut by holdfast]\n"
+MARK = b"[secret]"
+SHORTEST_SECRET = 4
+
+
+class Stream:
+    """One output of the agent on its way to a file: whole lines, secrets stripped, bounded."""
+
+    def __init__(self, path: str, secrets: list[str], most: int) -> None:
+        self.fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self.forms = forms(secrets)
+        self.rest = b""
+        self.cutting = False
+        self.left = most
+
+    def write(self, part: bytes) -> None:
+        if self.cutting:
+            _, end, part = part.partition(b"\n")
+            if not end:
+                return
+            self.cutting = False
+        lines, newline, self.rest = (self.rest + part).rpartition(b"\n")
+        if newline:
+            self._put(lines + newline)
+        if len(self.rest) > LONGEST:
+            self.rest, self.cutting = b"", True
+            self._put(CUT)
+
+    def close(self) -> None:
+        if self.rest:
+            self._put(self.rest + b"\n")
+            self.rest = b""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def _put(self, data: bytes) -> None:
+        for form in self.forms:
+            if form in data:
+                data = data.replace(form, MARK)
+        if len(data) > self.left:
+            data, self.left = (CUT, 0) if self.left > 0 else (b"", 0)
+        self.left -= len(data)
+        try:
+            while data:
+                data = data[os.write(self.fd, data) :]
+        except OSError:
+            pass  # a full disk costs lines of the log, not the agent
+
+
+def forms(secrets: list[str]) -> list[bytes]:
+    """Every spelling in which a secret might come out, longest first."""
+    from base64 import b64encode, urlsafe_b64encode
+    from urllib.parse import quote, quote_plus
+
+    found: set[bytes] = set()
+    for secret in secrets:
+        whole = [secret, *(line for line in secret.split("\n") if len(line) >= 8)]
+        for text in whole:
+            raw = text.encode("utf-8", "surrogateescape")
+            spelled = [text, quote(text, safe=""), quote_plus(text), json.dumps(text)[1:-1]]
+            spelled += [json.dumps(text, ensure_ascii=False)[1:-1], json.dumps(json.dumps(text)[1:-1])[1:-1]]
+            found.update(spelling.encode("utf-8", "surrogateescape") for spelling in spelled)
+            for encode in (b64encode, urlsafe_b64encode):
+                for shift in range(3):  # a secret inside a longer text that was encoded as a whole
+                    middle = encode(b"\0" * shift + raw)[(0, 2, 3)[shift] :]
+                    found.add(middle.rstrip(b"=")[: -1 if (len(raw) + shift) % 3 else None])
+            found.add(raw.hex().encode())
+    return sorted((form for form in found if len(form) >= SHORTEST_SECRET), key=len, reverse=True)

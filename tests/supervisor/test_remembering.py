@@ -1,0 +1,78 @@
+"""How the next run of a task begins: by table."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.core.brief import Brief, Excerpt
+from holdfast.core.budget import Usage
+from holdfast.supervisor import checkpoints
+from holdfast.supervisor.drivers import Claude, Driver
+from holdfast.supervisor.options import Options
+from holdfast.supervisor.remembering import choose, ranges, render
+
+from .place import DONE, Place
+
+SMALL, LARGE, FULL = 50_000, 300_000, 800_000
+
+
+def used(tokens: int) -> Usage:
+    return Usage(tokens, "", 1_000_000, "")
+
+
+@pytest.mark.parametrize(
+    ("mode", "has_session", "tokens", "idle", "resumes"),
+    [
+        ("auto", True, SMALL, 0, True), ("auto", True, SMALL, 7200, True), ("auto", True, LARGE, 0, True),
+        ("auto", True, LARGE, 7200, False), ("auto", True, FULL, 0, False), ("auto", False, SMALL, 0, False),
+        ("history", True, FULL, 7200, True), ("history", False, SMALL, 0, False), ("brief", True, SMALL, 0, False),
+    ],
+)  # fmt: skip
+def test_history_or_brief(mode: str, has_session: bool, tokens: int, idle: float, resumes: bool) -> None:
+    found, why = choose(mode, has_session, used(tokens), idle, 100_000)
+
+    assert found is resumes and why
+
+
+def test_any_number_of_tokens_is_worth_its_price_if_somebody_says_so() -> None:
+    assert choose("auto", True, used(LARGE), 7200, 0)[0]
+
+
+def test_mentions_stand_for_excerpts_where_the_client_reads_them() -> None:
+    excerpts = [
+        Excerpt("/w/a.py", 1, 10, "x"), Excerpt("/w/a.py", 15, 20, "x"), Excerpt("/w/a.py", 90, 95, "x"),
+        Excerpt("/w/.env", 1, 2, "x"), Excerpt("/w/b.py", 1, 2, "key = [redacted:token]"), Excerpt("/etc/motd", 1, 2, "x"),
+        Excerpt("/w/with space.py", 1, 2, "x"),
+    ]  # fmt: skip
+    brief = Brief(text="all of it @a", notes="notes say @b", excerpts=excerpts)
+
+    assert ranges(brief, "/w") == [("a.py", 1, 20), ("a.py", 90, 95), ("with space.py", 1, 2)]
+    shown = render(brief, "/w", Claude({}, Options()))
+    assert shown.splitlines() == [
+        "notes say '@b", "The files you worked on, as they are on disk now:", "@a.py#L1-20", "@a.py#L90-95",
+    ]  # fmt: skip
+    assert render(brief, "/w", Driver({"command": ["x"]}, Options())) == "all of it '@a"
+
+
+def test_what_a_restore_went_back_behind_is_no_longer_on_the_way(place: Place) -> None:
+    task = place.task(
+        [
+            {"write": ["a", "1"]},
+            {"say": "[ERROR]\ntype: recoverable\nmessage: no\nrecovery: pause_and_retry\n[/ERROR]"},
+        ],
+        [{"write": ["a", "2"]}, DONE],
+        [{"write": ["a", "3"]}, DONE],
+    )
+    place.supervise()
+    assert place.reasons(task) == ["start", "error", "final"]
+
+    place.tasks.restore(task.id, "v2")
+
+    assert (place.workspace() / "a").read_text() == "1"
+    assert [taken.version for taken in checkpoints.lineage(place.ground, task.id)] == [2, 2, 1]
+    event = next(one for one in place.tasks.log(task.id) if one["type"] == "checkpoint_restored")
+    assert (event["success"], event["messages_restored"], event["environment_variables"]) == (True, 0, 0)
+    place.supervise()
+    assert place.state(task) == ("done", "")
+    assert (place.workspace() / "a").read_text() == "3"
+    assert "brought back to the checkpoint v2" in place.told()[-1]

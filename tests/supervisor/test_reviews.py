@@ -1,0 +1,79 @@
+"""Reviews: remarks become the prompt, somebody is reminded, and only what the settings allow passes by itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.core.errors import Usage
+from holdfast.supervisor.reviews import HOUR, Late, Remark, late, rejected, remark
+from holdfast.supervisor.tables import Task
+
+from .place import PHASE, Place, say_phase
+
+REVIEWED = [{**PHASE, "review": True}]
+
+
+@pytest.mark.parametrize(
+    ("where", "found"),
+    [
+        ("a.py", ("a.py", 0)), ("a.py:12", ("a.py", 12)), ("b/c.py:x", ("b/c.py:x", 0)), ("a:1:2", ("a:1", 2)),
+    ],
+)  # fmt: skip
+def test_where_a_remark_is_made(where: str, found: tuple[str, int]) -> None:
+    assert remark(where, " no ") == Remark(*found, "no")
+
+
+@pytest.mark.parametrize(("where", "text"), [("", "x"), ("a.py", " "), (":3", "x"), ("a\nb", "x")])
+def test_a_remark_without_place_or_words_is_refused(where: str, text: str) -> None:
+    with pytest.raises(Usage):
+        remark(where, text)
+
+
+def test_remarks_are_told_by_file_and_line_after_what_is_said_of_all() -> None:
+    text = rejected("Nearly.", [Remark("b", 9, "x"), Remark("a", 12, "y"), Remark("a", 2, "z")])
+
+    assert "Nearly.\n\n- a, line 2: z\n- a, line 12: y\n- b, line 9: x\n" in text
+
+
+@pytest.mark.parametrize(
+    ("hours", "reminded", "flagged", "after", "found"),
+    [
+        (23, 0, False, 0, None), (24, 0, False, 0, Late(1, False, False)), (30, 1, False, 0, None),
+        (49, 1, False, 0, Late(2, False, False)), (80, 0, False, 0, Late(3, True, False)), (9999, 3, False, 0, None),
+        (168, 3, False, 168, Late(3, False, True)), (168, 3, True, 168, None), (167, 3, False, 168, None),
+    ],
+)  # fmt: skip
+def test_what_is_due_of_a_review(hours: int, reminded: int, flagged: bool, after: int, found: Late | None) -> None:
+    assert late(hours * HOUR, reminded, flagged, after * HOUR) == found
+
+
+def notices(place: Place, task: Task) -> list[str]:
+    rows = place.ground.tables.all("SELECT kind FROM notice WHERE task = ? ORDER BY at, id", task.id)
+    return [row["kind"] for row in rows if row["kind"] in ("reminder", "escalation")]
+
+
+def test_somebody_is_reminded_of_a_review_until_it_is_overdue(place: Place) -> None:
+    task = place.task([say_phase(1)], phases=REVIEWED)
+    place.supervise()
+    for hours in (25, 26, 49, 73, 400):
+        place.ahead = hours * HOUR
+        place.supervise()
+
+    assert notices(place, task) == ["reminder", "reminder", "escalation"]
+    assert place.state(task) == ("review", "approval"), "without a policy it waits for ever"
+
+
+def test_a_policy_approves_what_nobody_answers_and_nothing_that_changed(place: Place) -> None:
+    place.__init__(place.base, place.options.but(auto_approve_after=168 * 3600))  # type: ignore[misc]
+    task = place.task([{"write": ["a", "1"]}, say_phase(1)], phases=REVIEWED)
+    place.supervise()
+    (place.workspace() / "a").write_text("somebody else")
+    place.ahead = 200 * HOUR
+
+    place.supervise()
+    assert place.state(task) == ("review", "approval"), "it is not what was to be reviewed"
+    (place.workspace() / "a").write_text("1")
+    place.supervise()
+
+    assert place.state(task) == ("done", "")
+    assert place.tasks.show(task.id)["prompts"][0]["answered_by"] == "policy"

@@ -1,0 +1,196 @@
+"""The server with one of its checks taken out: each row names the check, the change in its source, and who must notice."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any, NamedTuple
+
+import holdfast.frontends.web as package
+
+MODULES = (
+    "book",
+    "drawing",
+    "words",
+    "gate",
+    "api",
+    "operations",
+    "asking",
+    "task_pages",
+    "deeds",
+    "pages",
+    "stream",
+    "app",
+    "server",
+)
+"""In the order in which they build on one another."""
+
+
+class Mutant(NamedTuple):
+    """In `module`, `old` (which stands there once) becomes `new`; the probe of that name then fails."""
+
+    check: str
+    module: str
+    old: str
+    new: str
+    probe: str
+
+
+def header(name: str) -> Mutant:
+    from holdfast.frontends.web.gate import HEADERS
+
+    return Mutant(f"header {name}", "gate", f'    "{name}": "{HEADERS[name]}",', "", "answers carry our headers")
+
+
+def policy(part: str, instead: str = "") -> Mutant:
+    return Mutant(f"policy {part}", "gate", part, instead, "answers carry our headers")
+
+
+MUTANTS = (
+    # Where a request comes from
+    Mutant("method", "gate", "if method not in READING | CHANGING:", "if False:", "methods"),
+    Mutant("host", "gate", "if host not in self.origins:",
+           'self.origins.setdefault(host, f"http://{host}")\n        if False:', "foreign host"),
+    Mutant("site", "gate", 'if site not in ("same-origin", "none") and not (method == "GET" and mode == "navigate"):',
+           "if False:", "cross-site request"),
+    Mutant("site of a form", "gate", 'method == "GET" and mode == "navigate"', 'mode == "navigate"', "cross-site form"),
+    Mutant("origin", "gate", "if origin is not None and origin != self.origins[host]:", "if False:", "foreign origin"),
+    Mutant("origin is told", "gate", 'if "origin" not in headers:', "if False:", "cookie without origin"),
+    Mutant("websocket", "gate", 'if scope["type"] != "http":', 'if scope["type"] == "never":', "websocket"),
+    Mutant("headers once", "gate", "if key in found and key in once:", "if False:", "two origins"),
+    Mutant("two lengths", "gate", 'if "transfer-encoding" in found and "content-length" in found:', "if False:", "two lengths"),
+    # Who it is
+    Mutant("session", "gate", "return self.book.visitor(session) if session else None",
+           'return Visitor("operator", "anybody", "0" * 64)', "nobody reads"),
+    Mutant("signed in", "gate", "if visitor is None:\n            raise", "if False:\n            raise", "nobody posts"),
+    Mutant("static is all that is open", "gate", 'scope["path"].startswith("/static/")', 'scope["path"].startswith("/")',
+           "nobody reads"),
+    Mutant("pages need a visitor", "app", 'if visitor is None:\n                return self._html(request, "hello.html"',
+           'if False:\n                return self._html(request, "hello.html"', "nobody sees a page"),
+    Mutant("operations need a visitor", "app",
+           "if visitor is None:\n                return _failure(HTTPStatus.UNAUTHORIZED", "if False:\n                return _failure(401",
+           "nobody reads"),
+    Mutant("events need a visitor", "app",
+           'async def _events(self, request: Request) -> Response:\n        if request.scope["holdfast.visitor"] is None:',
+           "async def _events(self, request: Request) -> Response:\n        if False:", "nobody asks for events"),
+    Mutant("the stream needs a visitor", "app",
+           'async def _listen(self, request: Request) -> Response:\n        if request.scope["holdfast.visitor"] is None:',
+           "async def _listen(self, request: Request) -> Response:\n        if False:", "nobody listens"),
+    Mutant("the document needs a visitor", "app",
+           'async def _document(self, request: Request) -> Response:\n        if request.scope["holdfast.visitor"] is None:',
+           "async def _document(self, request: Request) -> Response:\n        if False:", "nobody reads the document"),
+    Mutant("token against forgery", "gate",
+           'if not hmac.compare_digest(sent.encode("utf-8", "replace"), self.book.token(visitor).encode()):', "if False:",
+           "no token"),
+    Mutant("token of this session", "book", "visitor.hash.encode(), hashlib.sha256", 'b"all", hashlib.sha256', "another's token"),
+    Mutant("role of pages", "app", "_check_role(visitor, route.role)", "pass", "a viewer saves by form"),
+    Mutant("role of operations", "app", "_check_role(visitor, operation.role)", "pass", "a viewer saves"),
+    Mutant("order of roles", "book", "return ROLES.index(self.role) >= ROLES.index(role)", "return True", "a viewer saves"),
+    Mutant("a ticket once", "book", "DELETE FROM ticket WHERE hash = ? AND until >= ? RETURNING role",
+           "SELECT role FROM ticket WHERE hash = ? AND until >= ?", "a ticket twice"),
+    Mutant("a ticket ends", "book", "hash = ? AND until >= ? RETURNING", "hash = ? AND until + ? > 0 RETURNING", "an old ticket"),
+    Mutant("a session ends", "book", "row[2] < now - self.session_days * DAY:", "False:", "an old session"),
+    Mutant("leaving ends a session", "book", "DELETE FROM session WHERE hash = ?", "SELECT * FROM session WHERE hash = ?",
+           "a session that was left"),
+    Mutant("a session is new", "app", "session = self.book.exchange(ticket.strip(), agent)",
+           'session = request.cookies.get("holdfast_session") or self.book.exchange(ticket.strip(), agent)', "a session brought along"),
+    Mutant("hashes only", "book", 'return hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()', "return value",
+           "what the book holds"),
+    Mutant("an empty password is none", "app", "            and password\n", "", "the empty password"),
+    Mutant("password", "app", "and compare_digest(ticket.encode(), password.encode())", "", "a wrong password"),
+    # Through a proxy
+    Mutant("proxy's address", "gate", "if not self.is_one(address):", "if False:", "a proxy that is none"),
+    Mutant("proxy's users", "gate", "self.users.get(name)", 'self.users.get(name, "operator")', "a stranger by proxy"),
+    Mutant("forgery through a proxy", "gate", "if bearer:\n            return", "if bearer or not cookie:\n            return",
+           "a form through a proxy"),
+    Mutant("proxy's header once", "gate", "ONCE | {self.proxy.header}", "ONCE | set()", "two names by proxy"),
+    Mutant("sender is the sender", "server", "proxy_headers=False", 'proxy_headers=True, forwarded_allow_ips="*"', "a sender that lies"),
+    Mutant("no proxy on loopback", "server", "if not plain_address(text) or is_loopback(plain_address(text)):", "if False:",
+           "settings: a proxy on loopback"),
+    Mutant("proxies are whole", "server", "if not (stand and header and users):", "if False:", "settings: half a proxy"),
+    Mutant("proxy's header is none of ours", "server", 'or header in ONCE | {"cookie"}', "", "settings: a header of ours"),
+    Mutant("roles are known", "server", "if not name or role not in ROLES:", "if False:", "settings: a role that is none"),
+    # The door
+    Mutant("open door", "server", "    if is_loopback(host):\n        return\n", "    return\n", "door: no certificate, no password"),
+    Mutant("certificate", "server", "if not (secure and (proxy", "if not ((proxy", "door: no certificate"),
+    Mutant("password or proxy", "server", 'if not (secure and (proxy is not None or _password(options.get("password_file") or ""))):',
+           "if not secure:", "door: no password"),
+    Mutant("short password", "server", "return found if len(found) >= SHORTEST_PASSWORD else \"\"", "return found", "door: short password"),
+    Mutant("password of its owner", "server", "if os.fstat(file.fileno()).st_mode & 0o077:", "if False:", "door: open password file"),
+    Mutant("names on loopback", "server", 'if is_loopback(name.strip("[]")):', "if False:", "settings: a shared name"),
+    Mutant("names are names", "server", 'any(sign in host for sign in "/@?# \\\\")', "False", "settings: no name"),
+    Mutant("the ticket's file", "server", "os.O_NOFOLLOW, 0o600), \"w\")", "os.O_NOFOLLOW, 0o644), \"w\")", "the ticket's file"),
+    Mutant("the book's folder", "book", "os.chmod(folder, 0o700)", "os.chmod(folder, 0o755)", "the book's folder"),
+    Mutant("the book's file", "book", "os.O_CLOEXEC, 0o600))", "os.O_CLOEXEC, 0o644))", "the book's folder"),
+    Mutant("a link for a book", "book", "os.O_NOFOLLOW | ", "", "a link for a book"),
+    Mutant("a link for a folder", "book", " or os.path.islink(folder)", "", "a link for a folder"),
+    # How much
+    Mutant("length", "gate", "if not length.isdecimal() or int(length) > MOST_BODY:", "if False:", "a length that lies"),
+    Mutant("body", "gate", "if len(body) > MOST_BODY:", "if False:", "a body without length"),
+    Mutant("body in time", "gate", "asyncio.timeout(BODY_SECONDS)", "asyncio.timeout(None)", "a slow body"),
+    Mutant("kinds of body", "gate", "if body and kind not in (FORM, JSON):", "if False:", "a text"),
+    Mutant("head in time", "server", "if self.cycle is None and", "if False and", "a silent caller"),
+    Mutant("head", "server", "MOST_HEAD = 32 << 10", "MOST_HEAD = 32 << 20", "a large head"),
+    Mutant("rate", "gate", "        if left < 0:\n", "        if False:\n", "too many requests"),
+    Mutant("at once", "gate", "if self.at_once > MOST_AT_ONCE:", "if False:", "too many at once"),
+    Mutant("guesses", "gate", "if len(self.wrong) >= WRONG_PER_MINUTE:", "if False:", "many wrong tickets"),
+    Mutant("guesses are counted", "app", "self.gate.guessed_wrong()", "pass", "many wrong tickets"),
+    Mutant("streams", "app", "if len(self.stream.listeners) >= MOST_STREAMS:", "if False:", "too many streams"),
+    # What is answered
+    *[header(name) for name in ("x-content-type-options", "x-frame-options", "cross-origin-opener-policy",
+                                "cross-origin-resource-policy", "permissions-policy")],
+    Mutant("header referrer-policy", "gate", '"referrer-policy": "same-origin",', "", "answers carry our headers"),
+    policy("default-src 'none'; "), policy("script-src 'self'", "script-src 'self' 'unsafe-inline'"),
+    policy("style-src 'self'", "style-src *"), policy(" connect-src 'self';"), policy("form-action 'self'; "),
+    policy("frame-ancestors 'none'; "), policy("; base-uri 'none'"),
+    Mutant("cache", "gate", 'b"no-store"', 'b"private"', "answers carry our headers"),
+    Mutant("every answer is dressed", "gate", "self.refuse(scope, refusal)(scope, receive, dressed)",
+           "self.refuse(scope, refusal)(scope, receive, send)", "refusals carry our headers"),
+    Mutant("cookie for scripts", "app", 'session, max_age=self.book.session_days * 86_400, httponly=True',
+           "session, max_age=self.book.session_days * 86_400, httponly=False", "the cookie"),
+    Mutant("cookie for other sites", "app", 'httponly=True, samesite="lax",\n            secure=secure, path="/",',
+           'httponly=True, samesite="none",\n            secure=secure, path="/",', "the cookie"),
+    Mutant("cookie over TLS only", "app", 'secure=secure, path="/",\n        )  # fmt: skip', 'secure=False, path="/",\n        )  # fmt: skip',
+           "the cookie over TLS"),
+    Mutant("cookie of one host", "gate", 'return f"__Host-{COOKIE}" if secure else COOKIE', "return COOKIE", "the cookie over TLS"),
+    Mutant("the way back is ours", "app", 'back if back.startswith("/") and back[1:2] not in ("/", "\\\\") else "/"', "back",
+           "the way back"),
+    Mutant("known files only", "app", "if name not in STATIC:", "if False:", "a file that is none of ours"),
+    Mutant("escaping", "pages", "autoescape=select_autoescape(default_for_string=True, default=True)", "autoescape=False",
+           "markup in names"),
+    Mutant("visible signs", "pages", "visible=drawing.visible,", "visible=str,", "signs in names"),
+    Mutant("visible signs in contents", "drawing", "shown = [visible(line if", "shown = [str(line if", "signs in contents"),
+    Mutant("paths stay inside", "api", 'b".." in parts', "False", "paths that climb"),
+    Mutant("known fields only", "api", "            if name not in operation.body:\n", "            if False:\n", "a field that is none"),
+    Mutant("the audit trail", "app", "self.book.audit(visitor, method, target, outcome)", "pass", "the audit trail"),
+    Mutant("refused sign-ins are audited", "app", 'self.book.audit(None, "POST", "/session", "refused")', "pass", "the audit trail"),
+)  # fmt: skip
+
+
+@contextmanager
+def world(mutant: Mutant | None) -> Iterator[Any]:
+    """The server's modules, made anew from their sources with this one change."""
+    names = [f"{package.__name__}.{name}" for name in MODULES]
+    true = {name: importlib.import_module(name) for name in names}
+    made = dict[str, ModuleType]()
+    try:
+        for name in names:
+            short, file = name.rpartition(".")[2], true[name].__file__ or ""
+            text = Path(file).read_text()
+            if mutant is not None and mutant.module == short:
+                assert text.count(mutant.old) == 1, f"{mutant.check}: {text.count(mutant.old)} places in {short}"
+                text = text.replace(mutant.old, mutant.new)
+            module = made[short] = ModuleType(name)
+            module.__file__ = file
+            sys.modules[name] = module
+            setattr(package, short, module)
+            exec(compile(text, file, "exec"), module.__dict__)
+        yield SimpleNamespace(**made)
+    finally:
+        sys.modules.update(true)
+        for name, module in true.items():
+            setattr(package, name.rpartition(".")[2], module)

@@ -1,0 +1,134 @@
+"""The page's door as settings open it: further names, how long somebody stays in, and who shares a cookie with whom."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from web import chromium
+from web.served import Answer, Program, request
+
+SETTINGS = {"web": {"allowed_hosts": ["https://page.example.org", "desk.example.org"], "session_days": 3}}
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Iterator[Program]:
+    home = tmp_path / "home"
+    (home / "project").mkdir(parents=True)
+    (home / ".config/holdfast").mkdir(parents=True)
+    (home / ".config/holdfast/config.json").write_text(json.dumps(SETTINGS))
+    made = Program.__new__(Program)
+    made.home, made.port = home, 0
+    made.run("init", cwd=home / "project")
+    made.start()
+    yield made
+    made.stop()
+
+
+def enter(program: Program, host: str) -> Answer:
+    ticket = program.run("serve", "--link").strip().partition("#")[2]
+    body = json.dumps({"ticket": ticket}).encode()
+    return request(program.port, "POST", "/session", body, {"Host": host, "Content-Type": "application/json"})
+
+
+def test_further_names_are_answered_each_with_its_own_origin_and_cookie(program: Program) -> None:
+    behind, beside = "page.example.org", f"desk.example.org:{program.port}"
+    through_proxy, direct, other = (
+        enter(program, behind),
+        enter(program, beside),
+        enter(program, "elsewhere.example.org"),
+    )
+    session = {"Authorization": f"Bearer {json.loads(direct.body)['data']['session']}"}
+    page = request(
+        program.port, "GET", "/api/workspaces", None, {"Host": behind, "Origin": f"https://{behind}", **session}
+    )
+    wrong = request(
+        program.port, "GET", "/api/workspaces", None, {"Host": behind, "Origin": f"http://{behind}", **session}
+    )
+
+    assert (through_proxy.status, direct.status, other.status) == (200, 200, 421)
+    assert (page.status, wrong.status) == (200, 403)
+    assert through_proxy.headers["set-cookie"].startswith("__Host-holdfast_session=")
+    assert "Secure" in through_proxy.headers["set-cookie"]
+    assert direct.headers["set-cookie"].startswith("holdfast_session=")
+    assert f"Max-Age={3 * 86_400}" in direct.headers["set-cookie"]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"allowed_hosts": ["localhost"]}, {"allowed_hosts": ["127.0.0.1"]}, {"allowed_hosts": ["https://a.example/path"]},
+     {"trusted_proxy": ["127.0.0.1"], "proxy_header": "X-User", "proxy_users": ["ann"]}, {"proxy_header": "X-User"}],
+)  # fmt: skip
+def test_settings_that_would_leave_a_door_open_are_refused(tmp_path: Path, settings: dict[str, Any]) -> None:
+    (tmp_path / ".config/holdfast").mkdir(parents=True)
+    (tmp_path / ".config/holdfast/config.json").write_text(json.dumps({"web": settings}))
+    words = [sys.executable, "-m", "holdfast", "serve", "--no-open", "--no-tasks", "--port", "0"]
+    environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60)
+
+    assert done.returncode == 2
+    assert "web." in done.stderr
+
+
+class Neighbour:
+    """Another program of this machine that serves a page; it remembers what browsers send it."""
+
+    def __init__(self) -> None:
+        seen: list[dict[str, str]] = []
+
+        class Remembering(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                seen.append({name.lower(): value for name, value in self.headers.items()})
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, *_: Any) -> None: ...
+
+        self.seen = seen
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Remembering)
+        self.port = self.server.server_address[1]
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+
+def test_another_port_of_this_machine_is_not_sent_our_cookie(program: Program) -> None:
+    """W23: cookies do not tell ports apart, names do. The same browser that is signed in here visits the neighbour."""
+    try:
+        chromium.program()
+    except chromium.Unavailable as why:
+        pytest.skip(f"NO BROWSER TESTS: {why}")
+    neighbour = Neighbour()
+    names = ("127.0.0.1", "localhost", "hf-0123456789.localhost")
+    try:
+        with chromium.browser() as browser:
+            browsing = browser.new_context()
+            page = browsing.new_page()
+            page.goto(program.address)
+            page.wait_for_selector("#workspaces")
+            assert [one["name"] for one in browsing.cookies()] == ["holdfast_session"]
+            for name in names:
+                page.goto(f"http://{name}:{neighbour.port}/")
+            seen, neighbour.seen[:] = list(neighbour.seen), []
+            # The twin: a cookie that lived at 127.0.0.1 would have been sent.
+            browsing.add_cookies(
+                [{"name": "holdfast_session", "value": "x", "url": f"http://127.0.0.1:{program.port}"}]
+            )
+            page.goto(f"http://127.0.0.1:{neighbour.port}/")
+    finally:
+        neighbour.close()
+
+    assert len([one for one in seen if "host" in one]) >= len(names)
+    assert [one for one in seen if "cookie" in one or program.host in one.get("referer", "")] == []
+    assert [one for one in neighbour.seen if "holdfast_session" in one.get("cookie", "")]
