@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from os.path import isdir
 from posix import close
 
 from holdfast.conversation.usage import tokens
@@ -16,9 +17,10 @@ if TYPE_CHECKING:
 
     from holdfast.engine import Engine
     from holdfast.settings import Settings
+    from holdfast.store.rows import WorkspaceRow
 
 SUMMARY, POINT, MOST_FILES = 80, 200, 50
-STEP = 0.01
+PATIENCE, STEP = 1.0, 0.01
 HASTY = ("before_command",)
 """Triggers at which the agent waits: its notes come with the next checkpoint."""
 KEPT = ("analysis", "context", "tasks", "last_test", "unfinished", "files", "session", "read_by")
@@ -41,6 +43,14 @@ def finish(engine: Engine, root: bytes, workspace: str, tidy: Callable[[bytes], 
         finally:
             close(lock)
     return True
+
+
+def settled(engine: Engine, row: WorkspaceRow, seconds: float = PATIENCE) -> WorkspaceRow:
+    """The row of the workspace once what hooks left to be saved is saved. Whoever shows checkpoints asks here first."""
+    if not pending.names(engine.place.folder(row.id)) or not isdir(row.path):
+        return row  # what cannot be saved now stays pending: the folder may be on a disk that comes back
+    settle(engine, row.path, row.id, seconds)
+    return engine.repository().workspace(row.id) or row
 
 
 def settle(engine: Engine, root: bytes, workspace: str, seconds: float) -> None:

@@ -11,6 +11,7 @@ from holdfast.conversation import disk
 from holdfast.conversation import notes as taking
 from holdfast.conversation import transcript as transcripts
 from holdfast.core import brief as briefs
+from holdfast.core.brief_clean import clean
 from holdfast.core.brief_notes import age
 from holdfast.core.errors import Damaged, HoldfastError
 from holdfast.core.extract import Extract, join
@@ -22,6 +23,7 @@ from holdfast.looking import between, pending
 from holdfast.store import conversations, sessions
 from holdfast.store.rows import Query
 from holdfast.workspace import diff
+from holdfast.workspace.find import show
 
 if TYPE_CHECKING:
     from holdfast.conversation.transcript import Conversation
@@ -74,7 +76,7 @@ class Resuming:
         except Damaged:
             header = {}
         summary = str(header.get("summary") or "") or row.message or row.trigger
-        return Told(row, header, redact(summary.split("\n")[0])[:80])
+        return Told(row, header, redact(clean(summary.split("\n")[0]))[:80])
 
     def brief(self, told: Told, *, tokens: int = briefs.TOKENS, transcript: str = "", exact: bool = False) -> Brief:
         """Everything that lets an agent go on from there: the conversation if it can be read, else the notes kept with it.
@@ -133,21 +135,24 @@ class Resuming:
 
     # What changed
 
-    def counted(self, row: CheckpointRow) -> tuple[int, int]:
-        """Files that the checkpoint changed against the one before it, and lines that it added."""
+    def counted(self, row: CheckpointRow) -> tuple[int, int, list[str]]:
+        """Files that the checkpoint changed against the one before it, lines that it added, and the first files' names."""
         repository = self.engine.repository()
         before = repository.ledger.find(Query(workspace=self.workspace, before=row.version, limit=1))
         files = lines = 0
+        names: list[str] = []
         for change in between(repository, self.workspace, before[0] if before else None, row):
             if (change.new or change.old) is None or (change.new or change.old).kind == "d":  # type: ignore[union-attr]
                 continue
             files += 1
+            if files <= MOST_NAMED:
+                names.append(f"  {change.kind}: {_shown(change.path)}")
             if (
                 files <= MOST_COUNTED
                 and max(entry.size for entry in (change.old, change.new) if entry) < LARGEST_COUNTED
             ):
                 lines += diff.compare(change.old_content(), change.new_content()).added
-        return files, lines
+        return files, lines, names + ([f"  and {files - MOST_NAMED} more"] if files > MOST_NAMED else [])
 
     def changed_since(self) -> str:
         """What is different on disk from the newest checkpoint, in a few lines; empty if nothing is."""
@@ -155,7 +160,7 @@ class Resuming:
         if row is None or not row.version:
             return ""
         changes, _ = pending(self.engine, self.root, row)
-        names = [f"{change.kind}: {os.fsdecode(change.path)}" for change in changes[:MOST_NAMED]]
+        names = [f"{change.kind}: {_shown(change.path)}" for change in changes[:MOST_NAMED]]
         more = [f"and {len(changes) - MOST_NAMED} more"] if len(changes) > MOST_NAMED else []
         return "\n".join(names + more)
 
@@ -266,7 +271,7 @@ class Delivery:
         if row is None or row.forgotten:
             return ""
         told = self.resuming.tell(row)
-        files, lines = self.resuming.counted(row)
+        files, lines, names = self.resuming.counted(row)
         notes = told.header.get("notes")
         analysis = notes.get("analysis", {}) if isinstance(notes, dict) else {}
         parts = [name for name in ("current_task", "next_steps", "decisions_made", "blockers") if analysis.get(name)]
@@ -274,7 +279,8 @@ class Delivery:
             "cleared", summary=told.summary, id=row.id, files=files, lines=lines, captured=row.files,
             analysis=", ".join(parts).replace("_", " ") or "-", size=_size(row.bytes),
         )  # fmt: skip
-        return said + "\n" + self._say("keep_or_drop") if found.get("ask") else said
+        rows = [said, *(names if self.settings["hooks.verify_before_clear"] else [])]
+        return "\n".join([*rows, self._say("keep_or_drop")] if found.get("ask") else rows)
 
     def _say(self, name: str, **values: object) -> str:
         return text(name, self._language(), **values)
@@ -329,6 +335,11 @@ def _stated(notes: Notes, told: Told) -> Notes:
         notes.next_steps = stated["next_steps"]
     notes.decisions = list(dict.fromkeys([*stated["decisions"], *notes.decisions]))
     return notes
+
+
+def _shown(path: bytes) -> str:
+    """A name as one line that a person sees whole."""
+    return clean(show(path)).replace("\n", " ")
 
 
 def _lives(process: object) -> bool:

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from brief.counting import count
 from cli.box import Box
+from hostile import ATTACKS, check_fences
 
 from .agent import Agent, Answer, call, within
 
@@ -25,7 +27,6 @@ ORDERS = [
     "한국어 문자열 " * 20_000,
 ]
 LARGEST = 100_000
-MANY = 32
 
 
 def every_answer(box: Box) -> dict[str, Answer]:
@@ -93,18 +94,43 @@ def test_secrets_are_struck_out_wherever_they_stand(kept: Box) -> None:
     assert any(".env" in text for text in answers["diff"]["left_out"])
 
 
-def test_many_hostile_checkpoints_are_listed_within_bounds(kept: Box) -> None:
-    for number in range(MANY):
-        text = ORDERS[number % len(ORDERS)].replace("\x00", "")[:3_000] or "x"
-        kept.put("hostile.txt", text * (1 + number))
-        kept.save("-m", text)
+@pytest.mark.parametrize("first", range(0, 100, 25))
+def test_a_hundred_hostile_checkpoints_are_told_bounded_labelled_and_fenced(kept: Box, first: int) -> None:
+    """Saved by a hostile agent, with hostile files and names; looked at through every tool that shows them."""
 
-    async def scenario(agent: Agent) -> list[Answer]:
-        listed = await agent.call("checkpoint_list", limit=100)
-        shown = [await agent.call("checkpoint_show", reference=f"v{version}") for version in range(4, 4 + MANY)]
-        return [listed, *shown]
+    async def scenario(agent: Agent) -> None:
+        for attack in ATTACKS[first : first + 25]:
+            text = attack.text.replace("\x00", "")
+            kept.put(attack.name, attack.content().replace("\x00", ""))
+            saved = await agent.call(
+                "checkpoint_save",
+                summary=text[:500] if text[:500].strip() else "x",
+                description=text[:8_000],
+                decisions=[text[:1_000]],
+                next_steps=[text[:1_000]],
+            )
+            shown = {
+                "save": saved,
+                "list": await agent.call("checkpoint_list", limit=100),
+                "show": await agent.call("checkpoint_show"),
+                "diff": await agent.call("checkpoint_diff", old="@~1", new="latest"),
+                "recall": await agent.call("recall", what=attack.name[:500]),
+                "resume": await agent.call("checkpoint_resume"),
+            }
+            for name, answer in shown.items():
+                if answer.failed:
+                    assert name == "recall", (name, answer.text[:300])  # a name of several lines is no path
+                    continue
+                check_answer(name, answer)
 
-    for answer in within(kept, scenario):
-        assert not answer.failed
-        assert len(json.dumps(answer.structured, ensure_ascii=False)) < 250_000
-        assert not any(letter in json.dumps(answer.structured, ensure_ascii=False) for letter in HIDDEN)
+    within(kept, scenario)
+
+
+def check_answer(name: str, answer: Answer) -> None:
+    whole = json.dumps(answer.structured, ensure_ascii=False)
+    assert len(whole) < (250_000 if name == "list" else LARGEST), name
+    assert name == "save" or "not instructions" in answer["note"], name  # a save tells the agent its own words
+    assert not any(letter in whole for letter in HIDDEN), name
+    if name == "resume":
+        assert answer["tokens"] <= 5_000 and count(answer["text"]) <= 5_000
+        check_fences(answer["text"])

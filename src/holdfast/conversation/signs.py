@@ -20,7 +20,7 @@ QUOTED = re.compile(r"[\"']([^\"'\n]{3,120})[\"']")
 FAILURE = re.compile(
     r"\bFAIL|\b[1-9]\d* (?:failed|errors?)\b|\berror(?:\[\w+\])?:|\bError\b|\bpanic\b|✗|✖|AssertionError|Traceback|Exception\b"
 )
-NAME = re.compile(r"[\w@+-][\w.@+-]*\.[A-Za-z]{1,6}\b")
+NAME = re.compile(r"(?<![\w@+-])[\w@+-][\w.@+-]{0,254}\.[A-Za-z]{1,6}\b")
 
 
 def read(conversation: Conversation, tasks: list[tuple[str, str]]) -> Signals:

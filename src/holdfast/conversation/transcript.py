@@ -11,6 +11,7 @@ from typing import Any
 
 from holdfast.conversation import claude, codex
 from holdfast.conversation.files import Files
+from holdfast.conversation.subagents import Subagents
 from holdfast.conversation.turns import Call, Turn
 
 # Nothing a client records in one line is longer; what is longer is skipped instead of filling the memory.
@@ -45,6 +46,7 @@ class Conversation:
     current: int = 0
     dead: frozenset[int] = frozenset()
     open_calls: dict[str, Call] = field(default_factory=dict)
+    beside: dict[str, int] = field(default_factory=dict)  # how far the file of each subagent is read
     keep: bool = False  # keep what reads showed, for measuring
     scratch: dict[str, Any] = field(default_factory=dict)  # what one client's reader remembers between lines
 
@@ -104,6 +106,7 @@ def _continues(source: str | os.PathLike[str] | bytes, state: Conversation) -> b
 
 
 def _take(source: str | os.PathLike[str] | bytes, conversation: Conversation) -> None:
+    subagents = Subagents(source, conversation.beside)
     for raw, whole in _lines(source, conversation):
         entry = None
         if raw.startswith(b"{"):
@@ -112,13 +115,17 @@ def _take(source: str | os.PathLike[str] | bytes, conversation: Conversation) ->
             except (ValueError, RecursionError):
                 entry = None
         if entry is None and not whole:
-            return
+            break
         conversation.offset += len(raw) if isinstance(raw, bytes) else 0
         conversation.line += 1
         if not isinstance(entry, dict):
             conversation.skipped += bool(raw.strip())
             continue
+        for other in subagents.until(entry.get("timestamp")):
+            _enter(conversation, other)
         _enter(conversation, entry)
+    for other in subagents.rest():
+        _enter(conversation, other)
 
 
 def _enter(conversation: Conversation, entry: dict[str, Any]) -> None:

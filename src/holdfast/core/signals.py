@@ -14,7 +14,8 @@ COMMON = frozenset(
     "public private static void value values when then else what which there here into also only more make need "
     "update added read edit".split()
 )
-POINTER = re.compile(r"([\w./@+-]+\.[A-Za-z]{1,5})(?::|#L|\(|\", line )(\d{1,6})")
+# Each run of letters is tried from its beginning only, and not for ever: a page of them would be tried from everywhere.
+POINTER = re.compile(r"(?<![\w./@+-])([\w./@+-]{1,255}\.[A-Za-z]{1,5})(?::|#L|\(|\", line )(\d{1,6})")
 
 SOURCES = ("recent", "last", "asked", "open", "current", "failure", "removed", "changed", "sought")
 

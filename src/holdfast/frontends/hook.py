@@ -253,7 +253,7 @@ def _settings(around: Surroundings, folder: bytes, config: str | None) -> Settin
     from holdfast.settings import load
 
     # Whatever is wrong with the settings, the agent goes on: `status` and `doctor` tell the user.
-    return load(config or around.config, around.holdfast_variables(), folder, hook=True)
+    return load(config or around.config, around.holdfast_variables(), folder, hook=True, data=around.data)
 
 
 def _options(arguments: Sequence[str]) -> dict[str, str] | None:

@@ -28,12 +28,14 @@ SIMILAR = 0.6
 class Settings:
     """One value per key, where it came from, what else was said about it, and what was odd on the way."""
 
-    __slots__ = ("considered", "origins", "values", "warnings")
+    __slots__ = ("broken", "considered", "origins", "values", "warnings")
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {key: setting.default for key, setting in TABLE.items()}
         self.origins: dict[str, str] = {}
         self.warnings: list[str] = []
+        self.broken = False
+        """Was something in the user's file not understood that ought to be?"""
         self.considered: dict[str, list[tuple[str, Any, str]]] = {}
         """key → (origin, value, why it was not taken, or nothing), in the order in which they were heard."""
 
@@ -71,7 +73,7 @@ class Settings:
         except Usage as error:
             if not lenient:
                 raise
-            self.warnings.append(f"{error} {error.hint}")
+            self._odd(error, tighten)
             return
         later = self._later(found, origin)
         for key, value in found.items():
@@ -84,7 +86,11 @@ class Settings:
             except Usage as error:
                 if not lenient and not later:
                     raise
-                self.warnings.append(f"{error} {error.hint}")
+                self._odd(error, tighten or later)
+
+    def _odd(self, error: Usage, expected: bool) -> None:
+        self.warnings.append(f"{error} {error.hint}")
+        self.broken = self.broken or not expected
 
     def read_environment(self, variables: Mapping[str, str], *, hook: bool = False) -> None:
         """Take over `HOLDFAST_<SECTION>_<KEY>` and the short names; in a hook the short ones alone, to tighten.
@@ -127,13 +133,16 @@ def load(
     *,
     required: bool = False,
     hook: bool = False,
+    data: str = "",
 ) -> Settings:
     """Return the settings in force: defaults, the file at `path`, that of the project around `cwd`, the environment.
 
-    Raises `Usage` or `Failed` with a sentence, except in a hook, where what is wrong is a warning and defaults stand.
+    Raises `Usage` or `Failed` with a sentence, except in a hook, where what is wrong is a warning, and the last good value
+    stands, which the data folder remembers: with the defaults, a hook would go on in another store.
     The project's file never raises: it is not the user's fault.
     """
     settings = Settings()
+    text = None
     try:
         text = read_bytes(path.encode("utf-8", "surrogateescape"), path)
         if text is not None:
@@ -144,11 +153,33 @@ def load(
         if not hook:
             raise
         settings.warnings.append(f"{error} {error.hint}")
+        settings.broken = True
+    if data and (settings.broken or text is not None):
+        settings = _lasting(settings, text, path, data)
     found = find(cwd) if cwd is not None else None
     if found is not None:
         read_project(settings, found[0])
     settings.read_environment(variables, hook=hook)
     return settings
+
+
+def _lasting(settings: Settings, text: bytes | None, path: str, data: str) -> Settings:
+    """Good settings are remembered; over the last good ones stands what can be read of a broken file."""
+    from holdfast.settings.lasting import place, recall, remember
+
+    copy = place(data, path)
+    if not settings.broken:
+        remember(copy, text or b"")
+        return settings
+    last = recall(copy)
+    if last is None:
+        return settings
+    found = Settings()
+    found.read_file(last, f"{path} as it was last good", lenient=True)
+    if text is not None:
+        found.read_file(text, path, lenient=True)
+    found.warnings, found.broken = settings.warnings, True
+    return found
 
 
 def read_project(settings: Settings, root: bytes) -> None:

@@ -100,7 +100,8 @@ class Session:
         except NoWorkspace:
             cwd = None
         variables = self.around.holdfast_variables()
-        settings = load(self.config_path, variables, cwd, required=self._config is not None)
+        data = self.around.data
+        settings = load(self.config_path, variables, cwd, required=self._config is not None, data=data)
         if self._store is not None:
             settings.put("store.url", self.given_store, "--store")
         return settings
@@ -136,10 +137,9 @@ class Session:
         from holdfast.store.pending import names
 
         if names(self.engine.place.folder(row.id)):
-            from holdfast.finishing import settle
+            from holdfast.finishing import settled
 
-            settle(self.engine, root, row.id, patience)
-            return self.engine.root(self.cwd)
+            return root, settled(self.engine, row, patience)
         return root, row
 
     def resolve(self, row: WorkspaceRow, text: str) -> CheckpointRow:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.errors import Usage
+from holdfast.finishing import settled
 from holdfast.settings.following import Following
 from holdfast.wiring import build
 from holdfast.workspace.find import show
@@ -26,7 +27,8 @@ class Visit:
 
     def __init__(self, engine: Engine, cwd: bytes) -> None:
         self.engine, self.cwd = engine, cwd
-        self.root, self.row = engine.root(cwd)
+        self.root, row = engine.root(cwd)
+        self.row = settled(engine, row)
 
     @property
     def repository(self) -> Repository:

@@ -1,0 +1,69 @@
+"""What subagents did: from the files of their own that lie beside a transcript, told in the order of time."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from typing import Any
+
+FOLDER = "subagents"
+MOST_FILES, MOST_BYTES = 64, 32 << 20
+"""Beyond these a session's subagents are left out, the oldest first: their edits are on the disk in any case."""
+
+
+class Subagents:
+    """Entries of all subagents of a session, as far as they have not been told; `read` keeps how far each file is read."""
+
+    def __init__(self, transcript: str | os.PathLike[str] | bytes, read: dict[str, int]) -> None:
+        self._waiting: list[tuple[str, int, dict[str, Any]]] = []
+        if isinstance(transcript, bytes):
+            return
+        stem, ending = os.path.splitext(os.fspath(transcript))
+        if ending == ".jsonl":
+            for path in _files(os.path.join(stem, FOLDER)):
+                self._read(path, read)
+        # Newest last; entries of one moment stay in the order in which they were written.
+        self._waiting.sort(key=lambda one: one[:2], reverse=True)
+
+    def until(self, at: object) -> Iterator[dict[str, Any]]:
+        """What was done up to the time of an entry of the main conversation; an entry without one waits for the next."""
+        while self._waiting and isinstance(at, str) and self._waiting[-1][0] <= at:
+            yield self._waiting.pop()[2]
+
+    def rest(self) -> Iterator[dict[str, Any]]:
+        """What was done since its last entry."""
+        while self._waiting:
+            yield self._waiting.pop()[2]
+
+    def _read(self, path: str, read: dict[str, int]) -> None:
+        name = os.path.basename(path)
+        try:
+            with open(path, "rb") as file:
+                file.seek(read.get(name, 0))
+                text = file.read(MOST_BYTES)
+        except OSError:
+            return
+        whole = text[: text.rfind(b"\n") + 1]  # a torn last line waits for its rest
+        read[name] = read.get(name, 0) + len(whole)
+        for line in whole.splitlines():
+            try:
+                entry = json.loads(line)
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(entry, dict):
+                at = entry.get("timestamp")
+                # Whatever the file says, nothing in it is the main conversation's.
+                told = (at if isinstance(at, str) else "", len(self._waiting), {**entry, "isSidechain": True})
+                self._waiting.append(told)
+
+
+def _files(folder: str) -> list[str]:
+    """The newest files of subagents, as many as are read."""
+    try:
+        found = [entry for entry in os.scandir(folder) if entry.name.endswith(".jsonl") and entry.is_file()]
+        newest = sorted(found, key=lambda entry: (-entry.stat().st_mtime_ns, entry.name))[:MOST_FILES]
+        sizes = [entry.stat().st_size for entry in newest]
+    except OSError:
+        return []
+    return [entry.path for at, entry in enumerate(newest) if sum(sizes[: at + 1]) <= MOST_BYTES]

@@ -1,0 +1,79 @@
+"""Whoever shows checkpoints shows what hooks left to the worker as well, also when there is no worker left."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from holdfast.frontends.mcp.looking import checkpoint_list
+from holdfast.frontends.mcp.visit import Visits
+from holdfast.frontends.surroundings import Surroundings, now_ns
+from holdfast.frontends.web.desk import opened
+from holdfast.store import pending
+
+from .ground import SESSION, Ground
+
+
+@pytest.fixture
+def left(started: Ground) -> Ground:
+    """A turn that ended, recorded, and nobody to save it: as after a reboot."""
+    (started.project / "a.txt").write_text("changed\n")
+    told: dict[str, Any] = {
+        "trigger": "turn",
+        "at": now_ns(),
+        "session": SESSION,
+        "agent": "claude-code",
+        "cwd": str(started.project),
+        "transcript": "",
+        "client": 4242,
+        "model": "",
+        "reason": "",
+    }
+    pending.append(str(started.folder), told)
+    return started
+
+
+def around(ground: Ground) -> Surroundings:
+    return Surroundings({key.encode(): value.encode() for key, value in ground.variables.items()})
+
+
+def by_agents(ground: Ground) -> list[str]:
+    visits = Visits({"cwd": str(ground.project).encode()}, around(ground), now_ns)
+    return [row.trigger for row in checkpoint_list(visits).checkpoints]
+
+
+def on_the_page(ground: Ground) -> list[str]:
+    with opened(lambda: ground.engine, now_ns) as desk:
+        return [row["trigger"] for row in desk.checkpoints(ground.workspace)]
+
+
+def by_command(ground: Ground) -> list[str]:
+    program = "import sys; from holdfast.entry import main; main()"
+    words = [sys.executable, "-c", program, "list", "--json"]
+    done = subprocess.run(words, cwd=ground.project, env=ground.variables, capture_output=True, check=True)
+    return [row["trigger"] for row in json.loads(done.stdout)]
+
+
+@pytest.mark.parametrize("look", [by_agents, on_the_page, by_command])
+def test_what_a_hook_left_is_in_what_is_shown(left: Ground, look: Any) -> None:
+    assert look(left) == ["turn", "session_start"]
+    assert pending.names(str(left.folder)) == []
+
+
+def test_what_cannot_be_saved_now_stays_pending(left: Ground) -> None:
+    """Looking at the page must not give up the events of a folder that is on a disk which comes back."""
+    workspace, folder = left.workspace, str(left.folder)
+    away = left.base / "away"
+    shutil.move(left.project, away)
+
+    with opened(lambda: left.engine, now_ns) as desk:
+        assert desk.workspace(workspace)["versions"] == 1
+
+    assert len(pending.names(folder)) == 1
+    shutil.move(away, left.project)
+    assert on_the_page(left) == ["turn", "session_start"]
