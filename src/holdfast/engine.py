@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from fcntl import LOCK_EX, flock
-from posix import O_CLOEXEC, O_CREAT, O_DIRECTORY, O_RDONLY, O_RDWR, close, fstat, geteuid, stat, urandom, utime
+from posix import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close, urandom
 from posix import open as open_fd
 
 from holdfast.core.errors import Failed, HoldfastError, NoWorkspace
 from holdfast.core.model import CREATED, OUTSIDE, UNCHANGED, Event, Outcome
 from holdfast.core.policy import takes
 from holdfast.core.steps import step
+from holdfast.guarding import Folder
 from holdfast.workspace import cache as stat_cache
 from holdfast.workspace.find import find, git_root, identity, is_refused, refuse, show
 
@@ -23,21 +24,10 @@ if TYPE_CHECKING:
     from holdfast.store.place import Place
     from holdfast.store.repository import Repository, Saving
     from holdfast.store.rows import WorkspaceRow
-    from holdfast.workspace.cache import Cache
-    from holdfast.workspace.capture import Capture
-    from holdfast.workspace.git import GitFacts
     from holdfast.workspace.read import Sink
-    from holdfast.workspace.scan import Scan
 
-DAY = 86_400_000_000_000
-MARGIN, OTHER_DISK_MARGIN = 10_000_000, 2_500_000_000
-"""A file whose ctime is this close to the scan may change again without its ctime moving."""
 ATTEMPTS = 5
 MANY_PACKS = 64
-AWAITED = frozenset(("before_command", "auto_70", "auto_80", "auto_90"))
-MOST_AWAITED = 4 << 20
-"""Somebody waits for these saves: of a conversation they take over this much, or leave it to the next one."""
-TOOL = "0.1.0"
 
 
 class Engine:
@@ -67,16 +57,17 @@ class Engine:
             raise explain(error, "Saving", self.place.path) from None
 
     def _handle(self, event: Event, root: bytes, workspace: str) -> Outcome:
-        with _Folder(self, root, workspace) as folder:
-            fresh = folder.fresh()
+        with Folder(self, root, workspace) as folder:
             changes: Any = None
-            if fresh is not None and not event.only:
+            if event.only:
+                folder.look_up()
+            elif (fresh := folder.fresh()) is not None:
                 changes = stat_cache.check(fresh, folder.fd, folder.capture.accelerated)
                 if not len(changes[0]) and not len(changes[1]) and not takes(event.trigger, False, False):
                     return Outcome(UNCHANGED, root)
             return self._save(event, folder, changes)
 
-    def _save(self, event: Event, folder: _Folder, changes: Any) -> Outcome:
+    def _save(self, event: Event, folder: Folder, changes: Any) -> Outcome:
         from holdfast.store.repository import Swept
 
         repository = self.repository()
@@ -93,7 +84,8 @@ class Engine:
                 raise
         raise Failed("The workspace kept changing hands while it was saved; nothing was saved.", "Try again.")
 
-    def _save_once(self, event: Event, folder: _Folder, saving: Saving, changes: Any) -> Outcome:
+    def _save_once(self, event: Event, folder: Folder, saving: Saving, changes: Any) -> Outcome:
+        from holdfast.heading import conversation_of, header_of
         from holdfast.workspace.git import facts
         from holdfast.workspace.read import capture
 
@@ -114,9 +106,9 @@ class Engine:
             outcome.notices = scan.notices
             return outcome
         notices = list(scan.notices)
-        conversation = _conversation(event, folder.root, saving, notices) if event.transcript else None
+        conversation = conversation_of(event, folder.root, saving, notices) if event.transcript else None
         notices += saving.repository.warnings()
-        header = _header(event, folder.root, event.cwd, started, self.clock(), facts(folder.root), notices)
+        header = header_of(event, folder.root, event.cwd, started, self.clock(), facts(folder.root), notices)
         if conversation is not None:
             header["conversation"] = conversation
         checkpoint = saving.finish(header, changed, old)
@@ -134,13 +126,15 @@ class Engine:
 
     def compose(self, event: Event, root: bytes, workspace: str, contents: dict[bytes, bytes]) -> Any:
         """Make a version that is the newest one with other contents for some files. Nothing on disk is looked at."""
-        with _Folder(self, root, workspace):
+        from holdfast.heading import filled, header_of
+
+        with Folder(self, root, workspace):
             saving = self.repository().begin(workspace)
             try:
                 old = self.repository().ledger.current(workspace, list(contents))
-                changed = [_filled(old[path], saving, data) for path, data in sorted(contents.items())]
+                changed = [filled(old[path], saving, data) for path, data in sorted(contents.items())]
                 now = event.at
-                header = _header(event, root, root, now, now, None, [])
+                header = header_of(event, root, root, now, now, None, [])
                 return saving.finish(header, changed, old)
             except BaseException:
                 saving.abort()
@@ -158,10 +152,9 @@ class Engine:
         from holdfast.workspace.read import capture
 
         try:
-            with _Folder(self, root, workspace, reading=True) as folder:
-                fresh = folder.fresh()
+            with Folder(self, root, workspace, reading=True) as folder:
                 changes: Any = None
-                if fresh is not None and not only:
+                if not only and (fresh := folder.fresh()) is not None:
                     changes = stat_cache.check(fresh, folder.fd, folder.capture.accelerated)
                     if not len(changes[0]) and not len(changes[1]):
                         return [], {}, []
@@ -284,370 +277,3 @@ class Engine:
         if self._repository is not None:
             self._repository.close()
             self._repository = None
-
-
-class _Folder:
-    """One workspace under its own lock: an older scan can never become a newer version."""
-
-    def __init__(self, engine: Engine, root: bytes, workspace: str, reading: bool = False) -> None:
-        self.engine, self.root, self.workspace, self.reading = engine, root, workspace, reading
-        self.capture = capture_rules(engine)
-        self.fd = self.lock = -1
-        self.cache: Cache | None = None
-        self.full_scan_at = 0
-        self.now = 0
-
-    def __enter__(self) -> _Folder:
-        self.engine.place.id()  # an unreachable or newer store is named before anything is touched
-        folder = self.engine.place.folder(self.workspace)
-        try:
-            self._take_lock(folder)
-            try:
-                self.fd = open_fd(self.root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-            except OSError as error:
-                raise Failed(f"{show(self.root)} cannot be opened: {error.strerror}.") from None
-            self.now = self._file_clock()
-            self.cache = stat_cache.load(folder + "/cache")
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for fd in (self.fd, self.lock):
-            if fd >= 0:
-                close(fd)
-        self.fd = self.lock = -1
-
-    def _take_lock(self, folder: str) -> None:
-        try:
-            try:
-                self.lock = open_fd(folder + "/lock", O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
-            except FileNotFoundError:
-                from holdfast.store.local import make_folder
-
-                make_folder(folder)
-                self.lock = open_fd(folder + "/lock", O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
-        except OSError:
-            if not self.reading:
-                raise
-            return  # a store that cannot be written cannot get a newer version while we look
-        flock(self.lock, LOCK_EX)
-
-    def _file_clock(self) -> int:
-        """The kernel's idea of now, as it stamps files, less a margin."""
-        if self.lock < 0:
-            return self.engine.clock() - OTHER_DISK_MARGIN
-        utime(self.lock)
-        touched = fstat(self.lock)
-        return touched.st_mtime_ns - (MARGIN if touched.st_dev == fstat(self.fd).st_dev else OTHER_DISK_MARGIN)
-
-    def identity(self) -> bytes:
-        """Whatever must be equal for the cache to speak of the newest version."""
-        here = fstat(self.fd)
-        size, head = self.engine.place.head(self.workspace)
-        try:
-            rules = stat(self.root + b"/.git/info/exclude")
-            exclude = f"{rules.st_ctime_ns} {rules.st_size} {rules.st_ino}"
-        except OSError:
-            exclude = "-"
-        # Another user may read what this one could not.
-        text = (
-            f"{self.engine.place.id()} {here.st_dev} {here.st_ino} {geteuid()} {size} {head.decode('ascii', 'replace')}"
-            f" {exclude}"
-        )
-        return text.encode("utf-8") + b"\n" + self.root + b"\n" + self.capture.text
-
-    def fresh(self) -> Cache | None:
-        """The cache, if it belongs to the newest version of this very folder."""
-        cache = self.cache
-        if cache is None or cache.identity.partition(b"\n")[2] != self.identity():
-            return None
-        if not 0 <= self.now - cache.full_scan_at < DAY:
-            return None  # once a day everything is looked at, whatever the folders' times say
-        self.full_scan_at = cache.full_scan_at
-        return cache
-
-    def settle(self, repository: Repository, now: int) -> None:
-        """See to it that the store knows this folder: a moved one is followed, a copied one becomes its own."""
-        marked = identity(self.root)
-        if marked is not None and marked != self.workspace:
-            self._become(marked)  # while we waited for the lock, somebody else noticed that this is a copy
-        row = repository.workspace(self.workspace)
-        if row is not None and row.path == self.root:
-            return
-        engine = self.engine
-        if row is None:
-            engine.register(repository, self.workspace, self.root, now)
-        elif _elsewhere(row.path, self.root, self.workspace):
-            copy = urandom(16).hex()
-            engine.register(repository, copy, self.root, now, parent=self.workspace)
-            engine.mark(self.root, copy)
-            self._become(copy)
-        else:
-            engine.register(repository, self.workspace, self.root, now)
-
-    def _become(self, workspace: str) -> None:
-        self.__exit__()
-        self.workspace = workspace
-        self.__enter__()
-
-    def scan(self, saving: Saving, changes: Any) -> Scan:
-        from holdfast.workspace import scan
-
-        if changes is not None and self.cache is not None and not saving.whole:
-            found = scan.recheck(self.fd, self.cache, self.capture, self.now, *changes)
-            if found is not None:
-                return found
-        state = saving.state()
-        self.full_scan_at = self.now
-        return scan.walk(
-            self.fd,
-            self._vouching(saving.row.document),
-            self.capture,
-            self.now,
-            lambda path: path in state and state[path].kind in "fl",
-        )
-
-    def scan_only(self, paths: tuple[bytes, ...], saving: Saving) -> Scan:
-        """Look at these paths and nothing else; folders among them are looked at, not into.
-
-        A path that leads through a link is not there, whatever lies behind the link.
-        """
-        from _stat import S_ISDIR, S_ISLNK, S_ISREG
-
-        from holdfast.core.entry import BY_NAME, EXCLUDED, FOLDER, SPECIAL
-        from holdfast.workspace.below import lstat_below
-        from holdfast.workspace.choose import Chooser
-        from holdfast.workspace.scan import Scan
-        from holdfast.workspace.walk import VANISHED
-
-        found, folders, chooser = Scan(False), {b"": True}, Chooser(self.fd, self.capture)
-
-        def is_folder(path: bytes) -> bool:
-            missing = []
-            while path not in folders:
-                missing.append(path)
-                path = path.rpartition(b"/")[0]
-            for folder in reversed(missing):
-                try:
-                    folders[folder] = folders[folder.rpartition(b"/")[0]] and S_ISDIR(
-                        lstat_below(self.fd, folder).st_mode
-                    )
-                except OSError:
-                    folders[folder] = False
-            return folders[missing[0]] if missing else folders[path]
-
-        for path in paths:
-            if chooser.excludes(path):
-                continue
-            try:
-                seen = lstat_below(self.fd, path) if is_folder(path.rpartition(b"/")[0]) else None
-            except OSError as error:
-                if error.errno not in VANISHED:
-                    raise
-                seen = None
-            if seen is not None and chooser.exclude.match(path, S_ISDIR(seen.st_mode)):
-                found.left.append((path, EXCLUDED, BY_NAME, None))
-            elif seen is None:
-                found.gone.append(path)
-            elif S_ISDIR(seen.st_mode):
-                found.folders.append((path, seen))
-            elif S_ISREG(seen.st_mode) or S_ISLNK(seen.st_mode):
-                found.candidates.append((path, seen))
-            else:
-                found.left.append((path, SPECIAL, 0, seen))
-        # With a folder goes all that was known below it.
-        ledger, there = saving.repository.ledger, {path for path, _ in found.folders}
-        for path, row in ledger.current(self.workspace, [path for path in paths if path not in there]).items():
-            if row.kind == FOLDER:
-                below = ledger.state(self.workspace, saving.row.version, path)
-                found.gone += [known.path for known in below if known.path != path]
-        return found
-
-    def force(self, scan: Scan, paths: frozenset[bytes], saving: Saving) -> None:
-        """Capture these files although they are, or were, left out."""
-        from _stat import S_ISREG
-
-        from holdfast.core.entry import IGNORED, OVERSIZE, UNREADABLE
-        from holdfast.workspace.below import lstat_below
-
-        kept, known = [], {path for path, _ in scan.candidates}
-        for path, kind, flags, seen in scan.left:
-            if path in paths and seen is not None and S_ISREG(seen.st_mode):
-                scan.candidates.append((path, seen))
-                known.add(path)
-            else:
-                kept.append((path, kind, flags, seen))
-        scan.left[:] = kept
-        # What was left out before and has not changed since is not named by the scan.
-        for path, row in saving.repository.ledger.current(self.workspace, sorted(paths - known)).items():
-            if row.kind not in OVERSIZE + IGNORED + UNREADABLE:
-                continue
-            try:
-                seen = lstat_below(self.fd, path)
-            except OSError:
-                continue
-            if S_ISREG(seen.st_mode):
-                scan.candidates.append((path, seen))
-
-    def renew(self, document: bytes, saved: tuple[bytes, ...]) -> None:
-        """After a save of some paths the cache still holds for all others."""
-        if self.full_scan_at:
-            try:
-                stat_cache.renew(
-                    self.engine.place.folder(self.workspace) + "/cache",
-                    self.cache,
-                    document.hex().encode("ascii") + b"\n" + self.identity(),
-                    saved,
-                )
-            except OSError:
-                pass  # the next save looks at everything
-
-    def _vouching(self, document: bytes) -> Cache | None:
-        """An older cache of this very folder knows which files were not touched since, if it speaks of this document.
-
-        Of an older one it must not be believed: a folder may have been swapped for another, saved so, and swapped back.
-        """
-        cache = self.cache
-        if cache is None:
-            return None
-        said, _, old = cache.identity.partition(b"\n")
-        same = old.split(b" ", 4)[:4] == self.identity().split(b" ", 4)[:4]
-        return cache if same and said == document.hex().encode("ascii") else None
-
-    def remember(self, scan: Scan, document: bytes) -> None:
-        """Write the stat cache of this version. It may fail: the next save then looks at everything."""
-        try:
-            stat_cache.store(
-                self.engine.place.folder(self.workspace) + "/cache",
-                document.hex().encode("ascii") + b"\n" + self.identity(),
-                self.full_scan_at,
-                scan.columns,
-                scan.names,
-                scan.paths,
-                scan.marks,
-            )
-        except OSError:
-            pass  # a disk that is full here was not full for the checkpoint; a cache is not worth an error
-
-
-def _elsewhere(path: bytes, root: bytes, workspace: str) -> bool:
-    """Is there, at the path we knew, another folder with the same id?"""
-    try:
-        there, here = stat(path), stat(root)
-        return (there.st_dev, there.st_ino) != (here.st_dev, here.st_ino) and identity(path) == workspace
-    except (OSError, HoldfastError):
-        return False
-
-
-def capture_rules(engine: Engine) -> Capture:
-    from holdfast.workspace.capture import Capture
-
-    settings = engine.settings
-    try:
-        store = stat(engine.place.path)
-    except OSError:
-        store = None
-    return Capture(
-        exclude=settings["capture.exclude"],
-        exclude_ignored=settings["capture.exclude_ignored"],
-        exclude_marked=settings["capture.exclude_marked"],
-        ignored=settings["capture.ignored"],
-        ignored_file_size=settings["capture.ignored_file_size"],
-        ignored_folder_files=settings["capture.ignored_folder_files"],
-        max_file_size=settings["capture.max_file_size"],
-        max_files=settings["capture.max_files"],
-        accelerated=settings["capture.accelerator"],
-        store=(store.st_dev, store.st_ino) if store is not None else None,
-    )
-
-
-def _conversation(event: Event, root: bytes, saving: Saving, notices: list[str]) -> dict[str, Any] | None:
-    """What the header says of the conversation. Whatever is wrong with a transcript, the save goes on."""
-    from holdfast.agents.registry import sessions
-    from holdfast.store.conversations import MOST, keep, keep_beside, latest
-
-    before = latest(saving.repository, saving.row.id, event.session)
-    most = MOST_AWAITED if event.trigger in AWAITED else MOST
-    told = sessions(event.agent)
-    try:
-        kept, newest = keep(saving, event.transcript, before, most)
-        if kept is None:
-            return before
-        beside = keep_beside(saving, event.transcript.removesuffix(".jsonl"), (before or {}).get("beside", []), most)
-    except FileNotFoundError:
-        return before  # a client makes the file when it has something to say
-    except (OSError, HoldfastError) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        notices.append(f"The conversation was not kept: {why}.".replace("..", "."))
-        return before
-    last = told.last_message(newest) if told is not None else ""
-    found = {
-        "agent": event.agent,
-        "session": event.session,
-        "path": event.transcript,
-        "root": root.decode("utf-8", "surrogateescape"),
-        "last": last or (before or {}).get("last", ""),
-        **kept,
-    }
-    return {**found, "beside": beside} if beside else found
-
-
-def _filled(entry: Entry, saving: Saving, data: bytes) -> Entry:
-    """The row with another content."""
-    from io import BytesIO
-
-    from holdfast.core.entry import SEALED
-    from holdfast.workspace.judge import is_secret
-
-    if entry.flags & SEALED or is_secret(entry.path, data):
-        return entry._replace(content=saving.sealed(BytesIO(data).read), size=len(data), flags=entry.flags | SEALED)
-    return entry._replace(content=saving.sink(data), size=len(data))
-
-
-def _header(
-    event: Event, root: bytes, cwd: bytes, started: int, ended: int, git: GitFacts | None, notices: list[str]
-) -> dict[str, Any]:
-    """What a checkpoint says of itself, apart from what the store adds (docs/format/checkpoint.md)."""
-    from holdfast.core.secrecy import without_secrets
-
-    header = {
-        "id": _new_id(event.at),
-        "created_at": event.at,
-        "event_at": event.at,
-        "scan_started": started,
-        "scan_ended": ended,
-        "trigger": event.trigger,
-        "created_by": event.created_by,
-        "message": without_secrets(event.message),
-        "name": without_secrets(event.name) or None,
-        "tags": [without_secrets(tag) for tag in event.tags],
-        "pinned": event.pinned,
-        "session": event.session or None,
-        "task": event.task or None,
-        "cwd": cwd[len(root) + 1 :].decode("utf-8", "surrogateescape"),
-        "git": {"branch": git.branch, "commit": git.commit, "in_progress": git.in_progress}
-        if git is not None
-        else None,
-        "notices": [without_secrets(notice) for notice in notices],
-        "tool": TOOL,
-    }
-    # What only agents tell is there only if one did.
-    told = {
-        "agent": event.agent,
-        "summary": without_secrets(event.summary),
-        "tokens_used": event.tokens_used,
-        "token_budget": event.token_budget,
-        "active_files": list(event.active_files),
-        "key_points": [without_secrets(point) for point in event.key_points],
-        "notes": event.notes,
-    }
-    header.update({key: value for key, value in told.items() if value})
-    return header
-
-
-def _new_id(now: int) -> str:
-    from holdfast.core.ids import checkpoint_id
-
-    return checkpoint_id(now, urandom(10))

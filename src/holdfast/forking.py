@@ -13,7 +13,7 @@ from holdfast.core.errors import Conflict, Damaged, Failed, NotFound, Refused, U
 from holdfast.core.model import Event
 from holdfast.core.planning import plan
 from holdfast.core.steps import step
-from holdfast.engine import capture_rules
+from holdfast.guarding import capture_rules
 from holdfast.store.digest import add, weight
 from holdfast.store.local import sync_folder
 from holdfast.store.reading import hand_over

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from errno import EDQUOT, ENOSPC, EROFS
 from posix import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close
 from posix import open as open_fd
 
@@ -11,6 +10,7 @@ from holdfast.core.errors import Conflict, DiskFull, Failed, HoldfastError, NotF
 from holdfast.core.model import Event
 from holdfast.core.planning import UNREAD, Plan, Step
 from holdfast.core.steps import step
+from holdfast.journaling import GO_ON, UNTOUCHED, Turn, explain, path_of, paths_of, text, texts
 from holdfast.previewing import Preview, Previewing, Scope, differ
 from holdfast.store.journal import History, Journal
 from holdfast.store.reading import hand_over
@@ -22,7 +22,6 @@ from holdfast.workspace.room import Room
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
-    from types import TracebackType
     from typing import Any
 
     from holdfast.store.rows import CheckpointRow
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
     Pair = tuple[Entry | None, Entry | None]
 
 ASK, MINE, THEIRS = "ask", "mine", "theirs"
-GO_ON = "`holdfast restore --continue` goes on, `holdfast restore --abort` takes it back."
-UNTOUCHED = "Nothing was changed."
 CLOSED = "it is sealed, and its key is not at hand"
 KEY_HINT = "`holdfast key import FILE` brings the key back from its backup."
 
@@ -44,24 +41,6 @@ class Restored:
         self.target, self.before, self.applied, self.plan = target, before, applied, plan
         self.taken_back_by = "" if note is None else "redo" if "undo" in note else "undo"
         """The command that takes it back; empty for an abort, which leaves nothing to take back."""
-
-
-class Turn(Journal):
-    """The journal while a restore is at work: what the system has against it becomes a sentence with the way out."""
-
-    def __enter__(self) -> Turn:
-        try:
-            super().__enter__()
-        except OSError as error:
-            raise _explain(error, UNTOUCHED) from None
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        super().__exit__(kind, error, trace)
-        if isinstance(error, OSError):
-            raise _explain(error, GO_ON if self.is_there() else UNTOUCHED) from None
 
 
 class Restoring(Previewing):
@@ -148,8 +127,8 @@ class Restoring(Previewing):
 
     def _back(self, record: dict[str, Any], note: dict[str, Any], options: dict[str, Any]) -> Restored | None:
         target = self._version(record["before"])
-        made = _bytes(record.get("made", []))
-        return self.restore(target, _bytes(record["paths"]), note=note, made=made, **options)
+        made = paths_of(record.get("made", []))
+        return self.restore(target, paths_of(record["paths"]), note=note, made=made, **options)
 
     def cut_off(self) -> dict[str, Any] | None:
         """The journal of a restore that was cut off, or None. Raises `Damaged`."""
@@ -209,9 +188,9 @@ class Restoring(Previewing):
             "target": target.version,
             "from": target.workspace,
             "before": before.version,
-            "paths": _texts(scope.paths),
-            "made": _texts(sorted(scope.made)),
-            "kept": _texts(sorted(mine | late)),
+            "paths": texts(scope.paths),
+            "made": texts(sorted(scope.made)),
+            "kept": texts(sorted(mine | late)),
             "closed": {},
             "started_at": self.engine.clock(),
             "mtimes": mtimes,
@@ -241,7 +220,7 @@ class Restoring(Previewing):
         self, journal: Journal, said: dict[str, Any], goal: CheckpointRow, origin: CheckpointRow, *, aborting: bool
     ) -> Restored:
         """From wherever the disk is now to `goal`; what is neither there nor at `origin` is somebody's work and stays."""
-        scope, kept = Scope(_bytes(said["paths"]), _bytes(said["made"])), set(_bytes(said["kept"]))
+        scope, kept = Scope(paths_of(said["paths"]), paths_of(said["made"])), set(paths_of(said["kept"]))
         ours = self._plan_between(origin, goal, scope).without(kept)
         now = self._safety(ours, scope.only(one.path for one in ours.steps), "before finishing a restore")
         mine = {one.path: one for one in ours.steps}
@@ -280,8 +259,8 @@ class Restoring(Previewing):
             root = open_fd(self.root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
             try:
                 closed = closed_folders(root, (one.path for one in made.steps))
-                known = {_path(text): mode for text, mode in said["closed"].items()}
-                said["closed"] = {_text(path): mode for path, mode in {**closed, **known}.items()}
+                known = {path_of(text): mode for text, mode in said["closed"].items()}
+                said["closed"] = {text(path): mode for path, mode in {**closed, **known}.items()}
                 journal.write(said)
                 step("restore:journal")
                 apply = self._apply(root, made, goal, said, whole)
@@ -294,7 +273,7 @@ class Restoring(Previewing):
         except (OSError, HoldfastError) as error:
             if fresh and not touched:
                 self._take_back(journal)
-            raise _explain(error, UNTOUCHED if fresh and not touched else GO_ON) from None
+            raise explain(error, UNTOUCHED if fresh and not touched else GO_ON) from None
 
     def _take_back(self, journal: Journal) -> None:
         try:
@@ -316,7 +295,7 @@ class Restoring(Previewing):
             self.repository.ids,
             lambda key: bool(self.repository.ledger.locate([key])),
             known_link=lambda target: target in targets,
-            closed={_path(text): mode for text, mode in said["closed"].items()},
+            closed={path_of(text): mode for text, mode in said["closed"].items()},
             mtimes=said["mtimes"],
             durable=self.engine.place.durable,
             deleting_first=room.after_deleting,
@@ -351,7 +330,7 @@ class Restoring(Previewing):
             step("restore:recorded")
             journal.remove()
         except (OSError, HoldfastError) as error:
-            raise _explain(error, GO_ON) from None
+            raise explain(error, GO_ON) from None
 
     # What must be right before anything is touched
 
@@ -393,7 +372,7 @@ class Restoring(Previewing):
         try:
             return History(self.repository, self.row.id)
         except OSError as error:
-            raise _explain(error, UNTOUCHED) from None
+            raise explain(error, UNTOUCHED) from None
 
     def _said(self, journal: Journal) -> dict[str, Any]:
         said = journal.read()
@@ -425,21 +404,6 @@ def _is_half_done(planned: Step | None, found: Step) -> bool:
     return not differ(found.old, planned.old)
 
 
-def _explain(error: Exception, hint: str) -> HoldfastError:
-    """A sentence for what went wrong half-way, with the way out."""
-    if isinstance(error, HoldfastError):
-        error.hint = hint
-        return error
-    if not isinstance(error, OSError):
-        raise error
-    if error.errno in (ENOSPC, EDQUOT):
-        return DiskFull("The disk is full: the restore was stopped.", hint)
-    if error.errno == EROFS:
-        return Failed("The restore was stopped: the file system is read-only.", hint)
-    where = error.filename.decode("utf-8", "replace") if isinstance(error.filename, bytes) else error.filename
-    return Failed(f"The restore was stopped: {error.strerror or error}{f' ({where})' if where else ''}.", hint)
-
-
 def _left_closed(done: Restored, closed: set[bytes]) -> Restored:
     done.applied.kept += [(path, CLOSED) for path in sorted(closed)]
     return done
@@ -447,22 +411,6 @@ def _left_closed(done: Restored, closed: set[bytes]) -> Restored:
 
 def _megabytes(count: int) -> str:
     return f"{count / (1 << 20):,.1f} MB"
-
-
-def _texts(paths: Iterable[bytes]) -> list[str]:
-    return [_text(path) for path in paths]
-
-
-def _bytes(texts: Iterable[str]) -> list[bytes]:
-    return [_path(text) for text in texts]
-
-
-def _text(path: bytes) -> str:
-    return path.decode("utf-8", "surrogateescape")
-
-
-def _path(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")
 
 
 def conflict(paths: Collection[bytes]) -> Conflict:

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +15,7 @@ from pathlib import Path
 from holdfast.core import steps
 from holdfast.core.errors import HoldfastError
 from holdfast.core.model import Event
+from holdfast.engine import Engine
 from holdfast.restoring import Restoring
 from holdfast.settings import Settings
 from holdfast.wiring import build
@@ -55,6 +56,14 @@ def main(arguments: list[str]) -> int:
     settings.put("store.durable", not options.fast, "test")
     engine = build(settings, str(options.store), b"/nonexistent/home", time.time_ns)
     steps.observer = _observer(options.steps, options.kill)
+    try:
+        return _carry_out(engine, options)
+    finally:
+        steps.observer = None
+        engine.close()
+
+
+def _carry_out(engine: Engine, options: Namespace) -> int:
     try:
         root, row = engine.root(os.fsencode(options.root))
     except HoldfastError as error:

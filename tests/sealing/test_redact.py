@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import holdfast
 from holdfast.agents.claude_sessions import forked, last_message
-from holdfast.core.redact import find, redact
+from holdfast.core.patterns import ASSIGNED, BEGINNINGS
+from holdfast.core.redact import _assignments, find, redact
 from holdfast.core.secrecy import without_secrets
 
 from .planted import Secret, secrets
@@ -174,3 +180,28 @@ def test_long_repetitions_come_to_an_end(piece: str) -> None:
 def test_any_bytes_are_taken_for_a_transcript(data: bytes) -> None:
     last_message(data)
     list(forked(data.split(b"\n"), "new", [("/a", "/b"), ("", "/c")]))
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                *BEGINNINGS, "word", "key", "Key", "_KEY", "-id", "string", "url", "ord", "phrase", "s", "x7", "=", ": ", " ",
+                "\n", "'", '"', "hunter22A", "sk3-Xy9/", "PASS", "Token", "apiKEY", "ſecret", "→", "](", ">", "==",
+            ]
+        ),
+        max_size=24,
+    ).map("".join)
+)  # fmt: skip
+def test_looking_where_names_begin_finds_what_looking_everywhere_finds(text: str) -> None:
+    assert [match.span() for match in _assignments(text)] == [match.span() for match in ASSIGNED.finditer(text)]
+
+
+def test_a_pattern_compiled_alone_is_the_one_that_re_compiles() -> None:
+    code = (
+        "import sys; from holdfast.core.light_re import compile; pattern = compile(r'(?i)a(?P<b>\\d+)');"
+        "assert 'enum' not in sys.modules and 're' not in sys.modules; import re;"
+        "assert pattern == re.compile(r'(?i)a(?P<b>\\d+)') and pattern.search('xA12')['b'] == '12'"
+    )
+    site = str(Path(holdfast.__file__).parents[1])
+    subprocess.run([sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {site!r}); {code}"], check=True)

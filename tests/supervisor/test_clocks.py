@@ -116,8 +116,10 @@ class Clock:
             "PATH": os.environ["PATH"], "TZ": "UTC", "LD_PRELOAD": self.library, "FAKETIME_TIMESTAMP_FILE": str(self.file),
             "FAKETIME_NO_CACHE": "1", "FAKETIME_DONT_FAKE_MONOTONIC": "1", "DONT_FAKE_MONOTONIC": "1", "NO_FAKE_STAT": "1",
         }  # fmt: skip
-        words = [*before, sys.executable, str(PROGRAM), str(self.place.base), "all", "0", "threads+person"]
-        self.child = subprocess.Popen(words, env=variables, stderr=subprocess.DEVNULL)
+        words = [sys.executable, str(PROGRAM), str(self.place.base), "all", "0", "threads+person"]
+        self.child = subprocess.Popen(
+            [*before, *words, self.place.options.database], env=variables, stderr=subprocess.DEVNULL
+        )
 
     def stop(self) -> None:
         if self.child is not None:

@@ -55,7 +55,20 @@ CORPUS = [
     ("RESOURCE_EXHAUSTED: Quota exceeded. Please retry in 34s.", "minute", NOW + 34),
     ('{"code":429,"status":"RESOURCE_EXHAUSTED","details":[{"retryDelay":"34s"}]}', "minute", NOW + 34),
     ("TerminalQuotaError: GenerateRequestsPerDay quota exceeded", "day", None),
-    ("quota metric GenerateRequestsPerMinute exceeded, rate limit", "minute", None),
+    ("quota metric GenerateRequestsPerMinute exceeded, rate limit", "minute", NOW + 60),
+    ("[API Error: You have exhausted your daily quota. reason: QUOTA_EXHAUSTED]", "day", None),
+    ("ErrorInfo reason RATE_LIMIT_EXCEEDED quotaId GenerateContentRequestsPerMinutePerProject", "minute", NOW + 60),
+    ("Please try again in 5 hours", "minute", NOW + 5 * 3600),
+    ("exceeded retry limit, last status: 429 Too Many Requests", "minute", None),
+    ("Last error: 429 rate limit", "minute", None),
+    ("Error: rate limit", "minute", None),
+    ("Retrying in 60s (attempt 1/10): [API Error: 429 provider returned error]", "minute", None),
+    ("You've hit your usage limit. Try again in 2 days, 17 hours and 14 minutes.", "session",
+     NOW + 2 * 86400 + 17 * 3600 + 14 * 60),
+    ("You've hit your weekly limit · resets Mar 1 at 12am (Asia/Seoul)", "weekly", NOW + 8 * 86400),
+    ("Usage limit reached · resets 10:48 PM", "session", at(2026, 11, 16, 22, 48)),
+    ("error on line 429 of main.py", None, None),
+    ("done in 429 ms", None, None),
     ("Rate limit exceeded, retry after 30 seconds", "minute", NOW + 30),
     ("Please wait a moment before retrying", "minute", None),
     ("Invalid API key · Please run /login", None, None),
@@ -103,6 +116,17 @@ def test_an_unknown_zone_falls_back_to_this_machine() -> None:
         # The night is an hour longer: 6 am local is 6 am local.
         (at(2026, 10, 31, 22, zone="America/New_York"), "resets 6am (America/New_York)", at(2026, 11, 1, 11)),
         (at(2026, 12, 31, 23, 30), "resets Jan 2, 1am (UTC)", at(2027, 1, 2, 1)),
+        # Weeks across a change of the clock: the same hour on the wall.
+        (at(2026, 10, 30, 12, zone="Europe/Paris"), "resets Mon 9am (Europe/Paris)", at(2026, 11, 2, 8)),
+        (at(2026, 10, 23, 12, zone="Europe/Paris"), "resets Mon 9am (Europe/Paris)", at(2026, 10, 26, 8)),
+        # 2026-10-25 in Paris: 2:30 am comes twice; the second one lies ahead when the first has passed.
+        (at(2026, 10, 25, 0, 45), "resets 2:30am (Europe/Paris)", at(2026, 10, 25, 1, 30)),
+        # Lord Howe Island moves its clocks by half an hour; Kathmandu lies a quarter of an hour off.
+        (at(2026, 10, 3, 12), "resets 6am (Australia/Lord_Howe)", at(2026, 10, 3, 19)),
+        (at(2026, 11, 16, 12), "resets 6am (Asia/Kathmandu)", at(2026, 11, 17, 0, 15)),
+        # Leap day, and midnight and noon by the half.
+        (at(2028, 2, 28, 12), "resets Feb 29, 12am (UTC)", at(2028, 2, 29, 0)),
+        (at(2026, 11, 16, 11), "resets 12pm (UTC)", at(2026, 11, 16, 12)),
     ],
 )
 def test_winter_and_summer_time_and_new_year(now: float, text: str, expected: float) -> None:

@@ -308,7 +308,7 @@ def test_the_terminal_rings_when_a_person_is_needed(place: Place) -> None:
     (place.base / "options.json").write_text(json.dumps({"notify_bell": True}))
     ours, theirs = pty.openpty()
     child = subprocess.Popen(
-        [sys.executable, str(PROGRAM), str(place.base), "never", "1", "threads"],
+        [sys.executable, str(PROGRAM), str(place.base), "never", "1", "threads", place.options.database],
         env={"PATH": os.environ["PATH"]}, stderr=theirs, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     os.close(theirs)

@@ -19,6 +19,8 @@ TALK = [row[0] for row in CORPUS] + [
     "gh: API rate limit exceeded for user ID 1. Please wait a few minutes before retrying.",
     'FAILED test_limits.py::test_reset - "You\'ve hit your limit · resets 3pm"',
     '{"type":"rate_limit_event","rate_limit_info":{"status":"rejected"}}',
+    '{"type":"turn.failed","error":{"message":"You\'ve hit your usage limit. Try again in 5 minutes."}}',
+    '{"type":"error","message":"429 Too Many Requests"}',
 ]
 
 
@@ -53,13 +55,31 @@ def test_five_thousand_lines_of_talk_about_limits_are_no_limit() -> None:
             if isinstance(output, ClaudeOutput):
                 feed(output, random.choice([said(text), tool_result(text)]))
             else:
-                output.feed(text.encode() if not text.startswith("{") else b" " + text.encode())
+                output.feed(text.encode())
         if isinstance(output, ClaudeOutput):
             feed(output, {**RESULT, "result": random.choice(TALK)})
         output.close(0)
 
         assert output.limit is None
         assert output.lines >= 5000
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_an_agent_that_prints_lines_of_codex_is_not_limited(code: int) -> None:
+    output = PlainOutput(NOW, UTC)
+    feed(output, {"type": "error", "message": "You've hit your usage limit. Try again in 5 minutes."})
+    output.close(code)
+
+    assert output.limit is None
+    assert not output.failed
+
+
+def test_codex_that_ends_well_was_not_stopped_by_a_limit() -> None:
+    output = PlainOutput(NOW, UTC)
+    feed(output, {"type": "thread.started"}, {"type": "error", "message": "429 Too Many Requests, retrying"})
+    output.close(0)
+
+    assert output.limit is None
 
 
 def test_a_rejection_counts_only_with_a_failing_result() -> None:

@@ -29,7 +29,7 @@ def test_a_unit_is_installed_shown_and_removed(person: Person) -> None:
     assert person.run("service", "install", "--no-start").returncode == 0
     assert Path(shown["path"]).read_text() == shown["text"]
     assert person.json("service", "status") == {
-        **{k: shown[k] for k in ("kind", "path")}, "installed": True, "running": False,
+        **{k: shown[k] for k in ("kind", "path")}, "installed": True, "running": False, "trouble": None,
     }  # fmt: skip
     assert person.json("service", "uninstall")["removed"]
     assert not Path(shown["path"]).exists()

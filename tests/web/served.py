@@ -9,10 +9,12 @@ import os
 import re
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -80,6 +82,7 @@ class Served:
         self.site.stream.stop()
         self.server.should_exit = True
         self.thread.join(PATIENCE)
+        self.site.stream.wait()
         self.book.close()
 
     def token(self, session: str = "") -> str:
@@ -107,16 +110,19 @@ class Served:
         }  # fmt: skip
 
     def digest(self) -> str:
-        """Of everything that an attack could have changed: the project, the store, and who may come in."""
+        """Of everything that an attack could have changed: the project, the store, all rows of tasks, and who may come in."""
         total = hashlib.sha256()
         for folder in (self.root, self.base / "store"):
             for path in sorted(folder.rglob("*")):
                 if path.is_file() and path.name not in ("lock", "cache", "notices"):
                     total.update(f"{path.relative_to(self.base)}\0".encode())
                     total.update(path.read_bytes())
-        for table in ("session", "ticket"):
-            key = "hash, role" if table == "session" else "hash"
-            total.update(repr(self.book._sql.execute(f"SELECT {key} FROM {table} ORDER BY hash").fetchall()).encode())
+        for path in sorted((self.base / "supervisor").glob("*.db")):
+            with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as tables:
+                total.update("\n".join(tables.iterdump()).encode())
+        with closing(sqlite3.connect(f"file:{self.base}/web/book.db?mode=ro", uri=True)) as book:
+            for wanted in ("hash, role FROM session", "hash FROM ticket"):
+                total.update(repr(book.execute(f"SELECT {wanted} ORDER BY hash").fetchall()).encode())
         return total.hexdigest()
 
 

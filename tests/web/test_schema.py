@@ -55,6 +55,7 @@ def test_every_operation_succeeds(open_gate: Served) -> None:
     assert {one.id for one in OPERATIONS} - answers.keys() == {"finishRestore"}
 
 
+@pytest.mark.timeout(3600)
 def test_what_the_document_allows_is_answered_as_it_says(open_gate: Served, request: pytest.FixtureRequest) -> None:
     cases = CAMPAIGN if request.config.getoption("campaign") else SAMPLE
     trial, wrong = Trial(open_gate, cases), []

@@ -6,6 +6,7 @@ import json
 import re
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -113,15 +114,16 @@ def test_changes_are_requested_with_comments_that_become_the_prompt(visit: Visit
     page = visit.enter()
     page.wait_for_selector("#inbox >> button:has-text('Approve')", timeout=90_000)
     page.click("#inbox >> a:has-text('site')")
-    page.click("summary:has-text('Request changes')")
+    page.click("text=Look at every line")
     page.fill("textarea[name=comments]", "Close the tag.")
-    page.fill("input[name='at page.html']", "the paragraph in line 1")
-    page.click("details >> button:has-text('Request changes')")
+    page.click("tr:has-text('<p>') >> summary")
+    page.fill("textarea[name='at page.html:1']", "the paragraph here")
+    page.click("button:has-text('Request changes')")
     told = visit.program.home / "site.journal.told"
     page.wait_for_selector("#head >> button:has-text('Approve')", timeout=90_000)
 
     assert "Close the tag." in told.read_text()
-    assert "page.html: the paragraph in line 1" in told.read_text()
+    assert "page.html:1: the paragraph here" in told.read_text()
 
 
 def test_a_secret_is_taken_and_never_shown(visit: Visit) -> None:
@@ -161,11 +163,11 @@ def test_a_task_is_made_paused_resumed_and_cancelled(visit: Visit) -> None:
     page.click("text=Make it")
     page.wait_for_url(re.compile("/t/task_"))
     page.wait_for_selector("button:has-text('freeze')", timeout=90_000)
-    page.wait_for_function("document.querySelector('#log').innerText.includes('run_begun')", timeout=90_000)
+    page.wait_for_function("document.querySelector('#log').innerText.includes('run begun')", timeout=90_000)
     page.click("button:has-text('pause')")
     page.wait_for_selector("#head >> .badge:has-text('paused')", timeout=150_000)
     page.click("button:has-text('resume')")
-    page.wait_for_selector("#head >> .badge:has-text('in_progress')", timeout=90_000)
+    page.wait_for_selector("#head >> .badge:has-text('in progress')", timeout=90_000)
     page.click("button:has-text('cancel')")
 
     page.wait_for_selector("#head >> .badge:has-text('cancelled')", timeout=150_000)
@@ -191,7 +193,7 @@ def test_tasks_go_on_after_the_server_was_killed(visit: Visit) -> None:
     go = visit.program.home / "go"
     name = make(visit.program, "hardy", [{"wait_for": str(go)}, {"write": ["a.txt", "1"]}, phase(1)])
     page = visit.enter()
-    page.wait_for_selector("#board >> .badge:has-text('in_progress')", timeout=90_000)
+    page.wait_for_selector("#board >> .badge:has-text('in progress')", timeout=90_000)
     visit.program.stop(signal.SIGKILL)
     visit.program.start()
     go.touch()
@@ -200,3 +202,51 @@ def test_tasks_go_on_after_the_server_was_killed(visit: Visit) -> None:
     shown = json.loads(visit.program.run("task", "show", name, "--json"))
     assert (visit.program.home / "hardy/a.txt").read_text() == "1"
     assert len(shown["runs"]) == 1
+
+
+def test_a_browser_is_notified_of_what_waits_and_led_to_it(browser: Browser, program: Program) -> None:
+    visit = Visit(browser, program, permissions=["notifications"])
+    page = visit.enter()
+    make(program, "news", [{"say": QUESTION}], [phase(1)])
+    shown = """navigator.serviceWorker.getRegistration("/static/").then((found) => found ? found.getNotifications() : [])
+        .then((list) => list.map((one) => ({ title: one.title, body: one.body, address: one.data })))"""
+    told, end = page.evaluate(shown), time.monotonic() + 90
+    while not told and time.monotonic() < end:
+        page.wait_for_timeout(200)
+        told = page.evaluate(shown)
+    page.goto(program.origin + told[0]["address"])
+    page.click("button:has-text('blue')")
+    page.wait_for_load_state()
+    page.goto(program.origin + told[0]["address"])
+
+    assert [(one["title"], one["body"]) for one in told] == [("news", "Which colour?")]
+    assert "no longer waiting" in page.inner_text("main")
+    assert visit.complaints == []
+    visit.browsing.close()
+
+
+def test_nobody_is_notified_unasked(visit: Visit) -> None:
+    page = visit.enter()
+
+    assert page.inner_text("#notify") == "Notify me"
+    assert page.evaluate("navigator.serviceWorker.getRegistration('/static/').then((found) => found === undefined)")
+
+
+def test_a_task_goes_on_from_any_checkpoint_and_shows_what_checks_said(visit: Visit) -> None:
+    name = make(
+        visit.program, "again",
+        [{"write": ["a.txt", "one"]}, phase(1)], [{"write": ["a.txt", "two"]}, phase(1)], [phase(1)],
+        verify="echo the check says; cat a.txt; grep -q two a.txt",
+    )  # fmt: skip
+    page = visit.enter()
+    page.wait_for_selector("#inbox >> button:has-text('Approve')", timeout=150_000)
+    page.goto(f"{visit.program.origin}/t/{name}")
+    shown = page.inner_text("main")
+    points = page.locator("#points button")
+    count = points.count()
+    points.last.click()
+    page.wait_for_selector("#log >> text=checkpoint restored", timeout=90_000)
+
+    assert "the check says" in shown
+    assert count >= 2
+    assert visit.complaints == []

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
+from holdfast.core.light_re import lazy
 
 # What may stand before a type: pointers, references and variadic signs.
 SIGILS = "*&?!."
-CHAIN = re.compile(r"[A-Za-z_]\w*(?:(?:\.|::)[A-Za-z_]\w*)*")
-WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+CHAIN = lazy(r"[A-Za-z_]\w*(?:(?:\.|::)[A-Za-z_]\w*)*")
+WORD = lazy(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 OPENS = "([<{"
 """After a name: a call, an index, a type's arguments, a literal."""
 KINDS = frozenset(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from holdfast.core.light_re import lazy
 
 # kind → (any of these must be there, the pattern). The pattern's group 1, if it has one, is what is blotted out.
 # Keys end where their own alphabet ends; what comes before must not be of it, or half of a longer word would match.
@@ -63,7 +63,10 @@ KEYS: dict[str, tuple[tuple[str, ...], str]] = {
     "terraform-token": (("atlasv1.",), r"[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_-]{50,}"),
     "notion-token": (("ntn_", "secret_"), _B + r"(?:ntn_[A-Za-z0-9]{40,}|secret_[A-Za-z0-9]{43})" + _E),
     "jwt": (("eyJ",), r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),
-    "url-password": (("://", ":\\/"), r"(?i)[a-z][a-z0-9+.-]{1,20}:(?:\\?/){2}[^\s/@:\"'<>\\]{0,64}:([^\s/@\"'<>\\]{1,256})@"),
+    "url-password": (
+        ("://", ":\\/", ":/\\"),
+        r"(?i)[a-z][a-z0-9+.-]{1,20}:(?:\\?/){2}[^\s/@:\"'<>\\]{0,64}:([^\s/@\"'<>\\]{1,256})@",
+    ),
 }  # fmt: skip
 
 _NAME = (
@@ -78,40 +81,40 @@ BEGINNINGS = (
 """How every name in `_NAME` begins, in small letters."""
 _QUOTE = r"(?:\\{0,3}[\"'`])"
 # `"db_password": "…"`, `PASSWORD=…`, `password: …`, `--token …`, `<password>…</password>`, also inside escaped JSON.
-ASSIGNED = re.compile(
+ASSIGNED = lazy(
     r"(?i)(?P<name>" + _NAME + r"(?:[_.-]?[a-z0-9]{1,12}){0,2})" + _QUOTE
     + r"?\]?[ \t]{0,4}(?P<sign>:=|=>|==?|:|>|[ \t])[ \t]{0,4}(?:\|-?\s{1,8}|[brfu](?=[\"']))?"
     r"(?:(?P<quote>\\{0,3}[\"'`])(?P<quoted>(?:(?!(?P=quote))[^\r\n]){1,4096})(?P=quote)|(?P<bare>[^\s\"'`<>,;&|(){}\[\]]{3,4096}))"
 )  # fmt: skip
-HEADER = re.compile(
+HEADER = lazy(
     r"(?i)\b(?:authorization|proxy-authorization|x-api-key|x-auth-token|cookie|set-cookie)\\?[\"']?\s*[:=]\s*\\?[\"']?\s*"
     r"(?:(?:bearer|basic|token|digest|apikey|negotiate)\s+)?([^\s\"'\\,;]{6,4096})"
 )
-SCHEME = re.compile(r"(?i)\b(?:bearer|basic)\s+([A-Za-z0-9+/._~-]{16,4096}=*)")
-OPTION = re.compile(
+SCHEME = lazy(r"(?i)\b(?:bearer|basic)\s+([A-Za-z0-9+/._~-]{16,4096}=*)")
+OPTION = lazy(
     r"(?i)(?<![\w-])(?:--?(?:user|userpass|proxy-user)[ =]|-u[ =]?)[\"']?[^\s:\"'/]{1,64}:([^\s\"'@]{3,256})"
     r"|(?:sshpass\s+-p\s*|mysql[a-z]*\s[^\n|;&]{0,80}?\s?-p|redis-cli\s[^\n|;&]{0,80}?-a\s+)[\"']?([^\s\"'=]{4,256})"
 )
-LOGIN = re.compile(r"(?i)\b(?:login|user)\s+\S+\s+password\s+(\S{3,256})")
-PARAMETER = re.compile(
+LOGIN = lazy(r"(?i)\b(?:login|user)\s+\S+\s+password\s+(\S{3,256})")
+PARAMETER = lazy(
     r"(?i)[?&;](?:access_token|refresh_token|id_token|token|key|api_?key|sig|signature|secret|client_secret|password|passwd|pwd|"
     r"auth|code|X-Amz-Signature|X-Amz-Credential|X-Goog-Signature|AWSAccessKeyId)=([^&\s\"'<>#\\]{6,4096})"
 )
-RANDOM = re.compile(r"(?<![A-Za-z0-9+/_=.@-])[A-Za-z0-9+/_-]{32,512}={0,2}(?![A-Za-z0-9+/_=-])")
-CODED = re.compile(r"[A-Za-z0-9+/_-]{20,}={0,2}")
+RANDOM = lazy(r"(?<![A-Za-z0-9+/_=.@-])[A-Za-z0-9+/_-]{32,512}={0,2}(?![A-Za-z0-9+/_=-])")
+CODED = lazy(r"[A-Za-z0-9+/_-]{20,}={0,2}")
 # Blanks are counted: without an end to them, a page of blanks would be tried from every one of them.
-WRAP = re.compile(r"(?:[\"']?[ \t]{0,8}\+?[ \t]{0,8}\\?\r?\n|\\{1,2}r?\\{0,2}n)[ \t>|#*+]{0,60}[\"']?")
-CONTINUED = re.compile(r"\\\r?\n[ \t]{0,60}|[\"'][ \t]{0,8}[+.]?[ \t]{0,8}\\?\r?\n[ \t]{0,60}[+.]?[ \t]{0,8}[\"']")
+WRAP = lazy(r"(?:[\"']?[ \t]{0,8}\+?[ \t]{0,8}\\?\r?\n|\\{1,2}r?\\{0,2}n)[ \t>|#*+]{0,60}[\"']?")
+CONTINUED = lazy(r"\\\r?\n[ \t]{0,60}|[\"'][ \t]{0,8}[+.]?[ \t]{0,8}\\?\r?\n[ \t]{0,60}[+.]?[ \t]{0,8}[\"']")
 """Line breaks that a shell or a compiler takes out: only across these a value goes on for sure."""
-ESCAPE = re.compile(r"\\+u00([0-7][0-9a-fA-F])|%([2-7][0-9a-fA-F])")
+ESCAPE = lazy(r"\\+u00([0-7][0-9a-fA-F])|%([2-7][0-9a-fA-F])")
 
-PLACEHOLDER = re.compile(
+PLACEHOLDER = lazy(
     r"(?i)^(?:[x*.•#_-]{3,}.*|<.*|\$.*|%.*%?|\{.*|\[.*|.*(?:\$\{|\{\{|<%).*|your.*|my[-_]?.*|example.*|sample.*|dummy.*|fake.*|mock.*|"
     r"change[-_ ]?me.*|replace.*|insert.*|enter.*|todo.*|redacted.*|placeholder.*|test(?:ing)?|none|null|nil|undefined|true|false|"
     r"yes|no|on|off|bearer|basic|string|str|bytes|text|password|passwd|secret|token|default|required|optional|string\b.*|unset|empty|hidden|"
     r"encrypted:.*|\d{1,5}|n/a)$"
 )
-CODE = re.compile(
+CODE = lazy(
     r"^(?:[A-Za-z_$][\w$]*(?:(?:\.|::|->)[A-Za-z_$][\w$]*)+.*|[A-Za-z_$][\w.$]*\(.*|@.*|self\..*|os\..*|process\..*|env\..*)$"
 )
-PROSE = re.compile(r"^[a-zA-Z][a-z'’-]*[.,:;!?)]*$")
+PROSE = lazy(r"^[a-zA-Z][a-z'’-]*[.,:;!?)]*$")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from binascii import a2b_base64
 from math import log2
 
 from holdfast.core.declared import is_declaration, is_name
+from holdfast.core.light_re import compile, lazy
 from holdfast.core.patterns import (
     ASSIGNED,
     BEGINNINGS,
@@ -28,19 +28,21 @@ from holdfast.core.patterns import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
+    from re import Match, Pattern
 
     Span = tuple[int, int, str]
 
 MOST_TEXT = 4 << 20
 """Beyond this a text is cut: nothing that is shown or kept as a summary is longer."""
 
-_compiled: dict[str, re.Pattern[str]] = {}
+_compiled: dict[str, Pattern[str]] = {}
 """Patterns that were needed so far: most texts need none, and compiling all of them takes 20 ms."""
 SHOWN = frozenset(
     ("pass", "passwd", "pwd", "pw", "tiger", "guest", "root", "admin", "postgres", "user", "foo", "bar", "p")
 )
 """Passwords in the examples of every manual."""
+WORDS = lazy(r"[A-Za-z]+(?:[-_./: ][A-Za-z]+)*|[a-z]+(?:[A-Z][a-z]+)+|[A-Z]+(?:_[A-Z0-9]+)+|[A-Za-z]+\d")
 PRINTABLE = bytes([9, 10, 13, *range(32, 127)])
 
 
@@ -101,11 +103,11 @@ def holds_secret(text: str, *, words: bool) -> bool:
 
 def _keys(text: str) -> Iterator[Span]:
     for kind, (needles, written) in KEYS.items():
-        if not any(needle in text for needle in needles):
+        if not any(needle in text for needle in needles) or (kind == "url-password" and "@" not in text):
             continue
         pattern = _compiled.get(kind)
         if pattern is None:
-            pattern = _compiled[kind] = re.compile(written)
+            pattern = _compiled[kind] = compile(written)
         for match in pattern.finditer(text):
             group = 1 if pattern.groups else 0
             if kind == "url-password" and (PLACEHOLDER.match(match[1]) or match[1].lower() in SHOWN):
@@ -116,7 +118,7 @@ def _keys(text: str) -> Iterator[Span]:
 
 def _assigned(text: str, strict: bool = False) -> Iterator[Span]:
     """Values beside a word such as `password`. `strict`: only those that look like a value and not like a word."""
-    for match in _beside(text):
+    for match in _assignments(text):
         group = "quoted" if match["quoted"] is not None else "bare"
         value = match[group]
         if group == "bare" and is_declaration(
@@ -127,28 +129,36 @@ def _assigned(text: str, strict: bool = False) -> Iterator[Span]:
             yield match.start(group), match.end(group), "secret"
 
 
-def _beside(text: str) -> Iterator[re.Match[str]]:
-    """What `ASSIGNED.finditer` finds, looked for only where one of its words begins: most texts have few of them."""
+def _assignments(text: str) -> Iterator[Match[str]]:
+    """All matches of `ASSIGNED`, which is tried only where one of its names begins."""
     lower = text.lower()
-    if len(lower) != len(text):  # a letter whose small form is two
+    if not any(stem in lower for stem in BEGINNINGS):
+        return
+    if not text.isascii():  # letters such as `ſ` count as others there, and places may move
         yield from ASSIGNED.finditer(text)
         return
-    starts: set[int] = set()
-    for word in BEGINNINGS:
-        at = lower.find(word)
-        while at >= 0:
-            starts.add(at)
-            at = lower.find(word, at + 1)
     end = 0
-    for start in sorted(starts):
-        if start >= end and (match := ASSIGNED.match(text, start)) is not None:
+    for place in _places_of(BEGINNINGS, lower):
+        match = ASSIGNED.match(text, place) if place >= end else None
+        if match is not None:
             yield match
             end = match.end()
 
 
-def _signed(match: re.Match[str]) -> str:
+def _signed(match: Match[str]) -> str:
     """The sign with the blanks around it: `TOKEN=…` in a settings file has none, `token = …` in a program has."""
     return match.string[match.end("name") : match.start("bare")]
+
+
+def _places_of(words: Iterable[str], text: str) -> list[int]:
+    """Where one of the words begins, in order."""
+    places = []
+    for word in words:
+        place = text.find(word)
+        while place >= 0:
+            places.append(place)
+            place = text.find(word, place + 1)
+    return sorted(places)
 
 
 def _is_value(value: str, apart: bool, quoted: bool, strict: bool, name: str) -> bool:
@@ -178,10 +188,7 @@ def _is_value(value: str, apart: bool, quoted: bool, strict: bool, name: str) ->
 
 def _is_words(value: str) -> bool:
     """Is it a name made of words, such as `session-token-secret`, `user.password` or `getToken`?"""
-    return (
-        re.fullmatch(r"[A-Za-z]+(?:[-_./: ][A-Za-z]+)*|[a-z]+(?:[A-Z][a-z]+)+|[A-Z]+(?:_[A-Z0-9]+)+|[A-Za-z]+\d", value)
-        is not None
-    )
+    return WORDS.fullmatch(value) is not None
 
 
 def _parameters(text: str) -> Iterator[Span]:
@@ -244,7 +251,7 @@ def _random(text: str) -> Iterator[Span]:
             yield match.start(), match.end(), "random"
 
 
-def _places(text: str, pattern: re.Pattern[str], put: Callable[[re.Match[str]], str]) -> Callable[[], list[int]]:
+def _places(text: str, pattern: Pattern[str], put: Callable[[Match[str]], str]) -> Callable[[], list[int]]:
     """How to learn the place in the text of every character of `pattern.sub(put, text)`."""
 
     def places() -> list[int]:
@@ -260,15 +267,15 @@ def _places(text: str, pattern: re.Pattern[str], put: Callable[[re.Match[str]], 
     return places
 
 
-def _nothing(match: re.Match[str]) -> str:
+def _nothing(match: Match[str]) -> str:
     return ""
 
 
-def _character(match: re.Match[str]) -> str:
+def _character(match: Match[str]) -> str:
     return chr(int(match[1] or match[2], 16))
 
 
-VIEWS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = ((WRAP, _nothing), (ESCAPE, _character))
+VIEWS: tuple[tuple[Pattern[str], Callable[[Match[str]], str]], ...] = ((WRAP, _nothing), (ESCAPE, _character))
 
 
 def _merged(spans: list[Span]) -> list[Span]:

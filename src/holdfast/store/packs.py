@@ -172,10 +172,10 @@ def decompress(stored: bytes, most: int = MOST_RAW) -> bytes:
     """A frame's raw form, at most so many bytes. Raises `Damaged` if it cannot be had."""
     if not stored:
         raise Damaged("a frame is empty")
-    codec, body = stored[0], stored[1:]
+    codec, body = stored[0], memoryview(stored)[1:]
     try:
         if codec == RAW:
-            return body
+            return bytes(body)
         if codec == ZLIB:
             inflater: Any = decompressobj()
         elif codec == ZSTD:

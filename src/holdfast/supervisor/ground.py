@@ -48,6 +48,8 @@ class Ground:
         self.seals: Seals = seals or StoreSeals(self.engine)
         self.boot = boot_id()
         self.host = os.uname().nodename
+        self.trouble = ""
+        """Why a step could not even say what stopped it."""
         self.noise: Callable[[], float] = random.random
 
     def close(self) -> None:

@@ -83,15 +83,16 @@ _KINDS: tuple[tuple[str, str], ...] = (
     (r"\b529\b|overloaded", OVERLOAD),
     (r"opus limit|sonnet limit|haiku limit|fable limit", MODEL),
     (r"weekly limit|7-day limit", WEEKLY),
-    (r"perday|per day|daily (?:limit|quota)|terminalquotaerror", DAILY),
+    (r"perday|per day|daily (?:limit|quota)|terminalquotaerror|quota.?exhausted", DAILY),
     (r"perminute|per minute", SHORT),
     (
         r"usage limit|session limit|5-hour limit|hit your (?:\w+ )?limit|out of extra usage|limit reached|usage_limit_reached",
         SESSION,
     ),
-    (r"request rejected \(429\)|429 too many requests|too many requests|rate.?limit|quota exceeded|resource_exhausted|"
-     r"please wait.{0,40}before retrying|please retry in|retry.?after", SHORT),
+    (r"request rejected \(429\)|(?:error|status|http)\W{0,3}429\b|too many requests|rate.?limit|quota exceeded|resource_exhausted|"
+     r"please wait.{0,40}before retrying|please retry in|retry.?after|try again in \d", SHORT),
 )  # fmt: skip
+_PER_MINUTE = re.compile(r"per.?minute", re.IGNORECASE)
 _COMPILED = tuple((re.compile(pattern, re.IGNORECASE), scope) for pattern, scope in _KINDS)
 _EVENT_SCOPES = {
     "five_hour": SESSION, "seven_day": WEEKLY, "seven_day_opus": MODEL, "seven_day_sonnet": MODEL, "overage": SESSION,
@@ -111,6 +112,8 @@ def read_text(text: str, now: float, zone: tzinfo, source: str = TEXT) -> LimitH
         return LimitHit(scope, None, source, raw)
     moment = _moment(text, now, zone)
     model = re.search(r"(opus|sonnet|haiku|fable) limit", text, re.IGNORECASE) if scope == MODEL else None
+    if moment is None and _PER_MINUTE.search(text):
+        moment = now + MINUTE
     if moment is not None:
         moment = min(max(moment, now + (LEAST if scope in (SESSION, WEEKLY, MODEL, DAILY) else 1.0)), now + MOST)
     return LimitHit(scope, moment, source, raw, model[1].lower() if model else "")

@@ -89,16 +89,22 @@ class Reader:
 
     def __init__(self) -> None:
         self._text = ""
+        self._open = False
+        """The text begins with a block whose end has not come."""
 
     def feed(self, text: str) -> list[Block | Malformed]:
         """Add text; return what became complete by it."""
-        self._text += clean(text)
+        piece = clean(text)
+        self._text += piece
+        if self._open and "]" not in piece and len(self._text) <= MESSAGE:
+            return []  # nothing can have ended: thousands of lines in an open block are not searched again and again
+        self._open = False
         return list(self._take(final=False))
 
     def close(self) -> list[Block | Malformed]:
         """No more text comes: what is open is malformed, a marker at the very end is complete."""
         found = list(self._take(final=True))
-        self._text = ""
+        self._text, self._open = "", False
         return found
 
     def _take(self, final: bool) -> Iterator[Block | Malformed]:
@@ -117,7 +123,7 @@ class Reader:
                         yield Malformed(first[1], f"there is no [/{first[1]}{first[2] or ''}]")
                         self._text = self._text[other.start() if other is not None else len(self._text) :]
                         continue
-                    self._text = self._text[first.start() :]
+                    self._text, self._open = self._text[first.start() :], True
                     return
                 yield _block(first[1], bool(first[2]), self._text[first.end() : end.start()])
                 self._text = self._text[end.end() :]

@@ -277,6 +277,8 @@ class PlainOutput(Output):
         super().__init__(now, zone)
         self._reader = Reader()
         self._errors: deque[str] = deque(maxlen=5)
+        self._is_codex = False
+        """Only whoever begins as Codex does is believed to fail as Codex does: any agent can print such a line."""
 
     def _feed(self, line: bytes) -> None:
         self.began = True
@@ -307,6 +309,8 @@ class PlainOutput(Output):
                     self.limit = read_text(text, self.now, self.zone)
             if self._errors and not self.error_text:
                 self.error_text = self._errors[-1][:500]
+        elif exit_code == 0:
+            self.limit = None
         super().close(exit_code)
 
     def _event(self, event: dict[str, Any]) -> bool:
@@ -314,6 +318,7 @@ class PlainOutput(Output):
         kind = event.get("type")
         if kind in ("thread.started", "turn.started", "item.started", "item.updated"):
             self.session = str(event.get("thread_id") or self.session)
+            self._is_codex = self._is_codex or kind == "thread.started"
             return True
         if kind == "item.completed":
             item = event.get("item") or {}
@@ -329,7 +334,7 @@ class PlainOutput(Output):
             self.tokens += int(usage.get("output_tokens") or 0)
             self.failed, self.limit = False, None
             return True
-        if kind in ("error", "turn.failed"):
+        if kind in ("error", "turn.failed") and self._is_codex:
             self.failed = True
             error = event.get("error")
             text = str(event.get("message") or (error.get("message") if isinstance(error, dict) else error) or "")

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.errors import HoldfastError, Usage
 from holdfast.supervisor.ground import Ground
+from holdfast.supervisor.lock import Lock
 from holdfast.supervisor.options import Options
-from holdfast.supervisor.supervise import Lock, Supervisor, Threads, Workflows
+from holdfast.supervisor.supervise import Supervisor, Threads, Workflows
 from holdfast.supervisor.wake import wake
 from holdfast.wiring import build
 
@@ -44,11 +45,12 @@ def run(ground: Ground, stop: Flag, *, until_idle: bool = False, durable: bool =
 
     Agents live on when it returns, and are found again by the next one.
     """
-    with closing(Lock(ground.folder)), closing(ground.tables.claim()) as claim:
+    with closing(Lock(ground.folder)) as lock, closing(ground.tables.claim()) as claim:
         workflows = _workflows(ground, durable)
         try:
             supervisor = Supervisor(ground, workflows, only, claim)
             supervisor.stop = stop
+            supervisor.note = lock.note
             supervisor.run(until_idle)
         finally:
             workflows.close()

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+from time import sleep
 
 LONGEST = 8 << 20
 """A longer line is cut."""
 CUT = b"[line cut by holdfast]\n"
 MARK = b"[secret]"
 SHORTEST_SECRET = 4
+MOST_OWED, LOOKS = 1 << 20, 60
+"""So much that a full disk had no room for is kept, and for so many seconds it is tried again after the agent has ended."""
 
 
 class Stream:
@@ -21,6 +24,8 @@ class Stream:
         self.rest = b""
         self.cutting = False
         self.left = most
+        self.owed = b""
+        """What a full disk had no room for; the end of it is what matters most."""
 
     def write(self, part: bytes) -> None:
         if self.cutting:
@@ -39,6 +44,11 @@ class Stream:
         if self.rest:
             self._put(self.rest + b"\n")
             self.rest = b""
+        for _ in range(LOOKS):
+            if not self.owed:
+                break
+            sleep(1.0)
+            self._pay()
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
@@ -50,11 +60,18 @@ class Stream:
         if len(data) > self.left:
             data, self.left = (CUT, 0) if self.left > 0 else (b"", 0)
         self.left -= len(data)
+        self.owed += data
+        self._pay()
+        if len(self.owed) > MOST_OWED:
+            self.owed = CUT + self.owed[-MOST_OWED:].partition(b"\n")[2]
+
+    def _pay(self) -> None:
+        """Write what is owed. A full disk costs lines of the log at the worst, never the agent."""
         try:
-            while data:
-                data = data[os.write(self.fd, data) :]
+            while self.owed:
+                self.owed = self.owed[os.write(self.fd, self.owed) :]
         except OSError:
-            pass  # a full disk costs lines of the log, not the agent
+            pass
 
 
 def forms(secrets: list[str]) -> list[bytes]:

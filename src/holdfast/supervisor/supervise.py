@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import uuid
+from collections.abc import Callable
 from threading import Event as Flag
 from threading import Thread
 from time import monotonic
@@ -91,28 +91,7 @@ def log_trouble(ground: Ground, run: str, error: Exception) -> None:
         with ground.tables.write() as tables:
             tables.log(tables.run(run).task, ground.now(), "trouble", {"error": str(error)}, run)
     except HoldfastError:
-        pass
-
-
-class Lock:
-    """One supervisor at a time: a kernel lock that ends with its holder."""
-
-    def __init__(self, folder: str) -> None:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        self.fd = os.open(f"{folder}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            who = os.pread(self.fd, 32, 0).decode("ascii", "replace").strip()
-            os.close(self.fd)
-            raise Busy(
-                f"A supervisor runs already (process {who or 'unknown'}).", "One is enough; it sees all tasks."
-            ) from None
-        os.ftruncate(self.fd, 0)
-        os.pwrite(self.fd, str(os.getpid()).encode(), 0)
-
-    def close(self) -> None:
-        os.close(self.fd)
+        ground.trouble = str(error)  # there is no room even for that
 
 
 class Supervisor:
@@ -126,7 +105,10 @@ class Supervisor:
         """Look after this one task, not after all."""
         self.stop = Flag()
         self.trouble = ""
-        """Why the last tick could not do its work."""
+        """Why something could not be done, the last time that this happened."""
+        self.note: Callable[[str], None] = lambda text: None
+        """Where it is said what cannot be done now; an empty text takes it back."""
+        self._noted = ""
         self._reconciled = 0.0
         self._offset = 0
 
@@ -147,15 +129,21 @@ class Supervisor:
                     self.tick()
                     if until_idle and not self.is_waiting():
                         return
-                    pause = self._pause()
+                    pause, trouble = self._pause(), self.ground.trouble
                 except (Busy, DiskFull, Unreachable, OSError) as error:
                     # Agents go on without us; what could not be written is written when there is room again.
-                    self.trouble = str(error)
-                    pause = self.ground.options.tick
+                    pause, trouble = self.ground.options.tick, str(error)
+                self._say(trouble)
                 listener.wait(pause)
         finally:
             self.notices.close()
             listener.close()
+
+    def _say(self, trouble: str) -> None:
+        self.trouble = trouble or self.trouble
+        if trouble != self._noted:
+            self._noted = trouble
+            self.note(trouble)
 
     def is_waiting(self) -> bool:
         """Is there anything that goes on without a person?"""
@@ -395,6 +383,7 @@ class Supervisor:
     def reconcile(self) -> None:
         """Look at every run that is not over, and let somebody go on with it. Doing it twice changes nothing."""
         first, self._reconciled = not self._reconciled, monotonic()
+        self.ground.trouble = ""  # whatever could not be done is tried again now
         if not self.only:
             recover.end_unknown(self.ground)
             if first:

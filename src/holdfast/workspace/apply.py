@@ -11,7 +11,6 @@ from holdfast.core.entry import FILE, FOLDER, LINK, Entry
 from holdfast.core.planning import DELETE, MODE, WRITE, Plan, Step
 from holdfast.core.steps import step as note
 from holdfast.workspace import preparing
-from holdfast.workspace.building import Building, NewFolder, has_mode, new_folders
 from holdfast.workspace.folding import refuse_folded
 from holdfast.workspace.preparing import MANY, Contents, Preparing, group_of
 from holdfast.workspace.staging import BUSY, CHANGED, REMOVED, Staging
@@ -21,6 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from holdfast.workspace.building import NewFolder
     from holdfast.workspace.preparing import Group
 
 ATTEMPTS = 8
@@ -89,7 +89,6 @@ class Apply:
             mtimes,
             durable,
         )
-        self.building = Building(self.staging, self.system, self.preparing)
 
     def run(self, plan: Plan) -> Applied:
         """Carry out the plan. Raises `OSError` where the disk fails: what was done stays, the journal has the rest."""
@@ -169,10 +168,9 @@ class Apply:
         """Build the folders that are not there. Where that is not possible, they are made one by one, as all others."""
         if not self.by_folder or files <= preparing.FEW or self.preparing.contents.cloning or not self.preparing.ours:
             return []
-        built = new_folders(steps)
-        if built:
-            self.building.build(built, self.progress, files)
-        return built
+        from holdfast.workspace.building import Building
+
+        return Building(self.staging, self.system, self.preparing).build(steps, self.progress, files)
 
     def _put_folders(self, built: list[NewFolder]) -> dict[bytes, bool]:
         """Put them in place; return the paths of all folders in them, and whether they have their mode."""
@@ -188,7 +186,7 @@ class Apply:
                 self._take_apart(folder)
                 continue
             self.done.written += len(folder.folders) + len(folder.files)
-            there.update((step.path, has_mode(step)) for step in folder.folders)
+            there.update((step.path, folder.has_mode(step)) for step in folder.folders)
         return there
 
     def _take_apart(self, folder: NewFolder) -> None:
@@ -196,7 +194,7 @@ class Apply:
         for step in folder.folders:
             self._make_folder(step)
         for step in folder.files:
-            self._place(step, self.building.take_out(folder, step))
+            self._place(step, folder.take_out(step, self.staging, self.system))
 
     def _apart(self, steps: list[Step]) -> list[Step]:
         """A mode is not set on a file that has other names: they may be none of our business. It is written anew."""

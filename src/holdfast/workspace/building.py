@@ -39,6 +39,22 @@ class NewFolder:
         """Where, below the staging folder, that is built which goes to `path`."""
         return self.name + path[len(self.path) :]
 
+    @staticmethod
+    def has_mode(step: Step) -> bool:
+        """Is a folder built with the mode that it shall have? One that is closed to us gets it when all is in it."""
+        return step.new is not None and not step.new.flags & ATTRIBUTES and step.new.mode & OPEN == OPEN
+
+    def take_out(self, step: Step, staging: Staging, system: System) -> bytes:
+        """Move a file out of a folder that could not be put in place; return the name that it has now."""
+        above, _, last = self.staged(step.path).rpartition(b"/")
+        name = staging.own()
+        parent = system.open_folder(staging.fd, above)
+        try:
+            rename(last, name, src_dir_fd=parent, dst_dir_fd=staging.fd)
+        finally:
+            close(parent)
+        return name
+
 
 def new_folders(steps: list[Step]) -> list[NewFolder]:
     """Every topmost folder that the steps, sorted by path, make where nothing is. What is odd stays out of it."""
@@ -65,8 +81,9 @@ class Building:
     def __init__(self, staging: Staging, system: System, preparing: Preparing) -> None:
         self.staging, self.system, self.preparing = staging, system, preparing
 
-    def build(self, folders: list[NewFolder], progress: Callable[[int, int], None] | None, total: int) -> None:
-        """Write everything that belongs into them; files that come in parts are taken out of them."""
+    def build(self, steps: list[Step], progress: Callable[[int, int], None] | None, total: int) -> list[NewFolder]:
+        """Build every folder that is not there, and return them; files that come in parts are left out of them."""
+        folders = new_folders(steps)
         for folder in folders:
             folder.name = self.staging.own()
         self._make([(folder.staged(step.path), _mode(step)) for folder in folders for step in folder.folders])
@@ -76,6 +93,7 @@ class Building:
         if in_parts:
             for folder in folders:
                 folder.files = [step for step in folder.files if step.path not in in_parts]
+        return folders
 
     def _make(self, folders: list[tuple[bytes, int]]) -> None:
         if self.system.native is not None:
@@ -94,23 +112,7 @@ class Building:
             finally:
                 close(fd)
 
-    def take_out(self, folder: NewFolder, step: Step) -> bytes:
-        """Move a file out of a folder that could not be put in place; return the name that it has now."""
-        above, _, last = folder.staged(step.path).rpartition(b"/")
-        name = self.staging.own()
-        parent = self.system.open_folder(self.staging.fd, above)
-        try:
-            rename(last, name, src_dir_fd=parent, dst_dir_fd=self.staging.fd)
-        finally:
-            close(parent)
-        return name
-
-
-def has_mode(step: Step) -> bool:
-    """Is a folder built with the mode that it shall have? One that is closed to us gets it when all is in it."""
-    return step.new is not None and not step.new.flags & ATTRIBUTES and step.new.mode & OPEN == OPEN
-
 
 def _mode(step: Step) -> int:
     assert step.new is not None
-    return step.new.mode if has_mode(step) else OPEN
+    return step.new.mode if NewFolder.has_mode(step) else OPEN

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from holdfast.workspace.ignore import Rules
 
     Stack = tuple[tuple[bytes, Rules], ...]
-    Listing = list[tuple[bytes, bool, stat_result | int | None]]
+    Listing = list[tuple[bytes, bool, stat_result | None]]
 
 ENCODING, ERRORS = getfilesystemencoding(), getfilesystemencodeerrors()
 RULE_FILE = b".gitignore"

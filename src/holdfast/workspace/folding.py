@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
-from fcntl import ioctl
 from posix import O_CLOEXEC, O_CREAT, O_DIRECTORY, O_NOFOLLOW, O_RDONLY, O_WRONLY, close, stat, unlink
 from posix import open as open_fd
 
@@ -113,6 +111,9 @@ class _Folding:
 
 def _flag(folder: int) -> bool | None:
     """What the file system says of this folder; None if it says nothing."""
+    from array import array
+    from fcntl import ioctl
+
     try:
         fd = open_fd(b".", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, dir_fd=folder)
     except OSError:

@@ -164,11 +164,11 @@ class Preparing:
 
     def _writer(self, files: list[tuple[Entry, bytes]]) -> Take:
         def write(data: bytes, parts: list[tuple[int, int, int]]) -> None:
-            made: list[tuple[Any, ...]] = []
-            for number, offset, length in parts:
-                entry, name = files[number]
-                one = name, data, entry.mode, offset, length
-                made.append((*one, entry.mtime) if self.mtimes else one)
+            made: list[tuple[Any, ...]] = [
+                (files[number][1], data, files[number][0].mode, offset, length) for number, offset, length in parts
+            ]
+            if self.mtimes:
+                made = [(*one, files[part[0]][0].mtime) for one, part in zip(made, parts, strict=True)]
             if self.system.native is not None:
                 self.system.native.stage(self.staging.fd, made)
             else:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from _bisect import bisect_right
+from _bisect import bisect_left, bisect_right
 from _stat import S_IFDIR, S_IFMT
 
 from holdfast.workspace.below import lstat_below
 from holdfast.workspace.cache import CODES, Cache, joined
-from holdfast.workspace.capture import Capture
+from holdfast.workspace.capture import NEVER, Capture
 from holdfast.workspace.choose import RULE_FILE, SHORTAGE
 from holdfast.workspace.walk import (
     DISREGARDED,
@@ -19,7 +19,6 @@ from holdfast.workspace.walk import (
     Known,
     Scan,
     Visitor,
-    is_stat,
     list_folder,
     too_many,
     walk,
@@ -65,12 +64,15 @@ class _Recheck:
         self.visited: set[bytes] = set()
         self.lost: set[bytes] = set()
         """Folders that are gone with all below them."""
+        self.unread = self._marked(UNREAD)
+        self.kept: set[int] = set()
+        """Files in folders that were visited, known to be as they were."""
         self.touched: list[tuple[int, bytes]] = []
         """Files that changed in folders that did not: number and path."""
 
     def run(self, files: Sequence[int], folders: Sequence[int]) -> Scan:
         old, scan = self.old, self.scan
-        self.changed = set(files)
+        self.changed = sorted(files)
         for path in sorted([old.paths[number] for number in folders]):  # a folder before those in it
             if path not in self.visited and not self._is_lost(path):
                 self._visit(path)
@@ -93,7 +95,7 @@ class _Recheck:
         """List a folder again whose times moved, and enter the new ones in it."""
         visitor, old = self.visitor, self.old
         try:
-            seen, entries = list_folder(self.root, path, self._sure(path))
+            seen, entries, kept = list_folder(self.root, path, self._sure(path))
         except OSError as error:
             if not path or error.errno in SHORTAGE:
                 raise
@@ -102,16 +104,18 @@ class _Recheck:
             self.lost.add(path)
             return
         names = {name for name, _, _ in entries}
+        names.update([old.names[number] for number in kept])
         apart = NOT_ENTERED + path in self.marks
         if visitor.stands_apart(path, seen, entries, names):
             if not apart:
                 raise _OnlyAWalkCanTell
             self.visited.add(path)
             return
-        if apart or self._rules_moved(path, entries, names):
+        if apart or self._rules_moved(path, entries, names, kept):
             raise _OnlyAWalkCanTell
         self.visited.add(path)
-        for folder in visitor.visit(path, seen, entries, names, *visitor.rules.of(path)):
+        self.kept.update(kept)
+        for folder in visitor.visit(path, seen, entries, names, *visitor.rules.of(path), kept):
             if folder[0] not in old.numbers:
                 visitor.enter(folder)
             elif NOT_ENTERED + folder[0] in self.marks:
@@ -123,17 +127,25 @@ class _Recheck:
 
     def _sure(self, path: bytes) -> dict[bytes, int]:
         """Files of a folder that the check has seen to be as they were; what is decided by looking is not among them."""
-        prefix = path + b"/" if path else b""
-        return {
-            name: number
-            for name, number in self.old.files(path).items()
-            if number not in self.changed
-            and name != RULE_FILE
-            and name not in self.capture.markers
-            and UNREAD + prefix + name not in self.marks
-        }
+        sure = self.old.files(path)
+        if not sure:
+            return sure
+        first = next(iter(sure.values()))
+        apart = [self.old.names[number] for number in self._changed_in(first, first + len(sure))]
+        apart += [name for name in sure if name[0] == 46 and (name == RULE_FILE or name.lower() in NEVER)]  # "."
+        apart += self.capture.markers.intersection(sure)
+        if self.unread:
+            prefix = path + b"/" if path else b""
+            apart += [name for name in sure if prefix + name in self.unread]
+        for name in apart:
+            sure.pop(name, None)
+        return sure
 
-    def _rules_moved(self, path: bytes, entries: Listing, names: set[bytes]) -> bool:
+    def _changed_in(self, start: int, end: int) -> list[int]:
+        changed = self.changed
+        return changed[bisect_left(changed, start) : bisect_left(changed, end)]
+
+    def _rules_moved(self, path: bytes, entries: Listing, names: set[bytes], kept: Sequence[int]) -> bool:
         """Is it no longer sure that what was decided further down still holds?"""
         if self.capture.ignored == "all":
             return False
@@ -143,12 +155,13 @@ class _Recheck:
             return True
         number = old.files(path).get(RULE_FILE)
         before = [column[number] for column in old.columns[:3]] if number is not None else None
-        found = [info for name, _, info in entries if name == RULE_FILE and is_stat(info)]
+        found = [info for name, _, info in entries if name == RULE_FILE and info is not None]
         if before != ([found[0].st_ctime_ns, found[0].st_size, found[0].st_ino] if found else None):
             return True
         if path and not is_repository:
             return False
-        hidden = self.visitor.chooser.hides_everything(path, entries, rules.enter(path, (), is_repository))
+        everything: Listing = [*entries, *[(old.names[number], False, None) for number in kept]]
+        hidden = self.visitor.chooser.hides_everything(path, everything, rules.enter(path, (), is_repository))
         return hidden != (path in rules.disregarded)
 
     def _look(self, number: int, path: bytes) -> None:
@@ -180,14 +193,15 @@ class _Recheck:
 
     def _take_over(self) -> None:
         """Note what is gone, and add to the folders visited all those that are as they were."""
-        old, scan, seen = self.old, self.scan, self.scan.seen
+        old, scan, seen, kept = self.old, self.scan, self.scan.seen, self.kept
         dropped = sorted([old.numbers[path] for path in self.visited])
         if self.lost:
             dropped = [number for number, path in enumerate(old.paths) if path in self.visited or self._is_lost(path)]
         gone = [old.paths[number] for number in dropped]
         for number in dropped:
             prefix = old.paths[number] + b"/" if old.paths[number] else b""
-            gone += [prefix + name for name in old.names[old.starts[number] : old.starts[number + 1]]]
+            files = range(old.starts[number], old.starts[number + 1])
+            gone += [prefix + old.names[file] for file in files if file not in kept]
         for mark in self.marks:
             path = mark[1:]
             made_anew = mark[:1] in (NOT_ENTERED, UNREAD) and (

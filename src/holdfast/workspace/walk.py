@@ -15,8 +15,7 @@ from holdfast.workspace.find import show
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import TypeGuard
+    from collections.abc import Callable, Sequence
 
     from holdfast.workspace.choose import Listing, Stack
 
@@ -35,10 +34,6 @@ DISREGARDED = b"!"  # the rules of this repository hide everything and are not f
 
 
 EVERYTHING_OPEN: dict[bytes, int] = {}
-
-
-def is_stat(info: stat_result | int | None) -> TypeGuard[stat_result]:
-    return info is not None and type(info) is not int
 
 
 class Scan:
@@ -133,7 +128,7 @@ class Visitor:
         while todo:
             path, stack, ignored = todo.pop()
             try:
-                seen, entries = list_folder(self.root, path)
+                seen, entries, _ = list_folder(self.root, path)
             except OSError as error:
                 if not path or error.errno in SHORTAGE:
                     raise
@@ -154,7 +149,7 @@ class Visitor:
         elif not self.capture.markers.isdisjoint(names) and self.chooser.is_marked(path, names):
             self._leave(path, BY_MARKER)
             # Folder and marker are watched, in case the marker goes.
-            markers = [(name, info) for name, _, info in entries if name in self.capture.markers and is_stat(info)]
+            markers = [(name, info) for name, _, info in entries if name in self.capture.markers and info is not None]
             for name, info in markers:
                 self._note_file(name, info)
             self._note(path, seen, len(markers))
@@ -163,15 +158,31 @@ class Visitor:
         return True
 
     def visit(
-        self, path: bytes, seen: stat_result, entries: Listing, names: set[bytes], stack: Stack, ignored: bool
+        self,
+        path: bytes,
+        seen: stat_result,
+        entries: Listing,
+        names: set[bytes],
+        stack: Stack,
+        ignored: bool,
+        kept: Sequence[int] = (),
     ) -> list[Folder]:
-        """Note all that lies directly in the folder; return the folders in it that are to be entered."""
+        """Note all that lies directly in the folder; return the folders in it that are to be entered.
+
+        `kept` are the numbers of files that are as the cache has them, and as it was decided then, by the same settings.
+        """
         scan, capture, chooser, now = self.scan, self.capture, self.chooser, self.now
         prefix = path + b"/" if path else b""
         before, (old_ctimes, old_sizes, old_inodes) = self.old.files(path), self.old.columns[:3]
         ctimes, sizes, inodes = scan.columns[:3]
         first, whole = len(ctimes), True
         further: list[Folder] = []
+        if kept:
+            old_names = self.old.names
+            scan.names += [old_names[number] for number in kept]
+            ctimes += [old_ctimes[number] for number in kept]
+            sizes += [old_sizes[number] for number in kept]
+            inodes += [old_inodes[number] for number in kept]
         if path:
             scan.folders.append((path, seen))
         for name, is_folder, info in entries:
@@ -186,13 +197,6 @@ class Visitor:
                 if inside and not ignored:
                     scan.marks.add(SMALL + below)
                 further.append((below, stack, inside))
-                continue
-            if isinstance(info, int):  # as the cache has it, and as it was decided then, by the same settings
-                scan.seen.add(below)
-                scan.names.append(name)
-                ctimes.append(old_ctimes[info])
-                sizes.append(old_sizes[info])
-                inodes.append(old_inodes[info])
                 continue
             if capture.excludes_files and chooser.exclude.match(below, False):
                 self._leave(below, BY_NAME)
@@ -291,24 +295,28 @@ class Visitor:
             column.append(value)
 
 
-def list_folder(root: int, path: bytes, sure: dict[bytes, int] = EVERYTHING_OPEN) -> tuple[stat_result, Listing]:
+def list_folder(
+    root: int, path: bytes, sure: dict[bytes, int] = EVERYTHING_OPEN
+) -> tuple[stat_result, Listing, list[int]]:
     """Return the folder's stat (taken before listing) and its entries by name: (name, is a folder, stat of a file).
 
-    The stat is None where the folder lets us see the name and no more. For files in `sure` it is their number there: the
-    check has just seen that they are as they were.
+    The stat is None where the folder lets us see the name and no more. Files in `sure` are not among the entries: the
+    check has just seen that they are as they were. Their numbers there come last.
     """
     fd = open_below(root, path, O_RDONLY | O_DIRECTORY)
     try:
         seen = fstat(fd)
         found: Listing = []
+        kept: list[int] = []
         with scandir(fd) as entries:
             for entry in entries:
                 name = entry.name.encode(ENCODING, ERRORS)
+                if name in sure:
+                    kept.append(sure[name])
+                    continue
                 try:
                     if entry.is_dir(follow_symlinks=False):
                         found.append((name, True, None))
-                    elif name in sure:
-                        found.append((name, False, sure[name]))
                     else:
                         found.append((name, False, entry.stat(follow_symlinks=False)))
                 except OSError as error:
@@ -317,7 +325,8 @@ def list_folder(root: int, path: bytes, sure: dict[bytes, int] = EVERYTHING_OPEN
     finally:
         close(fd)
     found.sort()
-    return seen, found
+    kept.sort()
+    return seen, found, kept
 
 
 def too_many(limit: int) -> Refused:

@@ -18,7 +18,8 @@ OLDEST_SQLITE, TRIGRAM = (3, 31), (3, 34)
 LITTLE, TOO_LITTLE = 1 << 30, 64 << 20
 HOOK = (
     "core.errors", "core.light_json", "core.model", "core.policy", "core.schema", "engine", "frontends.hook",
-    "frontends.surroundings", "settings", "store.open", "wiring", "workspace.cache", "workspace.capture", "workspace.find",
+    "frontends.surroundings", "guarding", "settings", "store.open", "wiring", "workspace.cache", "workspace.capture",
+    "workspace.find",
 )  # fmt: skip
 """What a hook loads before it knows whether there is anything to save."""
 
@@ -37,7 +38,9 @@ def run(session: Session) -> list[Check]:
         try:
             results += [Check(name, *found) for found in check(session)]
         except HoldfastError as error:
-            results.append(Check(name, PROBLEM, str(error), error.hint))
+            # What stops one check stops others: it is one problem, and said once.
+            if all(result.text != str(error) for result in results):
+                results.append(Check(name, PROBLEM, str(error), error.hint))
         except OSError as error:
             results.append(Check(name, PROBLEM, f"{error.strerror}: {error.filename}."))
     return results

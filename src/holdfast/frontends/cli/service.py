@@ -76,17 +76,21 @@ def install(session: Session, dry_run: bool, no_start: bool) -> None:
 @common
 def status(session: Session) -> None:
     """Is it installed, and does a supervisor run?"""
-    from holdfast.supervisor.process import is_locked
+    from holdfast.supervisor.lock import trouble_of
     from holdfast.supervisor.serving import FOLDER
 
     unit = unit_of(session)
     installed = os.path.exists(unit.path)
-    running = is_locked(session.around.data + FOLDER + "/lock")
+    trouble = trouble_of(session.around.data + FOLDER)
+    running = trouble is not None
     if session.json:
-        write_json({"kind": unit.kind, "path": unit.path, "installed": installed, "running": running})
+        facts = {"kind": unit.kind, "path": unit.path, "installed": installed, "running": running}
+        write_json({**facts, "trouble": trouble or None})
         return
     session.print(f"{unit.path}: {'installed' if installed else 'not installed'}")
     session.print("A supervisor is running." if running else "No supervisor is running.")
+    if trouble:
+        session.warn(f"It cannot do its work now: {trouble}")
 
 
 @service.command("uninstall")

@@ -58,7 +58,12 @@ def clock(seconds: int) -> str:
 
 def is_supervised(session: Session) -> bool:
     """Does a supervisor run?"""
-    from holdfast.supervisor.process import is_locked
+    return trouble(session) is not None
+
+
+def trouble(session: Session) -> str | None:
+    """What the supervisor cannot do now; None if there is none."""
+    from holdfast.supervisor.lock import trouble_of
     from holdfast.supervisor.serving import FOLDER
 
-    return is_locked(session.around.data + FOLDER + "/lock")
+    return trouble_of(session.around.data + FOLDER)

@@ -10,7 +10,7 @@ import click
 
 from holdfast.core.errors import NotFound
 from holdfast.frontends.cli.session import Session, common, write_bytes, write_json
-from holdfast.frontends.cli.task_ground import REF, clock, tasks_of
+from holdfast.frontends.cli.task_ground import REF, clock, tasks_of, trouble
 
 
 @click.command("list")
@@ -32,6 +32,9 @@ def list_(session: Session, state: str, archived: bool) -> None:
         ]
         for line in session.paint.table(["TASK", "STATUS", "PHASE", "DONE", "WAITS FOR", "TITLE"], rows, give=5):
             session.print(line)
+        why = trouble(session)
+        if why:
+            session.warn(f"The supervisor cannot do its work now: {why}")
 
 
 def _phase(one: dict[str, Any]) -> str:

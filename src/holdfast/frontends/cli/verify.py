@@ -90,9 +90,11 @@ def _reach(session: Session) -> None:
 def _verify(session: Session, quick: bool) -> int:
     from holdfast.frontends.paint import plural, size
     from holdfast.store.check import verify as check
+    from holdfast.store.verified import keep
 
     with session.progress("Verifying") as progress:
         report = check(session.repository, session.engine.place.path, quick=quick, progress=progress)
+    keep(session.engine.place.path, session.now(), quick, len(report.problems), report.checkpoints)
     if session.json:
         write_json(
             {

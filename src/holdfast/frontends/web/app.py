@@ -37,7 +37,10 @@ STATUS = (
     (Refused, HTTPStatus.BAD_REQUEST), (Conflict, HTTPStatus.CONFLICT), (Busy, HTTPStatus.SERVICE_UNAVAILABLE),
     (Damaged, HTTPStatus.INTERNAL_SERVER_ERROR),
 )  # fmt: skip
-STATIC = {"holdfast.css": "text/css", "holdfast.js": "text/javascript", "icon.svg": "image/svg+xml"}
+STATIC = {
+    "holdfast.css": "text/css", "holdfast.js": "text/javascript", "notices.js": "text/javascript",
+    "worker.js": "text/javascript", "icon.svg": "image/svg+xml",
+}  # fmt: skip
 LANGUAGE = "holdfast_language"
 MOST_STREAMS = 150
 
@@ -53,9 +56,10 @@ class Site:
         ground: Callable[[], Ground] | None = None,
         password: Callable[[], str] = lambda: "",
         config: str = "",
+        doctor: Callable[[], list[dict[str, Any]]] = list,
     ) -> None:
         self.book, self.build, self.now, self.ground, self.password = book, build, now, ground, password
-        self.config = config
+        self.config, self.doctor = config, doctor
         self.stream = Stream(book, build, ground)
         self.templates = pages.environment()
         self.gate: Gate | None = None
@@ -116,7 +120,8 @@ class Site:
             else asking.fields_of(request.scope["query_string"])
         )
         with opened(self.build, self.now, self.ground, self.config) as desk:
-            return route.run(asking.Ask(desk, self.book, request.path_params, fields, visitor, self._words(request)))
+            words = self._words(request)
+            return route.run(asking.Ask(desk, self.book, request.path_params, fields, visitor, words, self.doctor))
 
     def _operation(self, operation: api.Operation) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:

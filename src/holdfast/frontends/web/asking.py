@@ -25,6 +25,7 @@ class Ask(NamedTuple):
     fields: Fields
     visitor: Visitor
     words: Words
+    doctor: Callable[[], list[dict[str, Any]]] = list
 
     @property
     def workspace(self) -> str:

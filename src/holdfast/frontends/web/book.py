@@ -80,7 +80,8 @@ class Book:
         self.secret = self.keep("secret", lambda: secrets.token_hex(32))
 
     def close(self) -> None:
-        self._sql.close()
+        with self._lock:  # a connection that is closed while another thread uses it takes the process with it
+            self._sql.close()
 
     def keep(self, key: str, make: Callable[[], str]) -> str:
         """The value of that name, made the first time."""

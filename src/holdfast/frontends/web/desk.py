@@ -294,6 +294,17 @@ class Desk:
         ]
         return {**shown, "binary": found.binary, "added": found.added, "removed": found.removed, "hunks": hunks}
 
+    def patch(self, workspace: str, old: str, new: str, files: int, lines: int) -> dict[str, Any]:
+        """The lines of everything that differs, for so many files and lines; what is beyond is only named."""
+        before = self.resolve(workspace, old)
+        after = None if new == NOW else self.resolve(workspace, new)
+        changes, shown, left = self._changes(workspace, before, after), [], lines
+        for change in changes[:files]:
+            found = {**of_change(change), **(self._lines(change) if left > 0 else {"hunks": [], "too_large": True})}
+            left -= sum(len(hunk["lines"]) for hunk in found["hunks"])
+            shown.append(found)
+        return {"old": f"v{before.version}", "new": new, "changed": len(changes), "files": shown}
+
     def file(self, workspace: str, reference: str, path: bytes) -> tuple[dict[str, Any], bytes]:
         """Facts and content of one file as it was. Raises `NotFound`, and `Damaged` if it no longer matches its digest."""
         row = self.resolve(workspace, reference)
@@ -348,6 +359,13 @@ class Desk:
         return hits
 
     # The store
+
+    def verified(self) -> dict[str, Any] | None:
+        """When everything was last read and compared, and what came of it."""
+        from holdfast.store.verified import last
+
+        found = last(self.engine.place.path)
+        return {**found, "at": rfc3339(found["at"])} if found is not None else None
 
     def storage(self) -> dict[str, Any]:
         from holdfast.store.upkeep import store_size

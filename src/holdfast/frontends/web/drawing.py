@@ -36,6 +36,18 @@ LANES = {
 }  # fmt: skip
 """Which lane of a task's timeline an event belongs to."""
 LANE_EVENTS = 120
+CONTEXT, MOMENTS, SERIES = "context", 200, 5
+UNSAID = frozenset(("sequence", "timestamp", "taskId", "run", "type", "metadata", "output", "checkpointId"))
+BROWSERS = (
+    ("Firefox/", "Firefox"),
+    ("Edg/", "Edge"),
+    ("Chrome/", "Chrome"),
+    ("HeadlessC", "Chrome"),
+    ("Safari/", "Safari"),
+)
+SYSTEMS = (
+    ("Android", "Android"), ("iPhone", "iPhone"), ("iPad", "iPad"), ("Windows", "Windows"), ("Mac OS", "macOS"), ("Linux", "Linux"),
+)  # fmt: skip
 _FORMAT = HtmlFormatter(nowrap=True)
 
 
@@ -60,6 +72,32 @@ def _sign(char: str) -> str:
     if category(char) in ("Cc", "Cf", "Co", "Cs", "Zl", "Zp") or code == 127:
         return f"⟨U+{code:04X}⟩"
     return char
+
+
+def coded(text: str) -> Markup:
+    """A sentence of ours with what stands between backticks as code."""
+    parts = [escape(part) for part in text.split("`")]
+    return Markup("".join([f"<code>{part}</code>" if number % 2 else part for number, part in enumerate(parts)]))
+
+
+def browser(who: str) -> str:
+    """What a user agent calls itself, in words that somebody recognises."""
+    name = next((shown for sign, shown in BROWSERS if sign in who), "")
+    system = next((shown for sign, shown in SYSTEMS if sign in who), "")
+    return f"{name}, {system}" if name and system else who[:40]
+
+
+def told(event: dict[str, Any]) -> list[tuple[str, str]]:
+    """What an event says, as pairs of words; what stands elsewhere on the page is left out."""
+    pairs = []
+    for key, value in event.items():
+        if key in UNSAID or value in (None, "", [], {}):
+            continue
+        if key == "account" and isinstance(value, dict):
+            pairs += [(name, f"{percent:.0f} %") for name, percent in _account(value).items()]
+        else:
+            pairs.append((key, f"{value:,}" if type(value) is int else str(value)[:160]))
+    return pairs
 
 
 def coloured(name: str, lines: Sequence[str]) -> list[Markup]:
@@ -150,8 +188,9 @@ def lanes(events: Sequence[dict[str, Any]], title: str) -> Markup:
     marks = []
     for number, (lane, event) in enumerate(known):
         said = escape(f"{event['type']} {event.get('trigger') or event.get('reason') or ''} {event['timestamp']}")
-        place = f'cx="{number * step + step / 2:.1f}" cy="{14 + lane * 22}"'
-        marks.append(f'<circle class="lane{lane}" {place} r="6"><title>{said}</title></circle>')
+        # A line without length and with round ends is a dot, however wide the picture is drawn.
+        place = f"M{number * step + step / 2:.1f} {14 + lane * 22}h0"
+        marks.append(f'<path class="lane{lane}" d="{place}"><title>{said}</title></path>')
     rows = "".join([f'<line x1="0" x2="1000" y1="{14 + lane * 22}" y2="{14 + lane * 22}"/>' for lane in range(4)])
     return Markup(
         f'<svg class="lanes" viewBox="0 0 1000 96" preserveAspectRatio="none" role="img" aria-label="{escape(title)}">'
@@ -160,25 +199,48 @@ def lanes(events: Sequence[dict[str, Any]], title: str) -> Markup:
 
 
 def filled(events: Sequence[dict[str, Any]], title: str) -> Markup:
-    """Tokens of the conversation against 70, 80 and 90 percent of what it may hold, as far as the events tell."""
-    points = [
-        (event["context_tokens"], event["context_window"])
-        for event in events
-        if isinstance(event.get("context_tokens"), int) and event.get("context_window")
-    ][-200:]
-    if len(points) < 2:
+    """How full the conversation was, and the account's windows, in percent over time, against 70, 80 and 90.
+
+    Drawn from the events of type `context` (docs/format/task.md).
+    """
+    told = [found for found in map(_figures, events) if found][-MOMENTS:]
+    names = sorted({name for figures in told for name in figures}, key=lambda name: (name != CONTEXT, name))[:SERIES]
+    if len(told) < 2:
         return Markup("")
-    step = 1000 / (len(points) - 1)
-    line = " ".join(
-        [
-            f"{number * step:.1f},{100 - min(100, 100 * used / window):.1f}"
-            for number, (used, window) in enumerate(points)
+    step = 1000 / (len(told) - 1)
+    lines, legend = [], []
+    for number, name in enumerate(names):
+        points = [
+            (index * step, 100 - min(100.0, figures[name])) for index, figures in enumerate(told) if name in figures
         ]
-    )
+        drawn = " ".join([f"{x:.1f},{y:.1f}" for x, y in points])
+        lines.append(f'<polyline class="series{number}" points="{drawn}"/>')
+        last = next(figures[name] for figures in reversed(told) if name in figures)
+        legend.append(f'<li class="series{number}">{escape(visible(name).replace("_", " "))} {last:.0f} %</li>')
     marks = "".join(
         [f'<line class="at{part}" x1="0" x2="1000" y1="{100 - part}" y2="{100 - part}"/>' for part in (70, 80, 90)]
     )
+    numbers = "".join([f'<span class="at{part}" aria-hidden="true">{part}</span>' for part in (70, 80, 90)])
     return Markup(
-        f'<svg class="filled" viewBox="0 0 1000 100" preserveAspectRatio="none" role="img" aria-label="{escape(title)}">'
-        f'{marks}<polyline points="{line}"/></svg>'
+        f'<div class="plot"><svg viewBox="0 0 1000 100" preserveAspectRatio="none" role="img" aria-label="{escape(title)}">'
+        f'{marks}{"".join(lines)}</svg>{numbers}</div><ul class="legend">{"".join(legend)}</ul>'
     )
+
+
+def _figures(event: dict[str, Any]) -> dict[str, float]:
+    """The percentages that an event tells, by name."""
+    if event.get("type") != CONTEXT:
+        return {}
+    found, percent, account = dict[str, float](), event.get("percent"), event.get("account")
+    if isinstance(percent, int | float):
+        found[CONTEXT] = float(percent)
+    return {**found, **_account(account if isinstance(account, dict) else {})}
+
+
+def _account(windows: dict[str, Any]) -> dict[str, float]:
+    """Name and percentage of each of the account's windows."""
+    return {
+        str(name)[:40]: 100 * float(window["used"])
+        for name, window in windows.items()
+        if isinstance(window, dict) and isinstance(window.get("used"), int | float)
+    }

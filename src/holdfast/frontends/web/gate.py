@@ -147,7 +147,7 @@ class Gate:
         fields: dict[str, str] = {}
         if kind == FORM:
             try:
-                fields = dict(parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=1_000))
+                fields = dict(parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=10_000))
             except ValueError:
                 raise Refusal(HTTPStatus.BAD_REQUEST, "The form cannot be read.") from None
         scope["holdfast.form"], scope["holdfast.body"] = fields, body if kind == JSON else b""

@@ -22,19 +22,17 @@ BOARD = {
     "Done": ("done", "failed", "cancelled"),
 }
 """The columns of the board, by state."""
-SHOWN = 400
+LANE = 25
+"""Tasks of a lane that the board shows; the others are counted."""
+LEVELS = ("problem", "note", "fine")
 
 
 # Looking
 
 
 def home(ask: Ask) -> Page:
-    tasks = ask.desk.tasks.all()
-    groups = {name: [task for task in tasks if task["state"] in states] for name, states in BOARD.items()}
-    return Page(
-        "home.html",
-        {"workspaces": ask.desk.workspaces(), "inbox": ask.desk.tasks.inbox(tasks), "groups": groups, "tasks": tasks},
-    )
+    groups = ask.desk.tasks.board(BOARD, LANE)
+    return Page("home.html", {"workspaces": ask.desk.workspaces(), "inbox": ask.desk.tasks.inbox(), "groups": groups})
 
 
 def workspace(ask: Ask) -> Page:
@@ -159,7 +157,17 @@ def storage(ask: Ask) -> Page:
 
 def health(ask: Ask) -> Page:
     notices = [(here, notice) for here in ask.desk.workspaces() for notice in ask.desk.notices(here["id"])]
-    return Page("health.html", {"notices": notices, "audited": ask.book.audited(50)})
+    checks = sorted(ask.doctor(), key=lambda check: LEVELS.index(check["level"]))
+    return Page(
+        "health.html",
+        {
+            "checks": checks,
+            "verified": ask.desk.verified(),
+            "failed": [(here, notice) for here, notice in notices if notice["kind"] == "failed"],
+            "skipped": [(here, notice) for here, notice in notices if notice["kind"] != "failed"],
+            "audited": ask.book.audited(50),
+        },
+    )
 
 
 ONE, AT = "/w/{workspace}", "/w/{workspace}/v/{reference}"
@@ -190,6 +198,8 @@ ROUTES = (
     Route("POST", "/t/{task}/budget", OPERATOR, task_pages.budget),
     Route("POST", "/t/{task}/secret", APPROVER, task_pages.secret),
     Route("POST", "/t/{task}/back", OPERATOR, task_pages.task_back),
+    Route("GET", "/t/{task}/review", VIEWER, task_pages.review),
+    Route("GET", "/p/{prompt}", VIEWER, task_pages.prompt),
     Route("POST", "/p/{prompt}", APPROVER, task_pages.answer),
     Route("GET", "/search", VIEWER, search),
     Route("GET", "/storage", VIEWER, storage),
@@ -207,5 +217,6 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     found.filters.update(size=size, visible=drawing.visible, visible_lines=drawing.visible_lines)
+    found.filters.update(coded=drawing.coded, browser=drawing.browser, told=drawing.told)
     found.globals.update(plural=plural, link=link, age=age_in_words)
     return found

@@ -10,6 +10,7 @@ import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from ipaddress import ip_address
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
@@ -18,6 +19,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from holdfast.core.errors import Failed, Usage
 from holdfast.frontends.web.app import Site
 from holdfast.frontends.web.book import OPERATOR, ROLES, VIEWER, Book
+from holdfast.frontends.web.doctor import Doctor
 from holdfast.frontends.web.gate import ONCE, Gate, Proxy, plain_address
 
 if TYPE_CHECKING:
@@ -75,11 +77,16 @@ def run(options: Mapping[str, Any], around: Surroundings, clock: Callable[[], in
         engine().close()
         ground().close()
         password = options.get("password_file") or ""
-        site = Site(book, engine, clock, ground, lambda: _password(password), around.config)
+        doctor = Doctor(around.variables, around.home, monotonic)
+        site = Site(book, engine, clock, ground, lambda: _password(password), around.config, doctor.find)
         address = next(iter(origins.values()))
         _announce(book, address, options)
         certificate = {"ssl_certfile": options.get("tls_cert"), "ssl_keyfile": options.get("tls_key")}
-        Server(configured(site.application(origins, proxy), **certificate), site).run([listening])
+        try:
+            Server(configured(site.application(origins, proxy), **certificate), site).run([listening])
+        finally:
+            site.stream.stop()
+            site.stream.wait()
         return 0
     finally:
         book.close()

@@ -52,6 +52,11 @@ class Stream:
         for queue in list(self.listeners):
             queue.put_nowait(None)
 
+    def wait(self) -> None:
+        """Return once nothing is looked at any more, so that the book can be closed."""
+        if self._thread is not None:
+            self._thread.join()
+
     def _watch(self) -> None:
         while not self._end.wait(EVERY):
             self._try_to_look()
@@ -114,7 +119,8 @@ class Stream:
         """Record an event and pass it on; may be called from any thread."""
         happening = self.book.record(type, workspace, task, data)
         if self.loop is not None:
-            self.loop.call_soon_threadsafe(self._pass_on, happening)
+            with suppress(RuntimeError):  # the server has ended; whoever comes back asks the book
+                self.loop.call_soon_threadsafe(self._pass_on, happening)
 
     def _pass_on(self, happening: Happening) -> None:
         for queue in list(self.listeners):

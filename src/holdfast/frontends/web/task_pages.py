@@ -16,7 +16,7 @@ def task(ask: Ask) -> Page:
     work, name = ask.desk.tasks, ask.parts["task"]
     found = work.show(name)
     found["prompts"] = [{**one, "title": found["title"]} for one in found["prompts"]]
-    events = work.log(name, 0, 1_000)
+    events = work.recent(name, 1_000)
     return Page(
         "task.html",
         {
@@ -25,12 +25,31 @@ def task(ask: Ask) -> Page:
             "waiting": [one for one in found["prompts"] if one["status"] in ("pending", "presented")],
             "answered": [one for one in found["prompts"] if one["status"] not in ("pending", "presented")],
             "changes": work.changes(name),
-            "events": events[::-1][:100],
+            "events": [event for event in events[::-1] if event["type"] != drawing.CONTEXT][:100],  # those are drawn
             "output": work.output(name),
             "lanes": drawing.lanes(events, ask.words("Timeline")),
-            "filled": drawing.filled(events, ask.words("tokens")),
+            "filled": drawing.filled(events, ask.words("Context and limits")),
+            "verifications": work.verifications(name)[:10],
         },
     )
+
+
+def review(ask: Ask) -> Page:
+    """What changed in the phase, line by line; each line takes a comment."""
+    work, name = ask.desk.tasks, ask.parts["task"]
+    found, patch = work.show(name), work.patch(name)
+    waiting = [
+        one for one in found["prompts"] if one["status"] in ("pending", "presented") and one["kind"] == "approval"
+    ]
+    for file in patch["files"]:
+        file["rows"] = [drawing.sides(file["path"], hunk) for hunk in file["hunks"]]
+    return Page("review.html", {"it": found, "patch": patch, "waiting": waiting})
+
+
+def prompt(ask: Ask) -> Page:
+    """What somebody is asked, where a notification leads; or that it is no longer waiting."""
+    found = ask.desk.tasks.waiting(ask.parts["prompt"])
+    return Page("prompt.html", {"one": found, "open": found["status"] in ("pending", "presented")})
 
 
 def new_task(ask: Ask) -> Page:
@@ -95,9 +114,11 @@ def task_back(ask: Ask) -> Page:
 
 
 def _comments(fields: Fields) -> str:
-    """The general comment, then those that were made at a line."""
+    """The general comment, then those that were made at a line: `at path:12`, or `at path:-12` if it was removed."""
     lines = [fields.get("comments", "").strip()]
     for name, text in fields.items():
         if name.startswith("at ") and text.strip():
-            lines.append(f"{name[3:]}: {text.strip()}")
+            path, _, line = name[3:].rpartition(":")
+            where = f"{path}, removed line {line[1:]}" if line.startswith("-") else name[3:]
+            lines.append(f"{where}: {text.strip()}")
     return "\n".join([line for line in lines if line])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.errors import Conflict, NotFound, Usage
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from holdfast.supervisor.tables import Prompt, Task
 
 LOG_TAIL = 64 << 10
+MOST_FILES, MOST_LINES = 60, 3_000
+"""What a review shows; each line can be commented on, and comes back as a field of the form."""
 ACTIONS = ("start", "pause", "freeze", "resume", "cancel", "retry", "try-now", "archive")
 OVERRIDES = ("mark_as_rate_limited", "clear_rate_limit", "reset_token_counter")
 WAITING = "status IN ('pending', 'presented')"
@@ -58,11 +61,19 @@ class Work:
             for one in self.ground.tables.prompts("task = ? AND kind = ?", self._row(task).id, kind)
         ]
 
-    def inbox(self, tasks: list[dict[str, Any]] | None = None) -> list[dict[str, Any]]:
-        """Everything that waits for a person, the oldest first: prompts, and holds that only a person can lift.
+    def board(self, lanes: Mapping[str, Sequence[str]], most: int) -> dict[str, tuple[int, list[dict[str, Any]]]]:
+        """For each lane, by the states that belong there: how many tasks, and the first of them in full."""
+        found = {}
+        for name, states in lanes.items():
+            where = f"archived = 0 AND state IN ({', '.join(['?'] * len(states))})"
+            row = self.ground.tables.one(f"SELECT count(*) AS count FROM task WHERE {where}", *states)
+            newest = f"id IN (SELECT id FROM task WHERE {where} ORDER BY updated_at DESC LIMIT {most})"
+            rows = sorted(self.ground.tables.tasks(newest, *states), key=lambda one: -one.updated_at)
+            found[name] = (row["count"] if row is not None else 0, [self.tasks.describe(one) for one in rows])
+        return found
 
-        `tasks` is the listing, where somebody has it already.
-        """
+    def inbox(self) -> list[dict[str, Any]]:
+        """Everything that waits for a person, the oldest first: prompts, and holds that only a person can lift."""
         prompts = self.tasks.inbox()
         asked = {one["task"] for one in prompts}
         holds = [
@@ -71,16 +82,34 @@ class Work:
                 "text": one["hold"]["reason"] or one["hold"]["kind"],
                 "hold": one["hold"]["kind"], "created_at": one["hold"]["since"], "actions": one["actions"], "options": [],
             }
-            for one in (self.all() if tasks is None else tasks)
+            for one in self._held()
             if one["hold"] and one["hold"]["needs_you"] and one["id"] not in asked
         ]  # fmt: skip
         return sorted(prompts + holds, key=lambda one: one["created_at"])
+
+    def _held(self) -> list[dict[str, Any]]:
+        held = "archived = 0 AND id IN (SELECT task FROM hold WHERE lifted_at IS NULL)"
+        return [self.tasks.describe(row) for row in self.ground.tables.tasks(held)]
 
     def questions(self) -> list[dict[str, Any]]:
         return [one for one in self.tasks.inbox() if one["kind"] == "question"]
 
     def log(self, task: str, since: int = 0, limit: int = 500) -> list[dict[str, Any]]:
         return self.tasks.log(task, since, limit)
+
+    def recent(self, task: str, limit: int) -> list[dict[str, Any]]:
+        """The newest events of a task, oldest first."""
+        rows = self.ground.tables.all(
+            "SELECT * FROM event WHERE task = ? ORDER BY sequence DESC LIMIT ?", self._row(task).id, limit
+        )
+        return [event(row) for row in reversed(rows)]
+
+    def waiting(self, prompt: str) -> dict[str, Any]:
+        """One prompt, also if it was answered long ago."""
+        found = self.ground.tables.prompts("id = ?", prompt)
+        if not found:
+            raise NotFound(f"There is nothing {prompt[:40]} that anybody was asked.")
+        return {**self.tasks.prompt(found[0]), "title": self._row(found[0].task).title}
 
     def verifications(self, task: str) -> list[dict[str, Any]]:
         """What the checks of the task's phases said, newest first."""
@@ -110,14 +139,24 @@ class Work:
 
     def changes(self, task: str) -> dict[str, Any]:
         """What changed since the task's phase began: the oldest checkpoint of that phase against the disk."""
+        row, old = self._row(task), self._phase_start(task)
+        if not old or not row.workspace_id:
+            return {"old": None, "new": "now", "changes": [], "changed": 0}
+        return self.desk.diff(row.workspace_id, old, "now")
+
+    def patch(self, task: str) -> dict[str, Any]:
+        """The same, line by line."""
+        row, old = self._row(task), self._phase_start(task)
+        if not old or not row.workspace_id:
+            return {"old": None, "new": "now", "files": [], "changed": 0}
+        return self.desk.patch(row.workspace_id, old, "now", MOST_FILES, MOST_LINES)
+
+    def _phase_start(self, task: str) -> str:
         row = self._row(task)
         rows = self.ground.tables.all(
             "SELECT version FROM checkpoint WHERE task = ? AND phase = ? ORDER BY made_at LIMIT 1", row.id, row.phase
         )
-        old = f"v{rows[0]['version']}" if rows else ""
-        if not old or not row.workspace_id:
-            return {"old": None, "new": "now", "changes": [], "changed": 0}
-        return self.desk.diff(row.workspace_id, old, "now")
+        return f"v{rows[0]['version']}" if rows else ""
 
     # Doing
 

@@ -1,0 +1,315 @@
+"""One workspace under its own lock: what is scanned there, and what is remembered of it in the stat cache."""
+
+from __future__ import annotations
+
+from fcntl import LOCK_EX, flock
+from posix import O_CLOEXEC, O_CREAT, O_DIRECTORY, O_RDONLY, O_RDWR, close, fstat, geteuid, stat, urandom, utime
+from posix import open as open_fd
+
+from holdfast.core.errors import Failed, HoldfastError
+from holdfast.workspace import cache as stat_cache
+from holdfast.workspace.find import identity, show
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from holdfast.engine import Engine
+    from holdfast.store.repository import Repository, Saving
+    from holdfast.workspace.cache import Cache
+    from holdfast.workspace.capture import Capture
+    from holdfast.workspace.scan import Scan
+
+DAY = 86_400_000_000_000
+MARGIN, OTHER_DISK_MARGIN = 10_000_000, 2_500_000_000
+"""A file whose ctime is this close to the scan may change again without its ctime moving."""
+
+
+class Folder:
+    """One workspace under its own lock: an older scan can never become a newer version."""
+
+    def __init__(self, engine: Engine, root: bytes, workspace: str, reading: bool = False) -> None:
+        self.engine, self.root, self.workspace, self.reading = engine, root, workspace, reading
+        self.capture = capture_rules(engine)
+        self.fd = self.lock = -1
+        self._cache: Cache | None = None
+        self.full_scan_at = 0
+        self.now = 0
+
+    def __enter__(self) -> Folder:
+        self.engine.place.id()  # an unreachable or newer store is named before anything is touched
+        folder = self.engine.place.folder(self.workspace)
+        try:
+            self._take_lock(folder)
+            try:
+                self.fd = open_fd(self.root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+            except OSError as error:
+                raise Failed(f"{show(self.root)} cannot be opened: {error.strerror}.") from None
+            self.now = self._file_clock()
+            self._cache = None
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for fd in (self.fd, self.lock):
+            if fd >= 0:
+                close(fd)
+        self.fd = self.lock = -1
+
+    def _take_lock(self, folder: str) -> None:
+        try:
+            try:
+                self.lock = open_fd(folder + "/lock", O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
+            except FileNotFoundError:
+                from holdfast.store.local import make_folder
+
+                make_folder(folder)
+                self.lock = open_fd(folder + "/lock", O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
+        except OSError:
+            if not self.reading:
+                raise
+            return  # a store that cannot be written cannot get a newer version while we look
+        flock(self.lock, LOCK_EX)
+
+    def _file_clock(self) -> int:
+        """The kernel's idea of now, as it stamps files, less a margin."""
+        if self.lock < 0:
+            return self.engine.clock() - OTHER_DISK_MARGIN
+        utime(self.lock)
+        touched = fstat(self.lock)
+        return touched.st_mtime_ns - (MARGIN if touched.st_dev == fstat(self.fd).st_dev else OTHER_DISK_MARGIN)
+
+    def identity(self) -> bytes:
+        """Whatever must be equal for the cache to speak of the newest version."""
+        here = fstat(self.fd)
+        size, head = self.engine.place.head(self.workspace)
+        try:
+            rules = stat(self.root + b"/.git/info/exclude")
+            exclude = f"{rules.st_ctime_ns} {rules.st_size} {rules.st_ino}"
+        except OSError:
+            exclude = "-"
+        # Another user may read what this one could not.
+        text = (
+            f"{self.engine.place.id()} {here.st_dev} {here.st_ino} {geteuid()} {size} {head.decode('ascii', 'replace')}"
+            f" {exclude}"
+        )
+        return text.encode("utf-8") + b"\n" + self.root + b"\n" + self.capture.text
+
+    @property
+    def cache(self) -> Cache | None:
+        if self._cache is None:
+            self._cache = stat_cache.load(self._cache_path())
+        return self._cache
+
+    def _cache_path(self) -> str:
+        return self.engine.place.folder(self.workspace) + "/cache"
+
+    def fresh(self) -> Cache | None:
+        """The cache, if it belongs to the newest version of this very folder."""
+        cache = self.cache
+        return cache if cache is not None and self._is_fresh(cache.identity, cache.full_scan_at) else None
+
+    def look_up(self) -> None:
+        """Find out whether the cache does, without reading it: of a large tree that takes longer than saving a file."""
+        said = stat_cache.peek(self._cache_path())
+        if said is not None:
+            self._is_fresh(*said)
+
+    def _is_fresh(self, identity: bytes, full_scan_at: int) -> bool:
+        if identity.partition(b"\n")[2] != self.identity():
+            return False
+        if not 0 <= self.now - full_scan_at < DAY:
+            return False  # once a day everything is looked at, whatever the folders' times say
+        self.full_scan_at = full_scan_at
+        return True
+
+    def settle(self, repository: Repository, now: int) -> None:
+        """See to it that the store knows this folder: a moved one is followed, a copied one becomes its own."""
+        marked = identity(self.root)
+        if marked is not None and marked != self.workspace:
+            self._become(marked)  # while we waited for the lock, somebody else noticed that this is a copy
+        row = repository.workspace(self.workspace)
+        if row is not None and row.path == self.root:
+            return
+        engine = self.engine
+        if row is None:
+            engine.register(repository, self.workspace, self.root, now)
+        elif _elsewhere(row.path, self.root, self.workspace):
+            copy = urandom(16).hex()
+            engine.register(repository, copy, self.root, now, parent=self.workspace)
+            engine.mark(self.root, copy)
+            self._become(copy)
+        else:
+            engine.register(repository, self.workspace, self.root, now)
+
+    def _become(self, workspace: str) -> None:
+        self.__exit__()
+        self.workspace = workspace
+        self.__enter__()
+
+    def scan(self, saving: Saving, changes: Any) -> Scan:
+        from holdfast.workspace import scan
+
+        if changes is not None and self.cache is not None and not saving.whole:
+            found = scan.recheck(self.fd, self.cache, self.capture, self.now, *changes)
+            if found is not None:
+                return found
+        state = saving.state()
+        self.full_scan_at = self.now
+        return scan.walk(
+            self.fd,
+            self._vouching(saving.row.document),
+            self.capture,
+            self.now,
+            lambda path: path in state and state[path].kind in "fl",
+        )
+
+    def scan_only(self, paths: tuple[bytes, ...], saving: Saving) -> Scan:
+        """Look at these paths and nothing else; folders among them are looked at, not into.
+
+        A path that leads through a link is not there, whatever lies behind the link.
+        """
+        from _stat import S_ISDIR, S_ISLNK, S_ISREG
+
+        from holdfast.core.entry import BY_NAME, EXCLUDED, FOLDER, SPECIAL
+        from holdfast.workspace.below import lstat_below
+        from holdfast.workspace.choose import Chooser
+        from holdfast.workspace.scan import Scan
+        from holdfast.workspace.walk import VANISHED
+
+        found, folders, chooser = Scan(False), {b"": True}, Chooser(self.fd, self.capture)
+
+        def is_folder(path: bytes) -> bool:
+            missing = []
+            while path not in folders:
+                missing.append(path)
+                path = path.rpartition(b"/")[0]
+            for folder in reversed(missing):
+                try:
+                    folders[folder] = folders[folder.rpartition(b"/")[0]] and S_ISDIR(
+                        lstat_below(self.fd, folder).st_mode
+                    )
+                except OSError:
+                    folders[folder] = False
+            return folders[missing[0]] if missing else folders[path]
+
+        for path in paths:
+            if chooser.excludes(path):
+                continue
+            try:
+                seen = lstat_below(self.fd, path) if is_folder(path.rpartition(b"/")[0]) else None
+            except OSError as error:
+                if error.errno not in VANISHED:
+                    raise
+                seen = None
+            if seen is not None and chooser.exclude.match(path, S_ISDIR(seen.st_mode)):
+                found.left.append((path, EXCLUDED, BY_NAME, None))
+            elif seen is None:
+                found.gone.append(path)
+            elif S_ISDIR(seen.st_mode):
+                found.folders.append((path, seen))
+            elif S_ISREG(seen.st_mode) or S_ISLNK(seen.st_mode):
+                found.candidates.append((path, seen))
+            else:
+                found.left.append((path, SPECIAL, 0, seen))
+        # With a folder goes all that was known below it.
+        ledger, there = saving.repository.ledger, {path for path, _ in found.folders}
+        for path, row in ledger.current(self.workspace, [path for path in paths if path not in there]).items():
+            if row.kind == FOLDER:
+                below = ledger.state(self.workspace, saving.row.version, path)
+                found.gone += [known.path for known in below if known.path != path]
+        return found
+
+    def force(self, scan: Scan, paths: frozenset[bytes], saving: Saving) -> None:
+        """Capture these files although they are, or were, left out."""
+        from _stat import S_ISREG
+
+        from holdfast.core.entry import IGNORED, OVERSIZE, UNREADABLE
+        from holdfast.workspace.below import lstat_below
+
+        kept, known = [], {path for path, _ in scan.candidates}
+        for path, kind, flags, seen in scan.left:
+            if path in paths and seen is not None and S_ISREG(seen.st_mode):
+                scan.candidates.append((path, seen))
+                known.add(path)
+            else:
+                kept.append((path, kind, flags, seen))
+        scan.left[:] = kept
+        # What was left out before and has not changed since is not named by the scan.
+        for path, row in saving.repository.ledger.current(self.workspace, sorted(paths - known)).items():
+            if row.kind not in OVERSIZE + IGNORED + UNREADABLE:
+                continue
+            try:
+                seen = lstat_below(self.fd, path)
+            except OSError:
+                continue
+            if S_ISREG(seen.st_mode):
+                scan.candidates.append((path, seen))
+
+    def renew(self, document: bytes, saved: tuple[bytes, ...]) -> None:
+        """After a save of some paths the cache still holds for all others."""
+        if self.full_scan_at:
+            try:
+                stat_cache.renew(self._cache_path(), document.hex().encode("ascii") + b"\n" + self.identity(), saved)
+            except OSError:
+                pass  # the next save looks at everything
+
+    def _vouching(self, document: bytes) -> Cache | None:
+        """An older cache of this very folder knows which files were not touched since, if it speaks of this document.
+
+        Of an older one it must not be believed: a folder may have been swapped for another, saved so, and swapped back.
+        """
+        cache = self.cache
+        if cache is None:
+            return None
+        said, _, old = cache.identity.partition(b"\n")
+        same = old.split(b" ", 4)[:4] == self.identity().split(b" ", 4)[:4]
+        return cache if same and said == document.hex().encode("ascii") else None
+
+    def remember(self, scan: Scan, document: bytes) -> None:
+        """Write the stat cache of this version. It may fail: the next save then looks at everything."""
+        try:
+            stat_cache.store(
+                self._cache_path(),
+                document.hex().encode("ascii") + b"\n" + self.identity(),
+                self.full_scan_at,
+                scan.columns,
+                scan.names,
+                scan.paths,
+                scan.marks,
+            )
+        except OSError:
+            pass  # a disk that is full here was not full for the checkpoint; a cache is not worth an error
+
+
+def _elsewhere(path: bytes, root: bytes, workspace: str) -> bool:
+    """Is there, at the path we knew, another folder with the same id?"""
+    try:
+        there, here = stat(path), stat(root)
+        return (there.st_dev, there.st_ino) != (here.st_dev, here.st_ino) and identity(path) == workspace
+    except (OSError, HoldfastError):
+        return False
+
+
+def capture_rules(engine: Engine) -> Capture:
+    from holdfast.workspace.capture import Capture
+
+    settings = engine.settings
+    try:
+        store = stat(engine.place.path)
+    except OSError:
+        store = None
+    return Capture(
+        exclude=settings["capture.exclude"],
+        exclude_ignored=settings["capture.exclude_ignored"],
+        exclude_marked=settings["capture.exclude_marked"],
+        ignored=settings["capture.ignored"],
+        ignored_file_size=settings["capture.ignored_file_size"],
+        ignored_folder_files=settings["capture.ignored_folder_files"],
+        max_file_size=settings["capture.max_file_size"],
+        max_files=settings["capture.max_files"],
+        accelerated=settings["capture.accelerator"],
+        store=(store.st_dev, store.st_ino) if store is not None else None,
+    )

@@ -1,0 +1,111 @@
+"""What a checkpoint says of itself: its header, the conversation that belongs to it, and rows made without a disk."""
+
+from __future__ import annotations
+
+from posix import urandom
+
+from holdfast.core.errors import HoldfastError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from holdfast.core.entry import Entry
+    from holdfast.core.model import Event
+    from holdfast.store.repository import Saving
+    from holdfast.workspace.git import GitFacts
+
+AWAITED = frozenset(("before_command", "auto_70", "auto_80", "auto_90"))
+MOST_AWAITED = 4 << 20
+"""Somebody waits for these saves: of a conversation they take over this much, or leave it to the next one."""
+TOOL = "0.1.0"
+
+
+def conversation_of(event: Event, root: bytes, saving: Saving, notices: list[str]) -> dict[str, Any] | None:
+    """What the header says of the conversation. Whatever is wrong with a transcript, the save goes on."""
+    from holdfast.agents.registry import sessions
+    from holdfast.store.conversations import MOST, keep, keep_beside, latest
+
+    before = latest(saving.repository, saving.row.id, event.session)
+    most = MOST_AWAITED if event.trigger in AWAITED else MOST
+    told = sessions(event.agent)
+    try:
+        kept, newest = keep(saving, event.transcript, before, most)
+        if kept is None:
+            return before
+        beside = keep_beside(saving, event.transcript.removesuffix(".jsonl"), (before or {}).get("beside", []), most)
+    except FileNotFoundError:
+        return before  # a client makes the file when it has something to say
+    except (OSError, HoldfastError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        notices.append(f"The conversation was not kept: {why}.".replace("..", "."))
+        return before
+    last = told.last_message(newest) if told is not None else ""
+    found = {
+        "agent": event.agent,
+        "session": event.session,
+        "path": event.transcript,
+        "root": root.decode("utf-8", "surrogateescape"),
+        "last": last or (before or {}).get("last", ""),
+        **kept,
+    }
+    return {**found, "beside": beside} if beside else found
+
+
+def filled(entry: Entry, saving: Saving, data: bytes) -> Entry:
+    """The row with another content."""
+    from io import BytesIO
+
+    from holdfast.core.entry import SEALED
+    from holdfast.workspace.judge import is_secret
+
+    if entry.flags & SEALED or is_secret(entry.path, data):
+        return entry._replace(content=saving.sealed(BytesIO(data).read), size=len(data), flags=entry.flags | SEALED)
+    return entry._replace(content=saving.sink(data), size=len(data))
+
+
+def header_of(
+    event: Event, root: bytes, cwd: bytes, started: int, ended: int, git: GitFacts | None, notices: list[str]
+) -> dict[str, Any]:
+    """What a checkpoint says of itself, apart from what the store adds (docs/format/checkpoint.md)."""
+    from holdfast.core.secrecy import without_secrets
+
+    header = {
+        "id": _new_id(event.at),
+        "created_at": event.at,
+        "event_at": event.at,
+        "scan_started": started,
+        "scan_ended": ended,
+        "trigger": event.trigger,
+        "created_by": event.created_by,
+        "message": without_secrets(event.message),
+        "name": without_secrets(event.name) or None,
+        "tags": [without_secrets(tag) for tag in event.tags],
+        "pinned": event.pinned,
+        "session": event.session or None,
+        "task": event.task or None,
+        "cwd": cwd[len(root) + 1 :].decode("utf-8", "surrogateescape"),
+        "git": {"branch": git.branch, "commit": git.commit, "in_progress": git.in_progress}
+        if git is not None
+        else None,
+        "notices": [without_secrets(notice) for notice in notices],
+        "tool": TOOL,
+    }
+    # What only agents tell is there only if one did.
+    told = {
+        "agent": event.agent,
+        "summary": without_secrets(event.summary),
+        "tokens_used": event.tokens_used,
+        "token_budget": event.token_budget,
+        "active_files": list(event.active_files),
+        "key_points": [without_secrets(point) for point in event.key_points],
+        "notes": event.notes,
+    }
+    header.update({key: value for key, value in told.items() if value})
+    return header
+
+
+def _new_id(now: int) -> str:
+    from holdfast.core.ids import checkpoint_id
+
+    return checkpoint_id(now, urandom(10))

@@ -1,0 +1,261 @@
+"""What goes wrong outside of us: a clear state with a reason and a way out; and the tasks of others go on."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from faults.disks import needs, tmpfs
+from holdfast.core.errors import Damaged, HoldfastError, Unreachable, Usage
+from holdfast.supervisor import recover, taskfile
+from holdfast.supervisor.lock import Lock, trouble_of
+from holdfast.supervisor.supervise import Supervisor, Threads
+from holdfast.supervisor.tables import Task
+
+from .place import DONE, PHASE, QUICK, Place, say_phase
+
+GARBAGE = """
+import os, random
+noise = random.Random(3)
+os.write(1, bytes(noise.randrange(256) for _ in range(300_000)))
+for line in (b'{"type":', b'[' * 100_000, b'{"type":"result","is_error":"maybe"}', b'\\x1b[2J\\x1b]0;title\\x07',
+             b'null', b'"\\ud800"', b'[ERROR]\\ntype: fatal',
+             b'[USER_QUESTION]', b'=== PHASE 99999999999999999999 COMPLETE ===', b'\\r\\n' * 5000):
+    os.write(1, b'\\n' + line + b'\\n')
+    os.write(2, line + b'\\n')
+"""
+
+
+def reason(place: Place, task: Task) -> str:
+    return place.ground.tables.task(task.id).reason
+
+
+def actions(place: Place, task: Task) -> list[str]:
+    """The ways out that people are shown."""
+    found: list[str] = place.tasks.describe(place.ground.tables.task(task.id))["actions"]
+    return found
+
+
+def wait(until: Callable[[], bool], what: object = "") -> None:
+    end = time.monotonic() + 90
+    while not until():
+        assert time.monotonic() < end, what
+        time.sleep(0.02)
+
+
+class Running:
+    """A supervisor in a thread, as `supervise` runs it; `error` is what it ended with."""
+
+    def __init__(self, place: Place) -> None:
+        self.workflows = Threads(place.ground)
+        self.supervisor = Supervisor(place.ground, self.workflows)
+        self.lock = Lock(place.ground.folder)
+        self.supervisor.note = self.lock.note
+        self.error: HoldfastError | None = None
+        self.thread = Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.supervisor.run()
+        except HoldfastError as error:
+            self.error = error
+
+    def close(self) -> None:
+        self.supervisor.stop.set()
+        self.thread.join(60)
+        self.workflows.close()
+        self.lock.close()
+
+
+# Task files
+
+
+@pytest.mark.parametrize(
+    ("content", "said", "hint"),
+    [
+        ({"brief": "x", "breif": "y"}, "unknown key 'breif'", "brief"),
+        ({"brief": "x", "workspace": "nowhere"}, "there is no folder", "Make it first"),
+        ({"brief": "x", "agent": {"kind": "command"}}, "agent.command", ""),
+        ({"tasks": [{"name": "a", "brief": "x", "after": ["a"]}]}, "wait for one another: a", "Take one `after` out"),
+        ({"tasks": [{"name": "a", "brief": "x", "after": ["b"]}, {"name": "b", "brief": "x", "after": ["a"]}]},
+         "wait for one another: a → b", "Take one `after` out"),
+        ({"tasks": []}, "must be a list of tasks", ""),
+        ({"tasks": [{"brief": "x"}], "title": "y"}, "nothing else is allowed", ""),
+    ],
+)  # fmt: skip
+def test_a_task_file_that_is_wrong_makes_no_task_at_all(place: Place, content: Any, said: str, hint: str) -> None:
+    path = place.base / "tasks.json"
+    path.write_text(json.dumps(content))
+
+    with pytest.raises(Usage) as caught:
+        place.tasks.new_all(taskfile.read(str(path)))
+
+    assert said in str(caught.value)
+    assert hint in caught.value.hint
+    assert place.tasks.listing() == []
+
+
+def test_a_task_that_waits_for_one_that_is_not_there_is_refused(place: Place) -> None:
+    with pytest.raises(HoldfastError, match="There is no task 'nobody'"):
+        place.task([DONE], after=["nobody"])
+
+    assert place.tasks.listing() == []
+
+
+# Agents
+
+
+def test_an_agent_that_was_uninstalled_fails_its_task_and_no_other(place: Place) -> None:
+    program = place.base / "agent"
+    program.write_text("#!/bin/sh\necho '=== CUSTOM TASK COMPLETE ==='\n")
+    program.chmod(0o755)
+    task = place.task(name="one", agent={"command": [str(program)]})
+    program.rename(place.base / "away")
+    other = place.task([DONE], name="two")
+    place.supervise()
+
+    assert place.state(other) == ("done", "")
+    assert place.state(task) == ("failed", "")
+    assert str(program) in reason(place, task)
+    assert "retry" in actions(place, task)
+    (place.base / "away").rename(program)
+    place.tasks.retry(task.id)
+    place.supervise()
+    assert place.state(task) == ("done", "")
+
+
+def test_an_agent_that_prints_garbage_waits_for_a_person(place: Place) -> None:
+    program = place.base / "garbage.py"
+    program.write_text(GARBAGE)
+    task = place.task(name="one", agent={"command": [sys.executable, str(program)]})
+    other = place.task([DONE], name="two")
+    place.supervise()
+
+    assert place.state(other) == ("done", "")
+    assert place.state(task) == ("active", "crashed")
+    assert "No progress in 3 runs" in reason(place, task)
+    assert reason(place, task).isprintable()
+    assert {"resume", "cancel"} <= set(actions(place, task))
+    json.dumps(place.tasks.show(task.id))
+
+
+def test_a_line_of_100_megabytes_is_cut_while_others_go_on(place: Place) -> None:
+    task = place.task([{"flood": 100_000_000}, DONE], name="one")
+    other = place.task([DONE], name="two")
+    place.supervise()
+
+    assert place.state(other) == place.state(task) == ("done", "")
+    [run] = place.ground.tables.runs("task = ?", task.id)
+    assert os.path.getsize(run.folder + "/out.log") < 10_000
+
+
+# Workspaces
+
+
+def test_a_workspace_deleted_under_way_can_be_brought_back(place: Place) -> None:
+    go = place.base / "go"
+    task = place.task([{"write": ["kept", "1"]}, {"wait_for": str(go)}, say_phase(1)], [say_phase(1)],
+                      phases=[{**PHASE, "verify": "true"}], name="one")  # fmt: skip
+    place.supervise(until=lambda: place.journal("one") == ["begin 0"])
+    shutil.rmtree(place.base / "one")
+    go.touch()
+    other = place.task([DONE], name="two")
+    place.supervise()
+
+    assert place.state(other) == ("done", "")
+    assert place.state(task) == ("active", "crashed")
+    assert f"there is no folder {place.base / 'one'}" in reason(place, task)
+    assert "resume" in actions(place, task)
+    (place.base / "one").mkdir()
+    place.tasks.resume(task.id)
+    place.supervise()
+    assert place.state(task) == ("done", "")
+
+
+# Disks and databases
+
+
+@pytest.mark.root
+@needs("mount")
+def test_a_full_disk_is_waited_for_and_nothing_is_lost(tmp_path: Path) -> None:
+    """The data folder has no room left: agents go on, what they say is kept, and all comes to its end once there is room."""
+    with tmpfs(tmp_path / "data", "size=24m"):
+        place = Place(tmp_path, QUICK)
+        go = tmp_path / "go"
+        first = place.task([{"write": ["a", "1"]}, {"wait_for": str(go)}, say_phase(1)], phases=[PHASE], name="one")
+        second = place.task([DONE], name="two", start=False)
+        running = Running(place)
+        try:
+            wait(lambda: place.journal("one") == ["begin 0"], place)
+            place.tasks.start(second.id)
+            fill(tmp_path / "data" / "filler")
+            go.touch()
+            wait(lambda: place.journal("one") == ["begin 0", "end 0"], "the agent was held up")
+            wait(lambda: "no space left" in (trouble_of(place.ground.folder) or ""), place)
+            (tmp_path / "data" / "filler").unlink()
+            wait(lambda: place.state(first) == place.state(second) == ("done", ""), place)
+            wait(lambda: trouble_of(place.ground.folder) == "", "it still complains")
+            assert running.error is None
+        finally:
+            running.close()
+            place.close()
+
+
+def fill(path: Path) -> None:
+    """Use up every byte."""
+    with open(path, "wb", buffering=0) as file:
+        for size in (1 << 20, 1 << 12, 1):
+            try:
+                while True:
+                    file.write(b"x" * size)
+            except OSError:
+                continue
+
+
+@pytest.mark.sqlite
+def test_a_database_that_is_gone_ends_the_supervisor_and_is_made_again(place: Place) -> None:
+    go = place.base / "go"
+    task = place.task([{"wait_for": str(go)}, DONE], [DONE])
+    running = Running(place)
+    wait(lambda: place.journal() == ["begin 0"], place)
+    (place.data / "supervisor/tasks.db").unlink()
+    wait(lambda: not running.thread.is_alive(), "it went on with a file that is not there")
+    running.close()
+
+    assert isinstance(running.error, Unreachable)
+    assert "holdfast rebuild" in running.error.hint
+    place.close()
+    place.__init__(place.base)  # type: ignore[misc]
+    recover.rebuild(place.ground, [str(place.base)])
+    place.supervise()
+    assert place.state(task) == ("active", "user_pause")
+    assert "rebuilt" in reason(place, task)
+    go.touch()
+    place.tasks.resume(task.id)
+    place.supervise()
+    assert place.state(task) == ("done", "")
+
+
+@pytest.mark.sqlite
+def test_a_damaged_database_is_named_with_the_way_out(place: Place) -> None:
+    place.task([DONE])
+    place.close()
+    path = place.data / "supervisor/tasks.db"
+    path.write_bytes(b"no database" * 1000)
+
+    with pytest.raises(Damaged) as caught:
+        place.make_ground()
+
+    assert "holdfast rebuild" in caught.value.hint
+    path.unlink()
+    place.__init__(place.base)  # type: ignore[misc]
