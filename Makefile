@@ -9,6 +9,7 @@ WORKERS ?= 2
 install: $(STAMP)
 
 $(STAMP): pyproject.toml setup.py $(wildcard src/holdfast/workspace/*.c)
+	@echo "Installing into .venv; that takes a minute or two, once."
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet -e '.[dev,faults]'
@@ -30,9 +31,15 @@ check: install
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -p no:xdist
+	$(BIN)/coverage run -m pytest -n $(WORKERS)
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
+	@echo "The way of a resume:"
+	$(BIN)/coverage report --fail-under=90 --include="$(RESUME)"
+
+# What makes notes, briefs, settings and the tools of agents; `make check` prints its own share of lines and branches.
+RESUME := src/holdfast/conversation/*,src/holdfast/core/brief*,src/holdfast/core/extract.py,src/holdfast/analysing.py,$\
+src/holdfast/describing.py,src/holdfast/recalling.py,src/holdfast/resuming.py,src/holdfast/settings/*,src/holdfast/frontends/mcp/*
 
 bench: install
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m compileall -q src/holdfast
@@ -40,7 +47,7 @@ bench: install
 
 campaign: install
 	$(BIN)/python -m pytest --campaign -p no:xdist -s -m "campaign or not campaign" tests/faults tests/workspace tests/store tests/restore \
-		tests/supervisor tests/hooks tests/mcp_server tests/web
+		tests/supervisor tests/hooks tests/mcp_server tests/web tests/sealing
 
 # EVAL=DIR: recorded sessions; without it the small made-up ones in the tree.
 EVAL ?= tests/data/transcripts

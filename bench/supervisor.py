@@ -8,23 +8,31 @@ from __future__ import annotations
 import json
 import os
 import resource
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from itertools import pairwise
 from pathlib import Path
+from typing import Any, NamedTuple
 
 AGENT = Path(__file__).parents[1] / "tools" / "scripted_agent.py"
 HOLDFAST = [sys.executable, "-m", "holdfast"]
 CONCURRENCY = 20
-PAIRS, INTERVAL, STEPS = 3, 5, 11
+PAIRS, INTERVAL, STEPS, TURNS = 3, 5, 11, 12
 
 
 def main(count: int) -> None:
+    for word, measure in (("--only-pairs", pairs), ("--only-steps", steps)):
+        if word in sys.argv:
+            measure()
+            return
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
         many(Path(folder), count)
-    if "--no-pairs" not in sys.argv:
+    if "--only-tasks" not in sys.argv:
+        steps()
         pairs()
 
 
@@ -58,34 +66,85 @@ def many(base: Path, count: int) -> None:
     child = subprocess.Popen([*HOLDFAST, "-q", "supervise", "--until-idle"], cwd=base, env=variables)
     _, status, used = os.wait4(child.pid, 0)
     seconds = time.monotonic() - begin
-    listed = json.loads(
-        subprocess.run(
-            [*HOLDFAST, "task", "list", "--json"], cwd=base, env=variables, check=True, capture_output=True
-        ).stdout
-    )
+    listed = _answer(base, variables, "task", "list")
     done = sum(one["status"] == "completed" for one in listed)
     cpu = used.ru_utime + used.ru_stime
     print(
         f"{done} of {count} tasks done in {seconds:.0f} s, {CONCURRENCY} at a time (exit {os.waitstatus_to_exitcode(status)})"
     )
     print(
-        f"supervisor and what it waited for: {cpu:.1f} s CPU, {1000 * cpu / count:.0f} ms a task, {used.ru_maxrss >> 10} MB"
+        f"supervisor, shims and agents together: {cpu:.1f} s CPU, {1000 * cpu / count:.0f} ms a task; the supervisor at most "
+        f"{used.ru_maxrss >> 10} MB, {(used.ru_maxrss / count):.0f} KB a task; load {os.getloadavg()[0]:.1f}"
     )
 
 
 def pairs() -> None:
     """An agent that works, with an interval of 5 s and 10 checkpoints or more, against the same without supervision."""
-    ratios = []
+    empty = _idle()
+    print(f"starting and ending a supervisor that has nothing to do: {empty:.1f} s CPU")
+    ratios, costs = [], []
     for _ in range(PAIRS):
-        plain = _timed(supervised=False)
-        with_us = _timed(supervised=True)
-        ratios.append(with_us / plain)
-        print(f"agent alone {plain:.1f} s, supervised {with_us:.1f} s: {ratios[-1]:.3f}")
-    print(f"median over {PAIRS} interleaved pairs: {statistics.median(ratios):.3f}x")
+        plain, with_us = _timed(supervised=False), _timed(supervised=True)
+        ratios.append(with_us.seconds / plain.seconds)
+        cost = with_us.cpu - plain.cpu - empty
+        costs.append(100 * cost / with_us.seconds)
+        print(
+            f"agent alone {plain.seconds:.1f} s, supervised {with_us.seconds:.1f} s: {ratios[-1]:.3f}x; {with_us.kept} interval "
+            f"checkpoints, {cost:.1f} s CPU beside the agent's {plain.cpu:.1f} s; load {os.getloadavg()[0]:.1f}"
+        )
+    print(
+        f"median over {PAIRS} interleaved pairs: {statistics.median(ratios):.3f}x the time, "
+        f"{statistics.median(costs):.1f} % of one core"
+    )
 
 
-def _timed(supervised: bool) -> float:
-    """Seconds that the agent itself took, from its first to its last line."""
+def steps() -> None:
+    """One run whose supervisor stands still at every other step: pairs so close together that other load hits both alike."""
+    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
+        base = Path(folder)
+        variables = environment(base, checkpoint_interval=INTERVAL)
+        turn: list[dict[str, object]] = []
+        for number in range(2 * TURNS + 1):
+            turn += [{"write": [f"{number}.txt", "x" * 10_000]}, {"work": 1.0}, {"sleep": INTERVAL * 0.8}]
+        row = task(base, "t", [[*turn, {"say": "=== CUSTOM TASK COMPLETE ==="}]])
+        (base / "tasks.json").write_text(json.dumps({"tasks": [row]}))
+        subprocess.run(
+            [*HOLDFAST, "-q", "task", "new", "--file", str(base / "tasks.json")], cwd=base, env=variables, check=True
+        )
+        child = subprocess.Popen([*HOLDFAST, "-q", "supervise", "--until-idle"], cwd=base, env=variables)
+        load = []
+        for number in range(2 * TURNS + 1):
+            while not (base / f"t/{number}.txt").exists():
+                assert child.poll() is None
+                time.sleep(0.02)
+            child.send_signal(signal.SIGCONT if number % 2 == 0 else signal.SIGSTOP)
+            load.append(os.getloadavg()[0])
+        child.send_signal(signal.SIGCONT)
+        assert child.wait() == 0
+        began = [(base / f"t/{number}.txt").stat().st_mtime for number in range(2 * TURNS + 1)]
+        took = [later - at for at, later in pairwise(began)]
+        id = _answer(base, variables, "task", "list")[0]["id"]
+        shown = _answer(base, variables, "task", "show", id)
+    kept = sum(one["reason"] == "interval" for one in shown["checkpoints"])
+    with_us, without = took[0::2], took[1::2]
+    ratios = [one / other for one, other in zip(with_us, without, strict=True)]
+    low, middle, high = statistics.quantiles(ratios, n=4)
+    print(
+        f"{TURNS} pairs of steps, {kept} interval checkpoints: supervised {sum(with_us):.1f} s, alone {sum(without):.1f} s, "
+        f"{sum(with_us) / sum(without):.3f}x; median of pairs {middle:.3f}x (quartiles {low:.3f} to {high:.3f}); "
+        f"load {min(load):.0f} to {max(load):.0f}"
+    )
+
+
+class Timed(NamedTuple):
+    """Seconds from an agent's first file to its end, CPU of everything, checkpoints that were taken meanwhile."""
+
+    seconds: float
+    cpu: float
+    kept: int = 0
+
+
+def _timed(supervised: bool) -> Timed:
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
         base = Path(folder)
         variables = environment(base, checkpoint_interval=INTERVAL)
@@ -93,27 +152,39 @@ def _timed(supervised: bool) -> float:
         for number in range(STEPS):
             turn += [{"write": [f"{number}.txt", "x" * 10_000]}, {"work": INTERVAL * 0.5}, {"sleep": INTERVAL * 0.5}]
         row = task(base, "t", [[*turn, {"say": "=== CUSTOM TASK COMPLETE ==="}]])
-        begin = base / "t.json"
+        kept = 0
         if not supervised:
-            command = row["agent"]["command"]  # type: ignore[index]
-            subprocess.run(command, cwd=base / "t", stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True)
+            command: list[str] = row["agent"]["command"]  # type: ignore[index]
+            cpu = _run(command, base / "t", dict(os.environ))
         else:
             (base / "tasks.json").write_text(json.dumps({"tasks": [row]}))
             words = ["-q", "task", "new", "--file", str(base / "tasks.json")]
             subprocess.run([*HOLDFAST, *words], cwd=base, env=variables, check=True)
-            subprocess.run([*HOLDFAST, "-q", "supervise", "--until-idle"], cwd=base, env=variables, check=True)
-            listed = subprocess.run(
-                [*HOLDFAST, "task", "list", "--json"], cwd=base, env=variables, check=True, capture_output=True
-            )
-            id = json.loads(listed.stdout)[0]["id"]
-            shown = subprocess.run(
-                [*HOLDFAST, "task", "show", id, "--json"], cwd=base, env=variables, check=True, capture_output=True
-            )
-            kept = sum(one["reason"] == "interval" for one in json.loads(shown.stdout)["checkpoints"])
-            print(f"{kept} interval checkpoints")
-        assert begin.exists()
+            cpu = _run([*HOLDFAST, "-q", "supervise", "--until-idle"], base, variables)
+            id = _answer(base, variables, "task", "list")[0]["id"]
+            shown = _answer(base, variables, "task", "show", id)
+            kept = sum(one["reason"] == "interval" for one in shown["checkpoints"])
         first = (base / "t/0.txt").stat().st_mtime
-        return (base / "t.journal").stat().st_mtime - first
+        return Timed((base / "t.journal").stat().st_mtime - first, cpu, kept)
+
+
+def _idle() -> float:
+    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
+        base = Path(folder)
+        return _run([*HOLDFAST, "-q", "supervise", "--until-idle"], base, environment(base))
+
+
+def _run(command: list[str], cwd: Path, variables: dict[str, str]) -> float:
+    """CPU seconds of a command and of everything that it waited for."""
+    child = subprocess.Popen(command, cwd=cwd, env=variables, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(child.pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 0, command
+    return used.ru_utime + used.ru_stime
+
+
+def _answer(base: Path, variables: dict[str, str], *words: str) -> Any:
+    done = subprocess.run([*HOLDFAST, *words, "--json"], cwd=base, env=variables, check=True, capture_output=True)
+    return json.loads(done.stdout)
 
 
 if __name__ == "__main__":

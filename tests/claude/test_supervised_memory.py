@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 
+from holdfast.supervisor import recover
 from holdfast.supervisor.tables import Task
+from holdfast.supervisor.tasks import Tasks
 
 from .endpoint import Reply, Rule, call, say, use
 from .supervised import DONE, ClientPlace, bash
@@ -199,3 +201,27 @@ def test_how_full_it_is_is_told_after_each_request(here: ClientPlace) -> None:
     assert [one["percent"] == round(100 * one["used"] / one["window"], 1) for one in told] == [True, True]
     assert told[-1]["account"]["five_hour"]["used"] == 0.93
     assert told[-1]["account"]["five_hour"]["resetsAt"] > here.now() / 1e9
+
+
+def test_a_rebuilt_task_whose_session_is_gone_is_told_from_the_sealed_conversation(here: ClientPlace) -> None:
+    path = here.bench.put("a.py", "first = 1\n")
+    here.bench.script(call(use("Read", file_path=str(path))), question("Shall I?"), say("I wait."), DONE)
+    task = here.ask()
+    here.supervise()
+    assert here.state(task) == ("active", "question"), here
+    here.ground.close()
+    for name in here.data.glob("supervisor/tasks.db*"):
+        name.unlink()
+    for transcript in here.bench.transcripts():
+        transcript.unlink()
+    here.ground = here.make_ground()
+    here.tasks = Tasks(here.ground)
+
+    recover.rebuild(here.ground, [str(here.bench.project)])
+    here.tasks.resume(task.id)
+    here.tasks.answer(task.id, "yes")
+    here.supervise()
+
+    assert here.state(task) == ("done", ""), here
+    prompt = here.ground.tables.runs("task = ?", task.id)[-1].prompt
+    assert "Resumed from checkpoint" in prompt and "@a.py#L" in prompt and "The answer: yes" in prompt

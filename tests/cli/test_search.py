@@ -157,3 +157,20 @@ def test_many_may_search_at_once_while_there_is_no_index_yet(kept: Box) -> None:
         out, err = child.communicate(timeout=60)
         assert (child.returncode, err) == (0, b"")
         assert [hit["checkpoint"]["version"] for hit in json.loads(out)] == ["v1"]
+
+
+def test_two_letters_are_found_in_either_case_over_pages_and_an_old_name_is_not(
+    kept: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searching, "FEW", 2)
+    for number in range(7):
+        kept.put("a.py", f"{number}\n")
+        kept.save("-m", f"{'입력' if number % 2 else '출력'} {number} ẞQx")
+
+    assert hits(kept, "입력") == [("v9", "message"), ("v7", "message"), ("v5", "message")]
+    assert hits(kept, "없음") == []
+    assert len(hits(kept, "qX")) == 7
+    kept.call("name", "v1", "쌍둥")
+    assert hits(kept, "쌍둥") == [("v1", "name")]
+    kept.call("name", "v1", "--remove")
+    assert hits(kept, "쌍둥") == []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 
 import pytest
 
@@ -118,6 +120,27 @@ def test_doctor_goes_on_after_a_damaged_store(kept: Box) -> None:
     assert found["store"]["level"] == "problem"
     assert "verify --repair" in found["store"]["advice"]
     assert found["space"]["level"] in ("fine", "note")
+
+
+def test_doctor_says_once_what_stops_many_checks(kept: Box) -> None:
+    kept.config.parent.mkdir(parents=True, exist_ok=True)
+    kept.config.write_text("not json")
+
+    said = kept.call("doctor")
+
+    assert said.code == 1
+    assert said.out.count("is not JSON") == 1
+    assert "1 problem found." in said.out
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_doctor_finds_a_home_that_takes_no_store(visited: Box) -> None:
+    shutil.rmtree(visited.home / ".local")
+
+    said = visited.call_as(65534, "doctor")
+
+    assert said.code == 1
+    assert f"you may not write to {visited.home}" in said.out
 
 
 def test_doctor_shows_odd_settings(box: Box) -> None:

@@ -174,6 +174,15 @@ def test_what_the_client_writes_is_not_taken_for_a_prompt(text: str) -> None:
     assert transcript.read(session.bytes()).asked() == []
 
 
+def test_what_our_supervisor_says_beside_a_task_is_passed_over() -> None:
+    session = Session()
+    session.asked("# Task: a shop\n\nSell tea.\n\n<holdfast>\nnever ask for it\n</holdfast>\n\nAnd coffee.")
+
+    asked = transcript.read(session.bytes()).asked()
+
+    assert [turn.text.split() for turn in asked] == ["# Task: a shop Sell tea. And coffee.".split()]
+
+
 def test_a_slash_command_counts_by_its_name_and_words() -> None:
     session = Session()
     session.asked(

@@ -129,10 +129,12 @@ def test_rotation_and_backup_by_command(box: Box, tmp_path: Path) -> None:
 
 def test_a_store_that_got_a_new_id_still_opens_what_is_sealed(box: Box) -> None:
     """The key lies under the store's id, and the file with that id can be damaged as any other."""
+    key = key_file(box)
     (box.store / "format").write_text("")
 
     assert box.call("verify", "--repair").code == 0
 
+    assert box.call("key", "show", "--json").json()["key_file"] == str(key)
     assert box.call("cat", "v1", ".env").out == ENV
     assert "key" not in box.call("status").out.partition("no backup")[0]
     box.put(".env", "PASSWORD=another-one-17\n")

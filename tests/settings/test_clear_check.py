@@ -59,6 +59,15 @@ def test_automatic_saves_without_a_question(box: Box) -> None:
     assert (newest["version"], newest["trigger"]) == ("v2", "before_clear")
 
 
+def test_a_folder_that_is_left_out_is_no_work_to_lose(box: Box) -> None:
+    box.save("-m", "all of it")
+    box.put("node_modules/x/index.js", "x\n")
+
+    answer = mode(box, "prompt").call("clear-check")
+
+    assert (answer.code, "modified" in answer.out) == (0, False)
+
+
 def test_automatic_with_verification_shows_the_difference_first(box: Box) -> None:
     answer = mode(box, "automatic", verify_before_clear=True).call("clear-check")
 

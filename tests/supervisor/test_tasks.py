@@ -6,6 +6,7 @@ import json
 import shutil
 import signal
 from datetime import UTC, datetime
+from pathlib import Path
 from threading import Thread
 from time import sleep
 
@@ -420,11 +421,12 @@ def test_an_unknown_task_is_named(place: Place) -> None:
 def test_a_limited_account_holds_back_the_tasks_that_have_not_begun(place: Place) -> None:
     place.close()
     place.__init__(place.base, place.options.but(concurrency=1))  # type: ignore[misc]
-    first = place.task([{"limited": 2}, {"exit": 1}], [DONE], name="one")
+    first = place.task([{"limited": 3600}, {"exit": 1}], [DONE], name="one")
     second = place.task([DONE], name="two")
     place.supervise(until=lambda: place.state(second)[1] == "rate_limit")
     assert place.journal("two") == []
 
+    place.ahead = 3700 * 1_000_000_000
     place.supervise()
 
     assert place.state(first) == place.state(second) == ("done", "")
@@ -475,3 +477,27 @@ def test_a_reset_is_counted_from_when_it_was_said(place: Place) -> None:
 
     assert place.state(task) == ("done", "")
     assert place.outcomes(task) == ["limited", "complete"]
+
+
+def test_a_memory_that_fills_up_is_saved_and_the_agent_is_told(place: Place) -> None:
+    def full(used: int) -> dict[str, str]:
+        info = {"last_token_usage": {"total_tokens": used}, "model_context_window": 200_000}
+        return {"say": json.dumps({"type": "token_count", "info": info}, separators=(",", ":"))}
+
+    marks = [str(place.base / name) for name in "ab"]
+    task = place.task(
+        [full(144_000), {"wait_for": marks[0]}, full(170_000), {"wait_for": marks[1]}, full(172_000), DONE]
+    )
+    place.supervise(until=lambda: "auto_70" in place.reasons(task), seconds=90)
+    run = place.ground.tables.last_run(task.id)
+    assert run is not None
+    nudge = Path(run.folder) / "nudge"
+    assert not nudge.exists(), "the threshold is quiet"
+    Path(marks[0]).touch()
+    place.supervise(until=lambda: "auto_80" in place.reasons(task) and nudge.exists(), seconds=90)
+    told = json.loads(nudge.read_text())["hookSpecificOutput"]["additionalContext"]
+    Path(marks[1]).touch()
+    place.supervise()
+
+    assert "Checkpoint created (tokens 85%). 170,000 of 200,000 tokens are used." in told
+    assert [one["band"] for one in place.tasks.log(task.id) if one["type"] == "context_band"] == [70, 80]

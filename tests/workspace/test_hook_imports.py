@@ -47,7 +47,7 @@ OURS = {
 def imported(*arguments: str) -> set[str]:
     """Every module that a new Python loads when it is started so."""
     command = [sys.executable, "-I", "-S", "-B", "-X", "importtime", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env={"HOME": "/nonexistent"})
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env={"HOME": os.devnull})
     lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
 
     assert len(lines) == len(done.stderr.splitlines())  # the hook itself says nothing

@@ -68,7 +68,8 @@ NOT_ASKED = (
 )
 COMMAND = re.compile(r"<command-name>(.*?)</command-name>", re.S)
 ARGUMENTS = re.compile(r"<command-args>(.*?)</command-args>", re.S)
-REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.S)
+# What stands beside the person's words: of the client, and of our own supervisor.
+BESIDE = re.compile(r"<(system-reminder|holdfast)>.*?</\1>", re.S)
 REFUSED = re.compile(r"the user said:\n(.+)", re.S)
 # Commands of the client itself, which are no part of the work.
 OWN_COMMANDS = frozenset(
@@ -268,8 +269,8 @@ def _asked(entry: dict[str, Any]) -> str:
 
 
 def _plain(text: str) -> str:
-    if "<system-reminder>" in text:
-        text = REMINDER.sub("", text)
+    if "<system-reminder>" in text or "<holdfast>" in text:
+        text = BESIDE.sub("", text)
     text = text.strip()
     if text.startswith("<command-"):
         name, arguments = COMMAND.search(text), ARGUMENTS.search(text)

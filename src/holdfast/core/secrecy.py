@@ -23,6 +23,8 @@ ENDINGS = (
 OPENLY = (b"example", b"sample", b"template", b"dist", b"defaults", b"schema", b"tmpl")
 """`.env.example` and the like are there to be read; their contents are judged all the same."""
 KEYS = (b".pem", b".key", b".p8", b".der")
+LAST = frozenset(ending.rpartition(b".")[2] for ending in (*ENDINGS, *KEYS))
+"""What comes behind the last dot of them."""
 OPEN_ENDINGS, OPEN_NAMES = (b".pub", b".md", b".lock"), (b"known_hosts", b"authorized_keys")
 SECRET, KEY = 1, 2
 FOLDERS = frozenset((b".ssh", b".gnupg", b".aws", b".azure", b".gcloud", b".kube", b".docker"))
@@ -83,13 +85,15 @@ def by_name(path: bytes) -> int:
     """Return `SECRET` if the file is secret whatever it holds, `KEY` if it is unless it shows that it holds no key."""
     folder, _, last = path.rpartition(b"/")
     name = last.lower()
+    # This is asked of every file that is saved: nearly all of them are let go here.
+    if name not in NAMES and name.rpartition(b".")[2] not in LAST and b"/." not in path and path[:1] != b".":
+        return 0
     if name in NAMES or name.endswith(ENDINGS):
         return SECRET
     if name.endswith(KEYS):
         return KEY
     if name.startswith((b".env.", b".env-")) and not name.endswith(OPENLY):
         return SECRET
-    # This is asked of every file that is saved: hidden folders are few.
     if (b"/." in folder or folder[:1] == b".") and not FOLDERS.isdisjoint(folder.split(b"/")[-2:]):
         return 0 if name.endswith(OPEN_ENDINGS) or name in OPEN_NAMES else SECRET
     return 0

@@ -7,7 +7,7 @@ from posix import _exit
 gc.disable()  # a save makes many values and drops few: collecting them costs more than it gives
 _here = __file__.rpartition("/")[0] or "."
 _site = sys.executable.rpartition("/")[0] + f"/../lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
-sys.path[:0] = [_here + "/../..", _site]
+sys.path += [_here + "/../..", _site]  # behind the standard library: most that is loaded next is found there
 
 _verb, _rest = sys.argv[1:2], sys.argv[2:]
 if _verb == ["hook"]:

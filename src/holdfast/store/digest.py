@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from holdfast.core.entry import Entry
 
 ZERO = bytes(32)
+LETTERS = {kind: kind.encode() for kind in CAPTURED}
 _MASK = (1 << 256) - 1
 
 
@@ -20,11 +21,10 @@ def digest(data: bytes | memoryview) -> bytes:
 
 def weight(row: Entry) -> int:
     """The row's share in the sum that stands for a whole tree (docs/format/checkpoint.md, `tree`)."""
-    if row.kind not in CAPTURED:
+    kind = LETTERS.get(row.kind)
+    if kind is None:
         return 0
-    return int.from_bytes(
-        blake3(b"%b%04o%b\0%b" % (row.kind.encode(), row.mode, row.path, row.content)).digest(), "little"
-    )
+    return int.from_bytes(blake3(b"%b%04o%b\0%b" % (kind, row.mode, row.path, row.content)).digest(), "little")
 
 
 def add(tree: int, *, plus: int = 0, minus: int = 0) -> int:

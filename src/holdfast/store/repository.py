@@ -467,7 +467,7 @@ class Saving:
     # Contents: the sink of workspace.read
 
     def small(self, data: bytes) -> bytes:
-        key = digest(data)
+        key: bytes = blake3(data).digest()
         self.keep(key, data, CONTENT)
         return key
 
@@ -621,16 +621,18 @@ class Saving:
         row = self.row
         counts: dict[str, int] = {} if self.whole else loads(row.counts)
         tree = 0 if self.whole else int(row.tree, 16)
+        size = counts.get("bytes", 0)
         for entry in changed:
             before = old.get(entry.path)
             if before is not None:
-                tree = add(tree, minus=weight(before))
+                tree -= weight(before)
                 counts[before.kind] = counts.get(before.kind, 0) - 1
-                counts["bytes"] = counts.get("bytes", 0) - (before.size if before.kind == FILE else 0)
+                size -= before.size if before.kind == FILE else 0
             if entry.kind != GONE:
-                tree = add(tree, plus=weight(entry))
+                tree += weight(entry)
                 counts[entry.kind] = counts.get(entry.kind, 0) + 1
-                counts["bytes"] = counts.get("bytes", 0) + (entry.size if entry.kind == FILE else 0)
+                size += entry.size if entry.kind == FILE else 0
+        counts["bytes"] = size
         return {
             "v": 1,
             "workspace": row.id,
@@ -639,7 +641,7 @@ class Saving:
             "keyframe": self.whole,
             **header,
             "counts": {kind: number for kind, number in counts.items() if number},
-            "tree": f"{tree:064x}",
+            "tree": f"{add(tree):064x}",
         }
 
 

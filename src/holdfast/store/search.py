@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from posix import O_CLOEXEC, O_CREAT, O_RDWR, close, stat, unlink
 from posix import open as open_fd
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from unicodedata import normalize
 
 from holdfast.core.errors import Damaged
@@ -18,15 +18,18 @@ if TYPE_CHECKING:
     from holdfast.store.repository import Repository
     from holdfast.store.rows import WorkspaceRow
 
-VERSION = 1
+VERSION = 2
 PAGE = 500
 SHORT = 3
-"""The index knows every stretch of three characters; a shorter text is looked for row by row."""
+"""The full-text index knows every stretch of three characters; a table beside it knows those of two."""
+FEW = 50
+"""So many versions are asked for at a time where each of them is compared: whoever searches seldom reads more."""
 PATHS, COLUMNS = "path", ("message", "name", "tags")
 
 SCHEMA = (
     "CREATE TABLE workspace(key INTEGER PRIMARY KEY, id TEXT UNIQUE, version INT, log_size INT, log_head BLOB)",
     "CREATE VIRTUAL TABLE texts USING fts5(message, name, tags, tokenize='trigram')",
+    "CREATE TABLE pair(pair TEXT, number INT, PRIMARY KEY(pair, number)) WITHOUT ROWID",
     "CREATE TABLE store(id TEXT)",
     f"PRAGMA user_version={VERSION}",
 )
@@ -172,6 +175,12 @@ def _contains(text: str, part: str) -> bool:
     return part.casefold() in normalize("NFC", text).casefold()
 
 
+def _pairs(text: str) -> set[str]:
+    """Every stretch of two characters, in one case: what is found so is compared again."""
+    folded = text.casefold()
+    return {folded[place : place + 2] for place in range(len(folded) - 1)}
+
+
 def _remove(path: str) -> None:
     for leftover in (path, path + "-journal"):
         try:
@@ -256,27 +265,33 @@ class _Index:
                 # A name may have been given since.
                 if said is None or said[0::2] != true[0::2] or (is_fresh and said != true):
                     return False
+                if not self._has_pairs(key << 32 | found.version, said):
+                    return False
         return True
 
     def find(self, key: int, text: str) -> Iterator[int]:
         """Yield versions of the workspace with this number, newest first."""
-        before = key + 1 << 32
+        source, number, page, pairs = "texts", "rowid", PAGE, sorted(_pairs(text))
+        pattern, where = '"' + text.replace('"', '""') + '"', "texts MATCH :pattern"
         if len(text) < SHORT:
             pattern = "%" + text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
-            where = " OR ".join([f"{column} LIKE ?3 ESCAPE '\\'" for column in COLUMNS])
-        else:
-            pattern, where = '"' + text.replace('"', '""') + '"', "texts MATCH ?3"
+            where = "(" + " OR ".join([f"{column} LIKE :pattern ESCAPE '\\'" for column in COLUMNS]) + ")"
+            page = FEW
+            if pairs:  # CROSS: from the pair to the texts, never the other way
+                source, number = "pair CROSS JOIN texts ON texts.rowid = pair.number", "pair.number"
+                where = "pair = :pair AND " + where
+        low, high = key << 32, key + 1 << 32
         while True:
             rows = self.db.execute(
-                f"SELECT rowid FROM texts WHERE ({where}) AND rowid > ?1 AND rowid < ?2"
-                f" ORDER BY rowid DESC LIMIT {PAGE}",
-                (key << 32, before, pattern),
+                f"SELECT {number} FROM {source} WHERE {where} AND {number} > :low AND {number} < :high"
+                f" ORDER BY {number} DESC LIMIT {page}",
+                {"low": low, "high": high, "pattern": pattern, "pair": pairs[0] if pairs else ""},
             ).fetchall()
-            for (number,) in rows:
-                yield number & 0xFFFFFFFF
-            if len(rows) < PAGE:
+            for (found,) in rows:
+                yield found & 0xFFFFFFFF
+            if len(rows) < page:
                 return
-            before = rows[-1][0]
+            high = rows[-1][0]
 
     def _known(self, workspace: str) -> tuple[int, int, int, bytes] | None:
         rows = self.db.execute("SELECT key, version, log_size, log_head FROM workspace WHERE id = ?", (workspace,))
@@ -289,24 +304,34 @@ class _Index:
         records = Chain(repository.records.read(row.id)[log_size : row.log_size], head, log_size)
         if records.size != row.log_size or row.version < version:
             self.db.execute("DELETE FROM texts WHERE rowid > ? AND rowid < ?", (key << 32, key + 1 << 32))
+            self.db.execute("DELETE FROM pair WHERE number > ? AND number < ?", (key << 32, key + 1 << 32))
             version, records = 0, Chain(b"")
         for record in records.records:
             if record.get("r") == "name" and record["v"] <= version:
-                name = normalize("NFC", record["name"] or "")
-                self.db.execute("UPDATE texts SET name = ? WHERE rowid = ?", (name, key << 32 | record["v"]))
+                name, number = normalize("NFC", record["name"] or ""), key << 32 | record["v"]
+                self.db.execute("UPDATE texts SET name = ? WHERE rowid = ?", (name, number))
+                self._add_pairs([(number, name)])  # those of an old name stay: what they lead to is compared
         for page in _pages(repository, row.id, version):
-            self.db.executemany(
-                "INSERT OR REPLACE INTO texts(rowid, message, name, tags) VALUES(?, ?, ?, ?)",
-                [
-                    (key << 32 | found.version, *[normalize("NFC", getattr(found, column)) for column in COLUMNS])
-                    for found in reversed(page)
-                ],
-            )
+            rows = [
+                (key << 32 | found.version, *[normalize("NFC", getattr(found, column)) for column in COLUMNS])
+                for found in reversed(page)
+            ]
+            self.db.executemany("INSERT OR REPLACE INTO texts(rowid, message, name, tags) VALUES(?, ?, ?, ?)", rows)
+            self._add_pairs(rows)
         self.db.execute(
             "UPDATE workspace SET version = ?, log_size = ?, log_head = ? WHERE key = ?",
             (row.version, row.log_size, row.log_head, key),
         )
         return key
+
+    def _add_pairs(self, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Note which stretches of two characters are in the texts behind each number."""
+        pairs = {(pair, number) for number, *texts in rows for text in texts for pair in _pairs(text)}
+        self.db.executemany("INSERT OR IGNORE INTO pair VALUES(?, ?)", sorted(pairs))
+
+    def _has_pairs(self, number: int, texts: Iterable[str]) -> bool:
+        asked = "SELECT 1 FROM pair WHERE pair = ? AND number = ?"
+        return all(self.db.execute(asked, (pair, number)).fetchone() for text in texts for pair in _pairs(text))
 
     def _new(self, workspace: str) -> tuple[int, int, int, bytes]:
         self.db.execute(

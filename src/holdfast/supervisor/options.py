@@ -48,9 +48,11 @@ class Options:
     max_tokens: int = 0
     cold_history: int = 100_000
     freezer: str = "auto"
+    language: str = "en"
+    context_threshold: int = 70
     context_tokens: int = 0
     context_windows: dict[str, int] = field(default_factory=dict)
-    """`budget.tokens` and `budget.windows`: how much an agent's memory holds."""
+    """`language`, `hooks.checkpoint_threshold_percent`, `budget.tokens` and `budget.windows`: how full is told of."""
 
     @classmethod
     def read(cls, settings: Settings) -> Options:
@@ -60,6 +62,9 @@ class Options:
             key = f"supervisor.{one.name}"
             if key in settings.values:
                 found[one.name] = settings.values[key]
+        if settings.values.get("language") == "ko":
+            found["language"] = "ko"
+        found["context_threshold"] = settings.values.get("hooks.checkpoint_threshold_percent", 70)
         found["context_tokens"] = settings.values.get("budget.tokens", 0)
         found["context_windows"] = settings.values.get("budget.windows", {})
         return cls(**found)

@@ -11,12 +11,16 @@ from holdfast.core.budget import NOTICE, Usage, usage
 from holdfast.core.errors import HoldfastError
 from holdfast.core.secrecy import by_name
 from holdfast.resuming import Resuming, Told
+from holdfast.store.rows import Query
 from holdfast.supervisor import checkpoints
 from holdfast.supervisor.drivers import Driver, driver
 from holdfast.supervisor.sealing import opened, struck_out
 
 if TYPE_CHECKING:
     from holdfast.core.brief import Brief
+    from holdfast.store.ports import Ledger
+    from holdfast.store.rows import CheckpointRow
+    from holdfast.supervisor.checkpoints import Taken
     from holdfast.supervisor.ground import Ground
     from holdfast.supervisor.tables import Run, Task
 
@@ -64,7 +68,7 @@ def recall(ground: Ground, task: Task, last: Run | None) -> Memory:
     used, model = last_usage(path) if path else (0, "")
     full = usage(used, model, ground.options.context_tokens, ground.options.context_windows, {})
     resumes, why = choose(mode, bool(path) and how.can_resume, full, idle, ground.options.cold_history)
-    if resumes or last is None:
+    if resumes or not task.attempt:
         return Memory(resumes, why)
     return Memory(False, why, tell(ground, task, how))
 
@@ -90,7 +94,7 @@ def _worth_telling(ground: Ground, task: Task, resuming: Resuming) -> Told | Non
     newest, seen = None, set()
     ledger = resuming.engine.repository().ledger
     for taken in checkpoints.lineage(ground, task.id):
-        row = ledger.checkpoint(resuming.workspace, taken.version)
+        row = _row(ledger, resuming.workspace, taken)
         told = resuming.tell(row) if row is not None and not row.forgotten else None
         if told is None or told.session in seen or not told.header.get("conversation"):
             continue
@@ -101,6 +105,14 @@ def _worth_telling(ground: Ground, task: Task, resuming: Resuming) -> Told | Non
         if len(seen) >= SESSIONS:
             break
     return newest
+
+
+def _row(ledger: Ledger, workspace: str, taken: Taken) -> CheckpointRow | None:
+    """Its row; what was rebuilt from documents knows the id alone."""
+    if taken.version:
+        return ledger.checkpoint(workspace, taken.version)
+    found = ledger.find(Query(workspace=workspace, id_prefix=taken.id, limit=1))
+    return found[0] if found else None
 
 
 def render(brief: Brief, root: str, how: Driver) -> str:

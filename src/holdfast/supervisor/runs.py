@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import select
 from contextlib import suppress
@@ -10,10 +9,9 @@ from threading import Event as Flag
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from holdfast.core.budget import usage
 from holdfast.core.errors import HoldfastError
 from holdfast.core.steps import step
-from holdfast.supervisor import checkpoints, process
+from holdfast.supervisor import checkpoints, fullness, process
 from holdfast.supervisor.drivers import driver
 from holdfast.supervisor.limits import LimitNear
 from holdfast.supervisor.reading import Output, Tail
@@ -131,31 +129,6 @@ def _files(output: Output):  # type: ignore[no-untyped-def]
     )  # fmt: skip
 
 
-def told_figures(ground: Ground, run: Run) -> int:
-    """How many requests of a run were told of already."""
-    row = ground.tables.one(
-        "SELECT facts FROM event WHERE task = ? AND run = ? AND type = 'context' ORDER BY sequence DESC LIMIT 1",
-        run.task, run.id,
-    )  # fmt: skip
-    return int(json.loads(row["facts"])["request"]) if row is not None else 0
-
-
-def tell_figures(ground: Ground, run: Run, output: Output, told: int) -> int:
-    """Log how full the agent's memory was after each request since; return how many were told of. In a transaction."""
-    account = {
-        name: {"used": window.used, "resetsAt": window.resets_at} for name, window in sorted(output.windows.items())
-    }
-    for number, figure in enumerate(output.figures[told:], told + 1):
-        windows = ground.options.context_windows
-        full = usage(figure.used, figure.model, ground.options.context_tokens or figure.window, windows, {})
-        facts = {
-            "request": number, "used": full.used, "window": full.budget or None,
-            "percent": round(full.percent, 1) if full.budget else None, "model": figure.model or None, "account": account,
-        }  # fmt: skip
-        ground.tables.log(run.task, ground.now(), "context", facts, run.id)
-    return max(told, len(output.figures))
-
-
 class _Observer:
     """Follows one live run: its output, its clocks, and what people want of it."""
 
@@ -173,7 +146,7 @@ class _Observer:
         self.near: LimitNear | None = None
         self.saved_at = monotonic() - self._since_last_save()
         self.known: tuple[object, ...] = ()
-        self.figures = told_figures(ground, run)
+        self.figures, self.bands = fullness.told(ground, run), fullness.bands(ground, run)
 
     def follow(self, halt: Flag) -> bool:
         while not halt.is_set():
@@ -269,6 +242,9 @@ class _Observer:
         mark = nudge(budget, spent, self.task.told)
         if mark:
             self._nudge(mark, what)
+        said = fullness.act(self.ground, self.task, self.run, self.output, self.bands)
+        if said:
+            self._say(said)
         quiet = now - self.heard_at
         if quiet > options.stuck_after:
             self._log("stuck", {"seconds": int(quiet)})
@@ -282,13 +258,16 @@ class _Observer:
             checkpoints.take(self.ground, self.task, self.run, "interval", key, self.output)
 
     def _nudge(self, mark: float, what: str) -> None:
-        text = f"You have used {mark:.0%} of your budget of {what}. Finish what matters most."
-        answer = {"hookSpecificOutput": {"hookEventName": "PostToolUse", "additionalContext": text}}
-        write_file(f"{self.folder}/nudge", answer, durable=False)
+        self._say(f"You have used {mark:.0%} of your budget of {what}. Finish what matters most.")
         with self.ground.tables.write() as tables:
             tables.check_epoch(self.run)
             tables.change(self.task.id, self.ground.now(), told=mark)
             tables.log(self.task.id, self.ground.now(), "budget_told", {"part": mark, "what": what}, self.run.id)
+
+    def _say(self, text: str) -> None:
+        """Let the agent know, at its next tool."""
+        answer = {"hookSpecificOutput": {"hookEventName": "PostToolUse", "additionalContext": text}}
+        write_file(f"{self.folder}/nudge", answer, durable=False)
 
     def _end(self, why: str, now: float) -> None:
         self._want(why)
@@ -337,7 +316,7 @@ class _Observer:
                     "retrying": self.output.retrying,
                 }
                 tables.log(self.task.id, self.ground.now(), "progress", facts, self.run.id)
-                self.figures = tell_figures(self.ground, self.run, self.output, self.figures)
+                self.figures = fullness.tell(self.ground, self.run, self.output, self.figures)
 
     def _log(self, type: str, facts: dict[str, object]) -> None:
         with self.ground.tables.write() as tables:

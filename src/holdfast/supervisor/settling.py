@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.steps import step
-from holdfast.supervisor import checkpoints, documents, logs, process, runs, telling, verdict
+from holdfast.supervisor import checkpoints, documents, fullness, logs, process, runs, telling, verdict
 from holdfast.supervisor.checkpoints import Taken
 from holdfast.supervisor.drivers import driver
 from holdfast.supervisor.limits import LimitHit
@@ -213,7 +213,7 @@ class Settlement:
             "reason": self.judged.reason[:500],
             "tokens": output.tokens,
         }
-        runs.tell_figures(self.ground, run, output, runs.told_figures(self.ground, run))
+        fullness.tell(self.ground, run, output, fullness.told(self.ground, run))
         tables.log(self.task.id, self.now, "agent_ended", facts, run.id)
         self.task = tables.task(self.task.id)
 

@@ -33,7 +33,7 @@ def is_secret(path: bytes, content: bytes | None) -> bool:
         return named != KEY or content is None or _is_private(content)
     if content is None or len(content) > TEXT_LIMIT:
         return False
-    if content[:2] in UTF_16:
+    if content.startswith(UTF_16):
         content = content.decode("utf-16", "replace").encode("utf-8", "replace")
     marks = scan(content)
     if not marks:

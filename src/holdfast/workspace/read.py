@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from _stat import S_IFDIR, S_IFLNK, S_IFMT, S_IFREG
 from errno import EINVAL, ELOOP, ENXIO
-from posix import O_NONBLOCK, O_RDONLY, close, fstat, read, readlink, stat_result
+from posix import O_CLOEXEC, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, close, fstat, read, readlink, stat_result
 from posix import open as open_fd
 
 from holdfast.core.entry import (
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
             """The same for what must not lie anywhere in the clear."""
 
 
+# O_NONBLOCK: a pipe put in the file's place must not stop us.
+FILE_FLAGS = O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC
 LARGE = 4 << 20
 """Files over this are streamed and stored in chunks."""
 SLACK = 16 << 20
@@ -156,11 +158,14 @@ class _Reader:
             if S_IFMT(before.st_mode) != S_IFREG:
                 return None
             data, digest, is_sealed = b"", b"", False
-            if before.st_size > LARGE:
+            size = before.st_size
+            if size > LARGE:
                 is_sealed = is_secret(path, None)
-                digest, length = self._stream(lambda most: read(fd, most), before.st_size + SLACK, is_sealed)
+                digest, length = self._stream(lambda most: read(fd, most), size + SLACK, is_sealed)
             else:
-                data = self._content(fd, before.st_size)
+                data = read(fd, size + 1)
+                if len(data) != size:
+                    data = self._rest(fd, data, size)
                 length = len(data)
             after = fstat(fd)
             steady = before.st_ctime_ns == after.st_ctime_ns and length == after.st_size
@@ -176,21 +181,17 @@ class _Reader:
 
     def _open(self, path: bytes) -> int:
         """Files of one folder are opened from its descriptor: shorter walks for the kernel."""
-        # O_NONBLOCK: a pipe put in the file's place must not stop us.
-        folder, _, name = path.rpartition(b"/")
         if len(path) >= LONG:
-            return open_below(self.root, path, O_RDONLY | O_NONBLOCK)
+            return open_below(self.root, path, FILE_FLAGS)
+        folder, _, name = path.rpartition(b"/")
         if folder != self._path:
             self.close()
             self._fd = open_fd(folder or b".", FOLDER_FLAGS, dir_fd=self.root)
             self._path = folder
-        return open_below(self._fd, name, O_RDONLY | O_NONBLOCK)
+        return open_fd(name, FILE_FLAGS, dir_fd=self._fd)
 
-    def _content(self, fd: int, size: int) -> bytes:
-        """Return a small file's bytes; somewhat more than `size` if it grows meanwhile."""
-        data = read(fd, size + 1)
-        if len(data) == size:
-            return data
+    def _rest(self, fd: int, data: bytes, size: int) -> bytes:
+        """What a small file holds besides what was read at first: it grows, or is read in parts."""
         parts = [data]
         while data and size + SLACK > sum(map(len, parts)):
             data = read(fd, 1 << 20)
@@ -239,7 +240,9 @@ class _Reader:
         group = 0
         if after.st_nlink > 1:
             group = (after.st_ino ^ after.st_dev << 48) & LATEST
-        mtime = min(max(after.st_mtime_ns, EARLIEST), LATEST)
+        mtime = after.st_mtime_ns
+        if not EARLIEST <= mtime <= LATEST:
+            mtime = min(max(mtime, EARLIEST), LATEST)
         return Entry(path, FILE, after.st_mode & 0o7777, flags, length, mtime, group, digest, extra)
 
     def _link(self, path: bytes, seen: stat_result) -> Entry:
@@ -258,31 +261,33 @@ class _Reader:
 
     def _attributes(self, seen: stat_result, fd: int) -> tuple[int, bytes]:
         """Owner and group where they differ from the root's, and extended attributes, as JSON."""
-        extra: dict[str, object] = {}
-        if (seen.st_uid, seen.st_gid) != self.owner:
-            extra["uid"], extra["gid"] = seen.st_uid, seen.st_gid
+        names: list[str] = []
         if fd >= 0 and listxattr is not None:
             try:
                 names = listxattr(fd)
             except OSError:
-                names = []
-            if names:
-                from binascii import b2a_base64
-
-                values, size = {}, 0
-                for name in names:
-                    try:
-                        value = getxattr(fd, name)
-                    except OSError:
-                        continue
-                    size += len(name) + len(value)
-                    values[name] = b2a_base64(value, newline=False).decode("ascii")
-                if size <= MOST_ATTRIBUTES:
-                    extra["xattr"] = values
-                else:
-                    extra["xattr_lost"] = True
-        if not extra:
+                pass
+        owner = seen.st_uid, seen.st_gid
+        if not names and owner == self.owner:
             return 0, b""
+        extra: dict[str, object] = {}
+        if owner != self.owner:
+            extra["uid"], extra["gid"] = owner
+        if names:
+            from binascii import b2a_base64
+
+            values, size = {}, 0
+            for name in names:
+                try:
+                    value = getxattr(fd, name)
+                except OSError:
+                    continue
+                size += len(name) + len(value)
+                values[name] = b2a_base64(value, newline=False).decode("ascii")
+            if size <= MOST_ATTRIBUTES:
+                extra["xattr"] = values
+            else:
+                extra["xattr_lost"] = True
         return ATTRIBUTES, dumps(extra).encode("ascii")
 
     def _distrust(self, path: bytes) -> None:

@@ -141,7 +141,7 @@ def import_(session: Session, file: str, into: str | None, here: bool, source: s
 
 def _passphrase(session: Session, bundle: Bundle, source: str | None) -> str:
     """The passphrase of the bundle's keys, tried before anything is taken over; empty if nobody gives one."""
-    from holdfast.store.sealed import unlock
+    from holdfast.store.keys import unlock
 
     if bundle.keys is None:
         return ""

@@ -38,7 +38,9 @@ def run(session: Session) -> list[Check]:
         try:
             results += [Check(name, *found) for found in check(session)]
         except HoldfastError as error:
-            results.append(Check(name, PROBLEM, str(error), error.hint))
+            # What stops one check stops others: it is one problem, and said once.
+            if all(result.text != str(error) for result in results):
+                results.append(Check(name, PROBLEM, str(error), error.hint))
         except OSError as error:
             results.append(Check(name, PROBLEM, f"{error.strerror}: {error.filename}."))
     return results

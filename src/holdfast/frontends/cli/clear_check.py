@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from holdfast.core.entry import CAPTURED
 from holdfast.core.errors import Failed, Usage
 from holdfast.frontends.cli.session import Session, common, write_json
 
@@ -63,8 +64,10 @@ def _unsaved(session: Session) -> Unsaved:
     root, row = session.workspace()
     with session.progress("Looking") as progress:
         session.engine.progress = progress
-        changes, _ = pending(session.engine, root, row)
-    diffs = [found for found in map(counted, changes) if found is not None]
+        found, _ = pending(session.engine, root, row)
+    # A folder that is left out, such as node_modules, is nothing that a checkpoint would keep.
+    changes = [change for change in found if any(side and side.kind in CAPTURED for side in (change.old, change.new))]
+    diffs = [diff for diff in map(counted, changes) if diff is not None]
     last = session.repository.ledger.checkpoint(row.id, row.version) if row.version else None
     # Folders that come or go are changes too, even if no file is in them.
     return Unsaved(len(diffs) or len(changes), sum(one.added for one in diffs), sum(one.removed for one in diffs), last)

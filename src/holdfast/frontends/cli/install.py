@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -120,7 +121,8 @@ def _change(session: Session, agent: str, scope: str, dry_run: bool, change: Cal
         *_line_change(before.statusline, after.statusline),
     ):
         if names:
-            session.say(f"  {sign} {kind}: {', '.join(names)}")
+            lines = wrap(", ".join(names), 70 - len(kind))
+            session.say(f"  {sign} {kind}: " + ("\n" + " " * (6 + len(kind))).join(lines))
     if after.foreign:
         session.say(f"  {after.foreign} of others kept")
     if backup:

@@ -32,7 +32,7 @@ def show(session: Session) -> None:
     if session.json:
         write_json(
             {
-                "key_file": sealer.key_file,
+                "key_file": sealer.key_in_use(),
                 "in_use": sealer.is_in_use(),
                 "sets": [{"id": one, "opens": opens} for one, opens in sets],
                 "backed_up": backed_up,
@@ -40,7 +40,7 @@ def show(session: Session) -> None:
             }
         )
         return
-    session.print(f"key     {sealer.key_file}")
+    session.print(f"key     {sealer.key_in_use()}")
     if not sets:
         session.print("Nothing is sealed yet; the first secret file or conversation makes the key.")
     for one, opens in sets:
@@ -49,7 +49,7 @@ def show(session: Session) -> None:
         session.warn(f"{problem}; `holdfast verify --repair` brings it back from the copy beside the key.")
     if sets and not backed_up:
         session.remark(
-            "There is no backup: without this file nobody can open what is sealed. `holdfast key export FILE`"
+            "There is no backup: without this file nobody can open what is sealed.\nMake one: `holdfast key export FILE`"
         )
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import click
 
 from holdfast.core.errors import Usage
@@ -61,11 +64,22 @@ def restore(
     return bring.restore(session, reference, typed, dry_run=dry_run, **how)  # type: ignore[arg-type]
 
 
+def _steps(command: Callable[..., Any]) -> Callable[..., Any]:
+    """What `undo` and `redo` take."""
+    for option in reversed(
+        (
+            click.option("-n", "--dry-run", is_flag=True, help="Show what would be done, and do nothing."),
+            click.option("--keep-mine", is_flag=True, help="Leave files that were changed since."),
+            click.option("--theirs", is_flag=True, help="Overwrite those too; they are saved first."),
+            click.option("-y", "--yes", is_flag=True, help="Do not ask."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
 @click.command()
-@click.option("-n", "--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
-@click.option("--keep-mine", is_flag=True, help="Leave files that were changed since.")
-@click.option("--theirs", is_flag=True, help="Overwrite those too; they are saved first.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@_steps
 @common
 def undo(session: Session, dry_run: bool, keep_mine: bool, theirs: bool, yes: bool) -> int:
     """Take back the last restore. Again: the one before it."""
@@ -73,10 +87,7 @@ def undo(session: Session, dry_run: bool, keep_mine: bool, theirs: bool, yes: bo
 
 
 @click.command()
-@click.option("-n", "--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
-@click.option("--keep-mine", is_flag=True, help="Leave files that were changed since.")
-@click.option("--theirs", is_flag=True, help="Overwrite those too; they are saved first.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@_steps
 @common
 def redo(session: Session, dry_run: bool, keep_mine: bool, theirs: bool, yes: bool) -> int:
     """Take back the last undo."""

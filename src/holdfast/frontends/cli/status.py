@@ -258,7 +258,8 @@ def _print_notices(session: Session, standing: Standing) -> None:
         return
     session.print(session.paint("bold yellow", "In the last week, without anybody being told:"))
     for notice in reversed(standing.notices[-NOTICES:]):
-        when, what = age_in_words(notice["at"], session.now()), f"a checkpoint ({notice['trigger']}) {notice['kind']}"
-        session.print(printable(f"  {when}, {what}: {notice['text']}"))
+        became = "" if notice["kind"] == "noticed" else f" {notice['kind']}"
+        what = f"{age_in_words(notice['at'], session.now())}, a checkpoint ({notice['trigger']}){became}"
+        session.print(printable(f"  {what}: {notice['text']}"))
     if len(standing.notices) > NOTICES:
         session.print(f"  … and {len(standing.notices) - NOTICES:,} more; `holdfast status --json` has them.")
