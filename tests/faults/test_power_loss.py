@@ -67,7 +67,9 @@ class Trial:
             rows = stage.driver("rows")
             gone = acknowledged - set(json.loads(rows.stdout)) if rows.returncode == 0 else acknowledged
             if gone:
-                self.rows_lost.append(f"{what}: rows of {sorted(gone)} {rows.stderr[-200:]}")
+                self.rows_lost.append(
+                    f"{what}: rows of {sorted(gone)} (exit code {rows.returncode}) {rows.stderr[-200:]}"
+                )
         findings = stage.audit(acknowledged, hidden, thorough=False)
         self.broken += bool(findings)
         self.lost += [f"{what}: {finding}" for finding in findings]
