@@ -6,7 +6,7 @@ import fcntl
 import os
 import shutil
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ import programs
 from claude.client import _npm, cache
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Page
 
 ARGUMENTS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
@@ -65,3 +65,28 @@ def axe() -> str:
             (folder / "axe.js").rename(path)
             shutil.rmtree(folder)
     return path.read_text()
+
+
+def barriers(page: Page, origin: str, addresses: Iterable[str], rules: str) -> list[tuple[str, str, str]]:
+    """What axe finds serious on these pages. They must have been opened without their policy of contents."""
+    found = []
+    for address in addresses:
+        page.goto(origin + address)
+        page.evaluate(rules)
+        found += [
+            (address, one["id"], one["nodes"][0]["html"][:120])
+            for one in page.evaluate("axe.run()")["violations"]
+            if one["impact"] in ("serious", "critical")
+        ]
+    return found
+
+
+def press(page: Page, label: str) -> None:
+    """Go to the button of that name by the tab key alone, press it, and wait for where it leads."""
+    for _ in range(120):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.textContent.trim()") == label:
+            with page.expect_navigation(timeout=90_000):
+                page.keyboard.press("Enter")
+            return
+    raise AssertionError(f"No tab stop is named {label!r}.")

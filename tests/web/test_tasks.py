@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from claude.client import Unavailable as NoPackage
 from web import chromium
 from web.served import Program
 from web.test_browser import PHONE, Visit
@@ -250,3 +251,68 @@ def test_a_task_goes_on_from_any_checkpoint_and_shows_what_checks_said(visit: Vi
     assert "the check says" in shown
     assert count >= 2
     assert visit.complaints == []
+
+
+def test_what_is_gone_to_by_the_keyboard_is_kept_when_the_page_changes(visit: Visit) -> None:
+    go = visit.program.home / "go"
+    name = make(visit.program, "slow", [{"wait_for": str(go)}, phase(1)])
+    page = visit.enter()
+    page.goto(f"{visit.program.origin}/t/{name}")
+    page.wait_for_selector("#head >> button[value=cancel]", timeout=90_000)
+    page.wait_for_selector("body[data-connected=yes]")
+    page.focus("#head >> button[value=cancel]")
+    page.evaluate("document.querySelector('#head button[value=cancel]').dataset.old = 'yes'")
+    go.touch()
+    page.wait_for_selector("#head >> .badge:has-text('review')", timeout=90_000)
+
+    focused = page.evaluate("[document.activeElement.value, document.activeElement.dataset.old || '']")
+    assert focused == ["cancel", ""]
+
+
+def test_answer_approve_pause_and_resume_by_the_keyboard_alone(visit: Visit) -> None:
+    go = visit.program.home / "go"
+    name = make(visit.program, "keys", [{"say": QUESTION}], [phase(1)], [{"wait_for": str(go)}], [phase(2)], phases=2)
+    page = visit.enter()
+    page.wait_for_selector("#inbox >> button:has-text('blue')", timeout=90_000)
+    chromium.press(page, "blue")
+    page.wait_for_selector("#inbox >> button:has-text('Approve')", timeout=90_000)
+    chromium.press(page, "Approve")
+    page.goto(f"{visit.program.origin}/t/{name}")
+    page.wait_for_selector("button:has-text('pause')", timeout=90_000)
+    chromium.press(page, "Pause")
+    page.wait_for_selector("#head >> .badge:has-text('paused')", timeout=150_000)
+    chromium.press(page, "Resume")
+
+    page.wait_for_selector("#head >> .badge:has-text('in progress')", timeout=90_000)
+    assert visit.complaints == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_no_page_of_a_task_has_a_serious_barrier(browser: Browser, program: Program, theme: Any) -> None:
+    try:
+        rules = chromium.axe()
+    except NoPackage as why:
+        pytest.skip(f"NO ACCESSIBILITY TEST: {why}")
+    asking = make(program, "asking", [{"say": QUESTION}], [phase(1)])
+    waiting = make(program, "waiting", [{"write": ["page.html", "<p>"]}, phase(1)])
+    visit = Visit(browser, program, color_scheme=theme, bypass_csp=True)
+    page = visit.enter()
+    page.wait_for_selector("#inbox >> button:has-text('blue')", timeout=90_000)
+    page.wait_for_selector("#inbox >> button:has-text('Approve')", timeout=90_000)
+    prompts = [
+        one["id"]
+        for name in (asking, waiting)
+        for one in json.loads(program.run("task", "show", name, "--json"))["prompts"]
+    ]
+    addresses = (
+        "/",
+        "/tasks/new",
+        f"/t/{asking}",
+        f"/t/{waiting}",
+        f"/t/{waiting}/review",
+        *[f"/p/{id}" for id in prompts],
+    )
+
+    assert len(prompts) == 2
+    assert chromium.barriers(page, program.origin, addresses, rules) == []
+    visit.browsing.close()

@@ -53,6 +53,13 @@ async function refresh(workspace) {
   fetching = false;
 }
 
+// How to find again, in newer contents, what somebody has gone to by the keyboard.
+function place(element) {
+  const marks = (one, names) => names.filter((name) => one.hasAttribute(name)).map((name) => `[${name}="${CSS.escape(one.getAttribute(name))}"]`).join("");
+  const form = element.closest("form");
+  return `${form ? `form${marks(form, ["action"])} ` : ""}${element.localName}${marks(element, ["id", "name", "value", "href"])}`;
+}
+
 // Nothing is swapped from under a hand: a part in which somebody types or presses is left for later, and returned.
 function swap(page, parts) {
   const left = [];
@@ -60,7 +67,11 @@ function swap(page, parts) {
     const fresh = page.getElementById(part.id);
     if (!fresh) continue;
     if (part.matches(":active") || part.contains(document.activeElement) && document.activeElement.matches("input, textarea")) { left.push(part); continue; }
+    const held = part.contains(document.activeElement) ? place(document.activeElement) : "";
+    const open = new Set([...part.querySelectorAll("details[open] > summary")].map((one) => one.textContent));
     part.replaceChildren(...fresh.childNodes);
+    for (const summary of part.querySelectorAll("details > summary")) if (open.has(summary.textContent)) summary.parentElement.open = true;
+    if (held) part.querySelector(held)?.focus();
     localTimes(part);
     part.classList.remove("fresh");
     void part.offsetWidth;
