@@ -54,7 +54,9 @@ class Cluster:
             raise
 
     def start(self) -> None:
-        words = [f"{self.programs}/postgres", "-D", self.folder + "/data", "-k", self.folder, "-p", str(PORT)]
+        # A test run that is killed leaves no server behind.
+        bound = ["setpriv", "--pdeathsig", "INT", "--"] if shutil.which("setpriv") else []
+        words = [*bound, f"{self.programs}/postgres", "-D", self.folder + "/data", "-k", self.folder, "-p", str(PORT)]
         for setting in SETTINGS:
             words += ["-c", setting]
         self.process = subprocess.Popen(

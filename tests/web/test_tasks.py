@@ -284,6 +284,7 @@ def test_answer_approve_pause_and_resume_by_the_keyboard_alone(visit: Visit) -> 
     chromium.press(page, "Resume")
 
     page.wait_for_selector("#head >> .badge:has-text('in progress')", timeout=90_000)
+    go.touch()  # the agent outlives the server otherwise
     assert visit.complaints == []
 
 

@@ -120,6 +120,8 @@ def _posted(url: str, key: str, request: dict[str, Any], seconds: float) -> Any:
         if response.status != 200:
             raise Failed(f"The model's endpoint answered {response.status}.")
         text = response.read(MOST_ANSWER + 1)
+    except TimeoutError:
+        raise _late(seconds) from None
     except (OSError, HTTPException) as error:
         raise Failed(f"The model's endpoint cannot be reached: {type(error).__name__}.") from None
     finally:
