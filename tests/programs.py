@@ -7,8 +7,9 @@ import os
 import shutil
 import subprocess
 import tempfile
+from contextlib import suppress
 
-PATIENCE = 900
+PATIENCE = 300
 
 
 def find(package: str, *names: str) -> str | None:
@@ -18,8 +19,9 @@ def find(package: str, *names: str) -> str | None:
         found = _first(names)
         if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
             environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-            for words in (["apt-get", "update", "-qq"], ["apt-get", "install", "-y", "-qq", package]):
-                subprocess.run(words, env=environment, capture_output=True, timeout=PATIENCE)
+            with suppress(subprocess.TimeoutExpired):
+                for words in (["apt-get", "update", "-qq"], ["apt-get", "install", "-y", "-qq", package]):
+                    subprocess.run(words, env=environment, capture_output=True, timeout=PATIENCE)
             found = _first(names)
     return found
 
