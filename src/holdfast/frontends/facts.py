@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from holdfast.core.budget import Usage
     from holdfast.core.entry import Entry
     from holdfast.looking import Change, Coverage
+    from holdfast.restoring import Restored
     from holdfast.store.rows import CheckpointRow
 
 KINDS = {
@@ -54,6 +55,20 @@ def of_path(path: bytes) -> dict[str, str]:
         return {"path": path.decode("utf-8")}
     except UnicodeDecodeError:
         return {"path": show(path), "path_base64": b64encode(path).decode("ascii")}
+
+
+def of_restored(done: Restored) -> dict[str, Any]:
+    """What a restore did, as far as every front end tells it alike."""
+    applied = done.applied
+    return {
+        "restored": True,
+        "target": f"v{done.target}",
+        "before": f"v{done.before}",
+        "written": applied.written,
+        "deleted": applied.deleted,
+        "modes": applied.modes,
+        "kept": [{**of_path(path), "why": why} for path, why in applied.kept],
+    }
 
 
 def of_entry(entry: Entry | None) -> dict[str, Any] | None:

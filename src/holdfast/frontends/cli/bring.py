@@ -192,15 +192,11 @@ def _report(session: Session, done: Restored, word: str, more: dict[str, Any] | 
 
     applied, way = done.applied, done.taken_back_by
     if session.json:
+        from holdfast.frontends.facts import of_restored
+
         write_json(
             {
-                "restored": True,
-                "target": f"v{done.target}",
-                "before": f"v{done.before}",
-                "written": applied.written,
-                "deleted": applied.deleted,
-                "modes": applied.modes,
-                "kept": [{**_path(path), "why": why} for path, why in applied.kept],
+                **of_restored(done),
                 "not_empty": [_path(path) for path in applied.filled],
                 "aside": [{**_path(path), "at": show(where)} for path, where in applied.aside],
                 "untouched": [{**_path(path), "why": why} for path, why in done.plan.untouched],

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.errors import Conflict, NotFound, Usage
-from holdfast.frontends.facts import of_path
+from holdfast.frontends.facts import of_path, of_restored
 from holdfast.frontends.web.desk import MOST_CHANGES
 from holdfast.store.rows import WorkspaceRow
 from holdfast.workspace.find import show
@@ -114,14 +114,5 @@ def _digest(steps: Sequence[dict[str, Any]]) -> str:
 def _restored(done: Restored | None) -> dict[str, Any]:
     if done is None:
         return {"restored": False, "reason": "nothing to do"}
-    applied = done.applied
-    return {
-        "restored": True,
-        "target": f"v{done.target}",
-        "before": f"v{done.before}",
-        "written": applied.written,
-        "deleted": applied.deleted,
-        "modes": applied.modes,
-        "kept": [{**of_path(path), "why": why} for path, why in applied.kept],
-        "moved": [{**of_path(path), "to": show(where)} for path, where in applied.aside],
-    }
+    moved = [{**of_path(path), "to": show(where)} for path, where in done.applied.aside]
+    return {**of_restored(done), "moved": moved}
