@@ -36,7 +36,7 @@ KEPT, AGE = 400, 30 * 86_400_000_000_000
 
 
 def path(folder: str, session: str, kind: str) -> str:
-    """Where a session's file of a kind lies: `json` (facts), `touched`, `extract`; `conversation/figures.py` has `usage`."""
+    """Where a session's file of a kind lies: `json` (facts), `touched`, `extract`; `parts.py` has `brief`, `figures.py` `usage`."""
     name = "".join([letter if letter in PLAIN else "_" for letter in session[:80]]) or "none"
     return f"{folder}{FOLDER}/{name}.{kind}"
 
@@ -201,7 +201,7 @@ def _read(name: str) -> dict[str, Any]:
 
 def _change(name: str, change: Any) -> bool:
     """Change a small file under its own lock. Raises `OSError`."""
-    fd = _open(name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC)
+    fd = opened(name)
     try:
         flock(fd, LOCK_EX)
         found = _parsed(pread(fd, MOST, 0))
@@ -213,6 +213,11 @@ def _change(name: str, change: Any) -> bool:
         return True
     finally:
         close(fd)
+
+
+def opened(name: str) -> int:
+    """A session's own file, made if need be, to be read and written by nobody else. Raises `OSError`."""
+    return _open(name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC)
 
 
 def _open(name: str, flags: int) -> int:
