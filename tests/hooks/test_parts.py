@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import resuming
+from holdfast.conversation import transcript
 from holdfast.store import parts, sessions
 
 from .ground import SESSION, Ground
@@ -213,13 +213,13 @@ def test_parts_that_nobody_came_for_are_swept_and_those_at_work_stay(tmp_path: P
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """What of transcripts is read in this process."""
     found: list[object] = []
-    real = resuming.transcripts.read
+    real = transcript.read
 
     def read(source: Any, *rest: Any, **more: Any) -> Any:
         found.append(source)
         return real(source, *rest, **more)
 
-    monkeypatch.setattr(resuming.transcripts, "read", read)
+    monkeypatch.setattr(transcript, "read", read)
     return found
 
 
