@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from saver import Saver
 
+if TYPE_CHECKING:
+    from postgres import Cluster
+
 SLOW = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--campaign", action="store_true", help="run the campaigns in full, not a sample of them")
+    parser.addoption(
+        "--database", choices=("sqlite", "postgresql"), default="", help="where tasks lie in all tests that have any"
+    )
     parser.addoption("--minutes", type=float, help="end each series of faults after so long, and say how far it came")
 
 
@@ -27,6 +33,26 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.register_profile("campaign", max_examples=1500, deadline=None, suppress_health_check=SLOW)
     if config.getoption("--hypothesis-profile", default=None) is None:
         settings.load_profile("campaign" if config.getoption("campaign") else "sample")
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    import postgres  # with its client library, which few tests need
+
+    found = postgres.find()
+    if found is None:
+        pytest.skip("PostgreSQL is not installed and could not be: NOTHING WAS TRIED ON IT")
+    cluster = postgres.Cluster(found)
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture
+def database(request: pytest.FixtureRequest) -> str:
+    """The address of an empty database for tasks; empty for the embedded one, which is the usual one."""
+    if request.config.getoption("database") != "postgresql" or request.node.get_closest_marker("sqlite"):
+        return ""
+    return str(request.getfixturevalue("cluster").database())
 
 
 @pytest.fixture

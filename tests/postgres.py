@@ -87,9 +87,7 @@ class Cluster:
                 self.made = True
                 sql.execute("CREATE DATABASE tasks")
             sql.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'tasks'")
-        with psycopg.connect(self.url("tasks"), autocommit=True) as sql:
-            for schema in ("holdfast", "dbos"):
-                sql.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
+        sweep(self.url("tasks"))
         return self.url("tasks")
 
     def close(self) -> None:
@@ -101,3 +99,21 @@ class Cluster:
         if os.geteuid() != 0:
             return shared
         return {**shared, "user": self.user.pw_uid, "group": self.user.pw_gid, "extra_groups": []}
+
+
+def sweep(url: str) -> None:
+    """Take everything out of a database."""
+    with psycopg.connect(url, autocommit=True) as sql:
+        for schema in ("holdfast", "dbos"):
+            sql.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
+
+
+def dump(url: str) -> list[str]:
+    """Every row of the tables of tasks, as a text, in an order of its own."""
+    found: list[str] = []
+    with psycopg.connect(url, autocommit=True) as sql:
+        names = sql.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'holdfast' ORDER BY 1").fetchall()
+        for (name,) in names:
+            rows = sql.execute(f'SELECT t::text FROM holdfast."{name}" AS t ORDER BY 1').fetchall()
+            found += [f"{name} {row}" for (row,) in rows]
+    return found

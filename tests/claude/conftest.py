@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast.supervisor import process
+from supervisor.place import QUICK
 
 from .bench import Bench
 from .client import OLDER, Client, Unavailable, fetch, newest
@@ -58,9 +59,9 @@ def bench(make_bench: Callable[..., Bench]) -> Bench:
 
 
 @pytest.fixture
-def here(make_bench: Callable[..., Bench]) -> Iterator[ClientPlace]:
+def here(make_bench: Callable[..., Bench], database: str) -> Iterator[ClientPlace]:
     """A supervisor whose agent is the real client; what still runs at the end is ended."""
-    place = ClientPlace(make_bench())
+    place = ClientPlace(make_bench(), QUICK.but(database=database))
     yield place
     for run in place.ground.tables.runs("state != 'ended'"):
         process.wish(run.folder, "kill")

@@ -6,7 +6,6 @@ import json
 
 from holdfast.supervisor import recover
 from holdfast.supervisor.tables import Task
-from holdfast.supervisor.tasks import Tasks
 
 from .endpoint import Reply, Rule, call, say, use
 from .supervised import DONE, ClientPlace, bash
@@ -209,13 +208,9 @@ def test_a_rebuilt_task_whose_session_is_gone_is_told_from_the_sealed_conversati
     task = here.ask()
     here.supervise()
     assert here.state(task) == ("active", "question"), here
-    here.ground.close()
-    for name in here.data.glob("supervisor/tasks.db*"):
-        name.unlink()
+    here.lose_database()
     for transcript in here.bench.transcripts():
         transcript.unlink()
-    here.ground = here.make_ground()
-    here.tasks = Tasks(here.ground)
 
     recover.rebuild(here.ground, [str(here.bench.project)])
     here.tasks.resume(task.id)

@@ -1,4 +1,5 @@
-"""Fixtures of the supervisor's tests. What is marked `databases` runs on SQLite and PostgreSQL; the campaign runs all on both."""
+"""Fixtures of the supervisor's tests. What is marked `databases` runs on SQLite and PostgreSQL; the campaign runs all on both,
+and `--database` on the one that it names."""
 
 from __future__ import annotations
 
@@ -8,29 +9,22 @@ from typing import Any
 
 import pytest
 
-import postgres
-
 from .place import QUICK, Place
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "place" in metafunc.fixturenames:
-        both = metafunc.definition.get_closest_marker("databases")
-        only = metafunc.definition.get_closest_marker("sqlite")
-        wanted = ["sqlite"]
-        if both or (metafunc.config.getoption("campaign") and not only):
-            wanted.append("postgresql")
-        metafunc.parametrize("place", wanted, indirect=True)
+        metafunc.parametrize("place", _databases(metafunc), indirect=True)
 
 
-@pytest.fixture(scope="session")
-def cluster() -> Iterator[postgres.Cluster]:
-    found = postgres.find()
-    if found is None:
-        pytest.skip("PostgreSQL is not installed and could not be: NOTHING WAS TRIED ON IT")
-    cluster = postgres.Cluster(found)
-    yield cluster
-    cluster.close()
+def _databases(metafunc: pytest.Metafunc) -> list[str]:
+    if metafunc.definition.get_closest_marker("sqlite"):
+        return ["sqlite"]
+    if metafunc.config.getoption("database"):
+        return [metafunc.config.getoption("database")]
+    if metafunc.definition.get_closest_marker("databases") or metafunc.config.getoption("campaign"):
+        return ["sqlite", "postgresql"]
+    return ["sqlite"]
 
 
 @pytest.fixture

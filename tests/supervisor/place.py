@@ -65,6 +65,18 @@ class Place:
     def close(self) -> None:
         self.ground.close()
 
+    def lose_database(self) -> None:
+        """The database is gone, and another is made; what lies in the workspaces stays."""
+        self.close()
+        if self.options.database:
+            import postgres
+
+            postgres.sweep(self.options.database)
+        for path in (self.data / "supervisor").glob("*.db*"):
+            path.unlink()
+        self.ground = self.make_ground()
+        self.tasks = Tasks(self.ground)
+
     # Tasks
 
     def workspace(self, name: str = "work") -> Path:

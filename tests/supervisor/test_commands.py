@@ -44,8 +44,11 @@ class Person:
 
 
 @pytest.fixture
-def person(tmp_path: Path) -> Iterator[Person]:
-    yield Person(tmp_path.resolve())
+def person(tmp_path: Path, database: str) -> Iterator[Person]:
+    person = Person(tmp_path.resolve())
+    if database:
+        person.variables["HOLDFAST_SUPERVISOR_DATABASE"] = database
+    yield person
 
 
 def test_a_task_from_flags_to_its_approval(person: Person) -> None:
@@ -188,6 +191,7 @@ def test_what_is_wrong_is_said(person: Person, words: list[str], code: int, said
     assert said in done.stderr
 
 
+@pytest.mark.sqlite
 def test_lost_tasks_come_back_by_rebuild(person: Person) -> None:
     id = person.json("task", "new", "x", "--agent", "true")[0]["id"]
     (person.base / "home/.local/share/holdfast/supervisor/tasks.db").unlink()

@@ -120,16 +120,14 @@ def test_the_incremental_form(place: Place) -> None:
     assert found["changes"]["workspace"]["newFiles"] == ["b.txt"]
 
 
-@pytest.mark.sqlite
+@pytest.mark.databases
 def test_a_lost_database_is_made_again_and_people_decide(place: Place) -> None:
     phases = [{**PHASE, "review": True}, PHASE]
     task = place.task([{"write": ["a.txt", "1"]}, say_phase(1)], [say_phase(2)], phases=phases)
     asked = place.task([ASK], [DONE], name="asked")
     place.tasks.secret(asked.id, "TOKEN", "value-of-it")
     place.supervise()
-    place.close()
-    (place.data / "supervisor/tasks.db").unlink()
-    place.__init__(place.base)  # type: ignore[misc]
+    place.lose_database()
 
     found = recover.rebuild(place.ground, [str(place.base)])
 
@@ -145,7 +143,6 @@ def test_a_lost_database_is_made_again_and_people_decide(place: Place) -> None:
     assert place.state(asked) == ("done", "")
 
 
-@pytest.mark.sqlite
 def test_without_any_checkpoint_it_is_a_cold_start(place: Place) -> None:
     task = place.task([ASK], [DONE], type="create_app", phases=[PHASE] * 4)
     place.supervise()
@@ -155,9 +152,7 @@ def test_without_any_checkpoint_it_is_a_cold_start(place: Place) -> None:
         (planning / f"{number}.md").write_text("x" * 600)
     for path in folder(place).iterdir():
         path.unlink()
-    place.close()
-    (place.data / "supervisor/tasks.db").unlink()
-    place.__init__(place.base)  # type: ignore[misc]
+    place.lose_database()
 
     [found] = recover.rebuild(place.ground, [str(place.base)])
 

@@ -22,7 +22,7 @@ from holdfast.supervisor.lock import Lock
 from holdfast.supervisor.tables import Run, Task
 
 from .killed import answer
-from .place import DONE, PHASE, Place, say_phase
+from .place import DONE, PHASE, QUICK, Place, say_phase
 
 PROGRAM = Path(__file__).with_name("killed.py")
 ASK = {"say": "[USER_QUESTION]\nquestion: Which one?\noptions:\n - a\n - b\n[/USER_QUESTION]"}
@@ -114,13 +114,26 @@ def test_killed_at_a_step(place: Place, step: str, nth: int, how: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def reached(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, int]]:
+def fresh(request: pytest.FixtureRequest) -> Callable[[Path], a_place]:
+    """Makes a place of its own in a new folder, on the database that `--database` names."""
+
+    def make(folder: Path) -> a_place:
+        served = request.config.getoption("database") == "postgresql"
+        return a_place(folder, request.getfixturevalue("cluster").database() if served else "")
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def reached(
+    tmp_path_factory: pytest.TempPathFactory, fresh: Callable[[Path], a_place]
+) -> Callable[[str], dict[str, int]]:
     """How often each step is reached by a supervisor that nobody kills, by its engine."""
     known: dict[str, dict[str, int]] = {}
 
     def count(how: str) -> dict[str, int]:
         if how not in known:
-            with a_place(tmp_path_factory.mktemp("counted") / how) as place:
+            with fresh(tmp_path_factory.mktemp("counted") / how) as place:
                 task = begin(place)
                 assert supervise(place, "all", 0, f"{how}+person") == 0
                 claim_all_is_well(place, task)
@@ -134,14 +147,19 @@ def reached(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[st
 @pytest.mark.parametrize("how", ["threads", "durable"])
 @pytest.mark.parametrize("step", STEPS)
 def test_killed_each_time_that_a_step_is_reached(
-    tmp_path: Path, step: str, how: str, request: Any, reached: Callable[[str], dict[str, int]]
+    tmp_path: Path,
+    step: str,
+    how: str,
+    request: Any,
+    reached: Callable[[str], dict[str, int]],
+    fresh: Callable[[Path], a_place],
 ) -> None:
     """The first run, later ones, after a question, a rework, a rejection and a limit: each time in a task of its own."""
     if not request.config.getoption("campaign"):
         pytest.skip("the campaign does this")
     killed, end, count = 0, deadline(request), min(reached(how)[step], MOST)
     for nth in Random(step).sample(range(1, count + 1), count):
-        with a_place(tmp_path / str(nth)) as place:
+        with fresh(tmp_path / str(nth)) as place:
             task = begin(place)
             code = supervise(place, step, nth, f"{how}+person")
             assert code in (0, -signal.SIGKILL)  # steps of the tick are reached as often as there is time for
@@ -163,9 +181,9 @@ def deadline(request: Any) -> float:
 class a_place:
     """A place of its own in a folder that goes with it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, database: str) -> None:
         folder.mkdir()
-        self.place = Place(folder)
+        self.place = Place(folder, QUICK.but(database=database))
 
     def __enter__(self) -> Place:
         return self.place
@@ -193,13 +211,15 @@ def cut_off(place: Place, how: str, seconds: float, boot: str = "") -> bool:
 
 @pytest.mark.campaign
 @pytest.mark.parametrize(("how", "sample", "all"), [("threads", 6, 200), ("durable", 4, 200)])
-def test_killed_at_random(tmp_path: Path, request: Any, how: str, sample: int, all: int) -> None:
+def test_killed_at_random(
+    tmp_path: Path, request: Any, fresh: Callable[[Path], a_place], how: str, sample: int, all: int
+) -> None:
     """Kills of the supervisor alone, at any moment, until the wanted number is reached."""
     wanted = all if request.config.getoption("campaign") else sample
     random, kills, tasks, end = Random(11), 0, 0, deadline(request)
     while kills < wanted and time.monotonic() < end:
         tasks += 1
-        with a_place(tmp_path / str(tasks)) as place:
+        with fresh(tmp_path / str(tasks)) as place:
             task = begin(place)
             while kills < wanted and time.monotonic() < end and place.state(task)[0] != "done":
                 kills += cut_off(place, how, random.random() * 1.5)
@@ -209,13 +229,13 @@ def test_killed_at_random(tmp_path: Path, request: Any, how: str, sample: int, a
 
 
 @pytest.mark.campaign
-def test_the_machine_goes_down_at_random(tmp_path: Path, request: Any) -> None:
+def test_the_machine_goes_down_at_random(tmp_path: Path, request: Any, fresh: Callable[[Path], a_place]) -> None:
     """Everything is killed, and the boot is another: each turn that had ended counts, what was cut off is done again."""
     wanted = 40 if request.config.getoption("campaign") else 2
     random, kills, tasks, end = Random(5), 0, 0, deadline(request)
     while kills < wanted and time.monotonic() < end:
         tasks += 1
-        with a_place(tmp_path / str(tasks)) as place:
+        with fresh(tmp_path / str(tasks)) as place:
             task = begin(place)
             while kills < wanted and time.monotonic() < end and place.state(task)[0] != "done":
                 kills += cut_off(place, "threads", random.random() * 1.5, boot=f"boot {kills}")
@@ -278,7 +298,6 @@ def test_a_second_supervisor_in_the_middle_of_a_run_changes_nothing(place: Place
     claim_all_is_well(place, task)
 
 
-@pytest.mark.sqlite
 def test_a_database_that_was_deleted_while_an_agent_ran_is_made_again(place: Place) -> None:
     """The agent that no row speaks of is ended; the task waits for a person, and goes on to the same end."""
     task = place.task([{"write": ["a.txt", "1"]}, ASK], [{"write": ["b.txt", "2"]}, {"sleep": 600}], [DONE])
@@ -287,10 +306,7 @@ def test_a_database_that_was_deleted_while_an_agent_ran_is_made_again(place: Pla
     answer(place, task.id, prompt["id"], "question")
     place.supervise(until=lambda: place.journal() == ["begin 0", "end 0", "begin 1"])
     lost = last(place, task)
-    place.close()
-    for path in (place.data / "supervisor").glob("*.db*"):
-        path.unlink()
-    place.__init__(place.base)  # type: ignore[misc]
+    place.lose_database()
 
     [found] = recover.rebuild(place.ground, [str(place.base)])
     assert (found.task, found.outcome) == (task.id, "rebuilt")

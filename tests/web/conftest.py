@@ -9,8 +9,8 @@ from web.served import Served
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
-    made = Served(tmp_path)
+def served(tmp_path: Path, database: str) -> Iterator[Served]:
+    made = Served(tmp_path, database=database)
     (made.root / "src").mkdir()
     (made.root / "src/main.py").write_text("def main():\n    return 1\n")
     made.saver.save("manual", message="the first")

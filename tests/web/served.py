@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from holdfast.frontends.web import app, book, gate, server
 from holdfast.supervisor.ground import Ground
 from holdfast.supervisor.serving import make_ground
+from postgres import dump
 from saver import Saver
 
 PATIENCE = 30
@@ -48,11 +49,11 @@ class Answer(NamedTuple):
 class Served:
     """A site on loopback with one workspace; `session` is an operator's."""
 
-    def __init__(self, base: Path, *, world: Any = TRUE, password: str = "") -> None:
-        self.base, self.world = base, world
+    def __init__(self, base: Path, *, world: Any = TRUE, password: str = "", database: str = "") -> None:
+        self.base, self.world, self.database = base, world, database
         self.root = base / "project"
         self.root.mkdir(parents=True)
-        self.saver = Saver(self.root, base / "store")
+        self.saver = Saver(self.root, base / "store", supervisor__database=database)
         self.book = world.book.Book(str(base / "web"), time.time_ns)
         self.site = world.app.Site(
             self.book, self.saver.engine, time.time_ns, self.ground, lambda: password, str(base / "config.json")
@@ -120,6 +121,8 @@ class Served:
         for path in sorted((self.base / "supervisor").glob("*.db")):
             with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as tables:
                 total.update("\n".join(tables.iterdump()).encode())
+        if self.database:
+            total.update("\n".join(dump(self.database)).encode())
         with closing(sqlite3.connect(f"file:{self.base}/web/book.db?mode=ro", uri=True)) as book:
             for wanted in ("hash, role FROM session", "hash FROM ticket"):
                 total.update(repr(book.execute(f"SELECT {wanted} ORDER BY hash").fetchall()).encode())
