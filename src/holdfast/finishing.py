@@ -162,7 +162,8 @@ def _notes(folder: str, told: dict[str, Any], settings: Settings) -> dict[str, A
         return None
     from holdfast.resuming import extract_of, notes_of, struck
 
-    found = notes_of(told["transcript"], extract_of(folder, told["session"]))
+    session = told["session"]
+    found = notes_of(told["transcript"], extract_of(folder, session), folder, session)
     if found is None:
         return None
     kept: dict[str, Any] = struck({key: value for key, value in found.to_json().items() if key in KEPT})

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
-from holdfast.conversation import disk
+from holdfast.conversation import disk, earlier
 from holdfast.conversation import notes as taking
 from holdfast.conversation import transcript as transcripts
+from holdfast.conversation.earlier import Earlier
 from holdfast.core import brief as briefs
 from holdfast.core.brief_clean import clean
 from holdfast.core.errors import Damaged, HoldfastError
@@ -32,7 +33,9 @@ MOST_BUT = 8
 LARGEST_COUNTED = 1 << 20
 LARGEST_KEPT = 256 << 20
 TAIL = 8 << 20
-"""How much of a transcript's end the notes of a checkpoint are taken from; a brief reads all of it."""
+"""How much of a transcript's end is read for a checkpoint's notes; what tells of the rest is carried on from one to the next."""
+CARRIED = 16 << 20
+"""How much of the rest one checkpoint reads at most: it may be waited for."""
 
 
 class Told(NamedTuple):
@@ -94,7 +97,7 @@ class Resuming:
         places = [] if exact else self._sources(told, transcript)
         for source in [*places, None]:
             try:
-                conversation = transcripts.read(source if source is not None else self._kept(told))
+                conversation = self._read(told, source) if source is not None else transcripts.read(self._kept(told))
             except (OSError, HoldfastError):
                 continue
             notes = taking.take(conversation)
@@ -112,6 +115,15 @@ class Resuming:
         ]
         known = [WorkingFile(path, touched=len(paths) - number) for number, path in enumerate(paths)]
         return _stated(notes, told), disk.look(known, root, notes.cwd)
+
+    def _read(self, told: Told, source: str) -> Conversation:
+        """A short transcript whole; of a long one the end, where checkpoints have carried on what was before it."""
+        known = sessions.earlier(self.folder, told.session) if os.path.getsize(source) > TAIL else {}
+        if known.get("transcript") == source:
+            found = earlier.recent(source, Earlier.from_json(known.get("earlier")), TAIL + CARRIED)
+            if found is not None:
+                return found
+        return transcripts.read(source)
 
     def _sources(self, told: Told, transcript: str) -> list[str]:
         """Where the conversation may be found, best first."""
@@ -160,9 +172,9 @@ class Resuming:
         return "\n".join(names + more)
 
 
-def notes_of(path: str, extract: Extract | None = None) -> Notes | None:
-    """The notes of the transcript's end, for a checkpoint; None if there is nothing to read."""
-    conversation = conversation_of(path)
+def notes_of(path: str, extract: Extract | None = None, folder: str = "", session: str = "") -> Notes | None:
+    """The notes of the transcript, for a checkpoint; None if there is nothing to read."""
+    conversation = conversation_of(path, folder, session)
     notes = taking.take(conversation) if conversation is not None else Notes()
     return None if notes.empty else join(notes, extract)
 
@@ -172,20 +184,45 @@ def extract_of(folder: str, session: str) -> Extract | None:
     return Extract.from_json(sessions.extract(folder, session).get("extract")) if session else None
 
 
-def conversation_of(path: str) -> Conversation | None:
-    """The transcript's end as a conversation; None if there is nothing to read."""
+def conversation_of(path: str, folder: str = "", session: str = "") -> Conversation | None:
+    """The transcript's end as a conversation, with what still tells of its beginning; None if there is nothing to read.
+
+    That beginning is carried on in the workspace's folder, by the session's name; without both only the end is known.
+    """
     if not os.path.isfile(path):
         return None  # a pipe would let us wait for ever
     try:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
-            file.seek(max(0, size - TAIL))
-            data = file.read(TAIL)
+            start, known = max(0, size - TAIL), Earlier()
+            if start and folder and session:
+                known = _carried(file, path, folder, session, start)
+                if start - known.offset < CARRIED:
+                    start = known.offset  # nothing between the two is lost
+            file.seek(start)
+            data = file.read(size - start)
     except OSError:
         return None
-    if size > TAIL:
+    if start and start != known.offset:
         data = data[data.find(b"\n") + 1 :]
-    return transcripts.read(data)
+    conversation = transcripts.read(data)
+    conversation.earlier = known.turns
+    return conversation
+
+
+def _carried(file: BinaryIO, path: str, folder: str, session: str, until: int) -> Earlier:
+    """What tells of everything before `until`, as far as it is read; gone on with and kept for the next time."""
+    kept = sessions.earlier(folder, session)
+    known = Earlier.from_json(kept.get("earlier")) if kept.get("transcript") == path else Earlier()
+    if known.offset > until or not known.belongs(file):
+        known = Earlier()
+    found = earlier.advance(known, file, until, CARRIED, struck)
+    if found is not known:
+        try:
+            sessions.keep_earlier(folder, session, transcript=path, earlier=found.to_json())
+        except OSError:
+            pass  # it is read again at the next checkpoint
+    return found
 
 
 def struck(value: Any) -> Any:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 FOLDER = "/sessions"
-MOST, MOST_TOUCHED = 64 << 10, 256 << 10
+MOST, MOST_TOUCHED, MOST_EARLIER = 64 << 10, 256 << 10, 2 << 20
 PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 KEPT, AGE = 400, 30 * 86_400_000_000_000
 
@@ -145,6 +145,25 @@ def keep_extract(folder: str, name: str, /, **known: object) -> None:
     _change(path(folder, name, "extract"), change)
 
 
+# What still tells of the beginning of a long conversation (`holdfast.resuming`).
+
+
+def earlier(folder: str, session: str) -> dict[str, Any]:
+    """`transcript`, and `earlier` with what was carried on; texts in it have no secrets."""
+    return _read(path(folder, session, "earlier"), MOST_EARLIER)
+
+
+def keep_earlier(folder: str, name: str, /, **known: object) -> None:
+    """Raises `OSError`."""
+
+    def change(found: dict[str, Any]) -> bool:
+        found.clear()
+        found.update(known)
+        return True
+
+    _change(path(folder, name, "earlier"), change)
+
+
 # /clear: the session that ended, for the one that begins in the same client.
 
 
@@ -186,13 +205,13 @@ def _times(found: Mapping[str, Any]) -> dict[str, int]:
     return {key: at for key, at in times.items() if type(at) is int} if isinstance(times, dict) else {}
 
 
-def _read(name: str) -> dict[str, Any]:
+def _read(name: str, most: int = MOST) -> dict[str, Any]:
     try:
         fd = open_fd(name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
     except OSError:
         return {}
     try:
-        return _parsed(pread(fd, MOST, 0))
+        return _parsed(pread(fd, most, 0))
     except OSError:
         return {}
     finally:
