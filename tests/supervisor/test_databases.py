@@ -15,7 +15,7 @@ import pytest
 
 import holdfast.supervisor
 from holdfast.core.errors import Busy, Conflict, NewerFormat, Unreachable, Usage
-from holdfast.supervisor import database, tables
+from holdfast.supervisor import database, rows, tables
 from holdfast.supervisor.supervise import Supervisor, Threads
 from holdfast.supervisor.tables import Tables
 from postgres import Cluster
@@ -105,7 +105,7 @@ def test_writers_come_one_after_another(place: Place) -> None:
 
 @pytest.mark.databases
 def test_a_newer_database_is_refused(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "SCHEMA", tables.SCHEMA - 1)
+    monkeypatch.setattr(tables, "SCHEMA", rows.SCHEMA - 1)
 
     with pytest.raises(NewerFormat, match="newer holdfast"):
         place.make_ground()

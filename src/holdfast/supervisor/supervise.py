@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Protocol
 from holdfast.core.errors import Busy, DiskFull, HoldfastError, Unreachable
 from holdfast.core.steps import step
 from holdfast.supervisor import process, questions, recover, remembering, reviews, runs, telling
+from holdfast.supervisor.asking import hold_open
 from holdfast.supervisor.database import Alone, Claim
 from holdfast.supervisor.drivers import driver
 from holdfast.supervisor.notify import Notices
-from holdfast.supervisor.settling import hold_open, settle
+from holdfast.supervisor.settling import settle
 from holdfast.supervisor.tables import Hold, Prompt, Run, Task
 from holdfast.supervisor.task import ACTIVE, ENDED, HOST_LOST, QUEUED, RATE_LIMIT, SECRET, STARTING
 from holdfast.supervisor.tasks import Tasks

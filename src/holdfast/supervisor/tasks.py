@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from holdfast.core.errors import Conflict, HoldfastError, NotFound, Refused, Usage
 from holdfast.supervisor import checkpoints, documents, process, questions, returning, reviews, telling
 from holdfast.supervisor import task as machine
+from holdfast.supervisor.asking import hold_open
 from holdfast.supervisor.drivers import driver
-from holdfast.supervisor.settling import hold_open, keep_final
+from holdfast.supervisor.settling import keep_final
 from holdfast.supervisor.tables import Hold, Prompt, Run, Tables, Task
 from holdfast.supervisor.task import ACTIVE, APPROVAL, BUDGET, DRAFT, USER_PAUSE, NotAllowed
 from holdfast.supervisor.wake import wake
