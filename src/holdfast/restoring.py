@@ -15,8 +15,10 @@ from holdfast.journaling import GO_ON, UNTOUCHED, Turn, explain, path_of, paths_
 from holdfast.previewing import Preview, Previewing, Scope, differ
 from holdfast.store.journal import History, Journal
 from holdfast.store.reading import hand_over
-from holdfast.workspace.apply import Applied, Apply, closed_folders
+from holdfast.workspace.applied import Applied
+from holdfast.workspace.apply import Apply
 from holdfast.workspace.find import show
+from holdfast.workspace.modes import closed_folders
 from holdfast.workspace.preparing import Contents
 from holdfast.workspace.room import Room
 
