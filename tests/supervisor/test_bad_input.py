@@ -17,8 +17,9 @@ import pytest
 from faults.disks import needs, tmpfs
 from holdfast.core.errors import Damaged, HoldfastError, Unreachable, Usage
 from holdfast.supervisor import recover, taskfile
+from holdfast.supervisor.attempts import Threads
 from holdfast.supervisor.lock import Lock, trouble_of
-from holdfast.supervisor.supervise import Supervisor, Threads
+from holdfast.supervisor.supervise import Supervisor
 from holdfast.supervisor.tables import Task
 
 from .place import DONE, PHASE, QUICK, Place, say_phase
