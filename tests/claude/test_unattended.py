@@ -22,6 +22,8 @@ ONE, TWO = say("=== PHASE 1 COMPLETE ===\nReady for review."), say("=== PHASE 2 
 LONG = "python3 -c 'import time; time.sleep(60)'"
 """The client refuses a plain `sleep`."""
 PHASES = [{**PHASE, "prompt": "Write the plan."}, {**PHASE, "prompt": "Build what was planned."}]
+PLUGIN = Path(__file__).parents[2] / "plugin"
+LIMITED = Reply(status=429, headers={"retry-after": "3600"})
 SUBSCRIPTION = {
     "anthropic-ratelimit-unified-status": "rejected",
     "anthropic-ratelimit-unified-representative-claim": "five_hour",
@@ -60,6 +62,54 @@ def test_a_subscription_limit_is_waited_for_and_the_history_goes_on(here: Client
     assert "rate_limit" in here.reasons(task)
     assert "Do the work." in here.last_request() and "Resume from where you left off" in here.last_request()
     assert here.requests() == 3
+
+
+def one_store(here: ClientPlace) -> None:
+    """Hooks and supervisor have one data folder, as people have it."""
+    share = here.bench.home / ".local/share"
+    share.mkdir(parents=True)
+    (share / "holdfast").symlink_to(here.data)
+
+
+def test_a_command_that_destroys_is_saved_before_without_any_hooks_installed(here: ClientPlace) -> None:
+    one_store(here)
+    here.bench.script(bash("echo all that there is > kept.txt"), bash("rm -rf kept.txt"), DONE)
+    task = here.ask()
+
+    here.supervise()
+
+    assert here.state(task) == ("done", ""), here
+    assert not (here.bench.project / "kept.txt").exists()
+    [saved] = [one for one in here.bench.checkpoints() if one["trigger"] == "before_command"]
+    here.bench.holdfast("restore", saved["id"], "-y")
+    assert (here.bench.project / "kept.txt").read_text() == "all that there is\n"
+
+
+@pytest.mark.parametrize("way", ["settings", "plugin"])
+def test_hooks_that_people_installed_leave_a_supervised_run_alone(here: ClientPlace, way: str) -> None:
+    """Each event is saved once, and the brief is told once; the same hooks work in a session of one's own."""
+    one_store(here)
+    if way == "plugin":
+        here.bench.holdfast("install", "claude", "--plugin")
+        here.bench.claude("plugin", "marketplace", "add", str(PLUGIN.parent))
+        assert here.bench.claude("plugin", "install", "holdfast@holdfast").returncode == 0
+    else:
+        here.bench.holdfast("install", "claude")
+    here.bench.script(
+        bash("echo one > one.txt"), bash("echo two > two.txt; rm -rf one.txt"), LIMITED,
+        bash("echo three > three.txt"), DONE, bash("echo four > four.txt"), say("Done."),
+    )  # fmt: skip
+    task = here.ask(agent={**here.client(), "resume_with": "brief"})
+    here.supervise()
+    assert here.state(task) == ("done", ""), here
+    supervised, seen = here.bench.checkpoints(), here.last_request()
+
+    turn = here.bench.run("four")
+
+    assert sorted(one["trigger"] for one in supervised) == sorted(["before_command", *here.reasons(task)])
+    assert seen.count("Resumed from checkpoint") == 1
+    assert turn.code == 0
+    assert len(here.bench.checkpoints()) > len(supervised), "the hooks are installed, and work"
 
 
 def test_a_limit_of_an_api_key_backs_off(here: ClientPlace) -> None:
