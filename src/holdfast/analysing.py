@@ -30,7 +30,7 @@ def analyse(engine: Engine, root: bytes, folder: str, session: str, transcript: 
     if not sessions.claim(folder, session, "analysis", engine.clock(), LEAST_REST if last else REST):
         return
     try:
-        found = ask(settings, transcript, os.fsdecode(engine.home))
+        found = ask(settings, transcript, os.fsdecode(engine.home), folder, session)
     except HoldfastError as error:
         sessions.keep_extract(folder, session, at=engine.clock(), trouble=f"{error} {error.hint}".strip())
         text = f"No notes by a model ({settings['analysis.llm']}): {error} Those of our own rules stand. {error.hint}"
@@ -40,14 +40,14 @@ def analyse(engine: Engine, root: bytes, folder: str, session: str, transcript: 
         sessions.keep_extract(folder, session, at=engine.clock(), size=size, trouble="", extract=found.to_json())
 
 
-def ask(settings: Settings, transcript: str, home: str) -> Extract | None:
+def ask(settings: Settings, transcript: str, home: str, folder: str = "", session: str = "") -> Extract | None:
     """What the model read; None if there is nothing to read. Raises `Failed`. Secrets are struck out going and coming."""
     from holdfast.conversation import asking
     from holdfast.conversation.extracting import shown
     from holdfast.core.redact import redact
     from holdfast.resuming import conversation_of, struck
 
-    conversation = conversation_of(transcript)
+    conversation = conversation_of(transcript, folder, session)
     record = shown(conversation, redact) if conversation is not None else ""
     if conversation is None or not record:
         return None

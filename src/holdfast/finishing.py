@@ -8,7 +8,7 @@ from posix import close
 from holdfast.conversation.usage import tokens
 from holdfast.core.errors import HoldfastError
 from holdfast.core.model import CREATED, OUTSIDE, Event, Outcome
-from holdfast.store import pending, sessions, workers
+from holdfast.store import parts, pending, sessions, workers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -85,6 +85,7 @@ def _finish_all(engine: Engine, root: bytes, folder: str, tidy: Callable[[bytes]
                 _finish(engine, root, folder, told, tidy)
             pending.done(folder, name)
     sessions.sweep(folder, engine.clock())
+    parts.sweep(folder, engine.clock())
 
 
 def _finish(
@@ -161,7 +162,8 @@ def _notes(folder: str, told: dict[str, Any], settings: Settings) -> dict[str, A
         return None
     from holdfast.resuming import extract_of, notes_of, struck
 
-    found = notes_of(told["transcript"], extract_of(folder, told["session"]))
+    session = told["session"]
+    found = notes_of(told["transcript"], extract_of(folder, session), folder, session)
     if found is None:
         return None
     kept: dict[str, Any] = struck({key: value for key, value in found.to_json().items() if key in KEPT})

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from posix import O_NONBLOCK, O_RDONLY, close, fstat, read
+from posix import O_NONBLOCK, O_RDONLY, close, fstat, lstat, read
 from posix import open as open_fd
 from stat import S_IMODE, S_ISREG
 
 from holdfast.core.entry import FILE, FOLDER, GONE, IGNORED, LEFT_OUT, LINK, OVERSIZE, SPECIAL, Entry, same
-from holdfast.core.errors import Conflict, Damaged
+from holdfast.core.errors import Conflict, Damaged, NotFound
 from holdfast.core.planning import Plan, parents, plan
 from holdfast.looking import disk_now, lies_below, pairs_between
 from holdfast.workspace.below import open_below
@@ -80,6 +80,18 @@ class Previewing:
     def __init__(self, engine: Engine, root: bytes, row: WorkspaceRow) -> None:
         self.engine, self.root, self.row = engine, root, row
         self.repository = engine.repository()
+
+    def refuse_unknown(self, target: CheckpointRow, paths: Sequence[bytes]) -> None:
+        """Raise `NotFound` for a path that somebody typed and that is neither in the target nor here."""
+        for path in paths:
+            try:
+                lstat(self.root + b"/" + path)
+            except OSError:
+                if not self._rows(target, (path,)):
+                    raise NotFound(
+                        f"{show(path)} is neither in v{target.version} nor here.",
+                        f"`holdfast search {show(path)}` finds versions that have it.",
+                    ) from None
 
     def preview(self, target: CheckpointRow, paths: Sequence[bytes] = (), made: Iterable[bytes] = ()) -> Preview:
         """Compare with the disk now. Nothing is written. Raises `Conflict` if a path leads through what is no folder."""

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
-from holdfast.agents.base import Reply
-from holdfast.conversation import disk
+from holdfast.conversation import disk, earlier
 from holdfast.conversation import notes as taking
 from holdfast.conversation import transcript as transcripts
+from holdfast.conversation.earlier import Earlier
 from holdfast.core import brief as briefs
 from holdfast.core.brief_clean import clean
-from holdfast.core.brief_notes import age
 from holdfast.core.errors import Damaged, HoldfastError
 from holdfast.core.extract import Extract, join
-from holdfast.core.messages import text
 from holdfast.core.notes import Notes
 from holdfast.core.redact import redact
 from holdfast.core.working import WorkingFile
@@ -27,21 +24,18 @@ from holdfast.workspace.find import show
 
 if TYPE_CHECKING:
     from holdfast.conversation.transcript import Conversation
-    from holdfast.core.agent_event import AgentEvent
     from holdfast.core.brief import Brief
     from holdfast.engine import Engine
     from holdfast.store.rows import CheckpointRow
 
-STARTUP, RESUME, CLEAR, COMPACT, FORK = "startup", "resume", "clear", "compact", "fork"
-DAY, SECOND = 86_400_000_000_000, 1_000_000_000
-PATIENCE, STEP = 1.0, 0.02
-"""Seconds that a new session waits to hear that the checkpoint of the cleared one is made."""
-AGAIN = 30 * SECOND
 MOST_COUNTED, MOST_NAMED = 200, 12
+MOST_BUT = 8
 LARGEST_COUNTED = 1 << 20
 LARGEST_KEPT = 256 << 20
 TAIL = 8 << 20
-"""How much of a transcript's end the notes of a checkpoint are taken from; a brief reads all of it."""
+"""How much of a transcript's end is read for a checkpoint's notes; what tells of the rest is carried on from one to the next."""
+CARRIED = 16 << 20
+"""How much of the rest one checkpoint reads at most: it may be waited for."""
 
 
 class Told(NamedTuple):
@@ -63,11 +57,15 @@ class Resuming:
         self.engine, self.root, self.workspace = engine, root, workspace
         self.folder = engine.place.folder(workspace)
 
-    def newest(self, session: str = "") -> Told | None:
-        """The newest checkpoint, of that session if it has one; None if there is none that can be read."""
+    def newest(self, session: str = "", but: str = "") -> Told | None:
+        """The newest checkpoint, of that session if it has one; None if there is none that can be read.
+
+        `but`: a session that has only begun; its baseline may be made while we look, and tells nothing.
+        """
         ledger = self.engine.repository().ledger
         rows = ledger.find(Query(workspace=self.workspace, session=session, limit=1)) if session else []
-        rows = rows or ledger.find(Query(workspace=self.workspace, limit=1))
+        rows = rows or ledger.find(Query(workspace=self.workspace, limit=MOST_BUT if but else 1))
+        rows = [row for row in rows if not but or row.session != but]
         return self.tell(rows[0]) if rows else None
 
     def tell(self, row: CheckpointRow) -> Told:
@@ -99,7 +97,7 @@ class Resuming:
         places = [] if exact else self._sources(told, transcript)
         for source in [*places, None]:
             try:
-                conversation = transcripts.read(source if source is not None else self._kept(told))
+                conversation = self._read(told, source) if source is not None else transcripts.read(self._kept(told))
             except (OSError, HoldfastError):
                 continue
             notes = taking.take(conversation)
@@ -117,6 +115,15 @@ class Resuming:
         ]
         known = [WorkingFile(path, touched=len(paths) - number) for number, path in enumerate(paths)]
         return _stated(notes, told), disk.look(known, root, notes.cwd)
+
+    def _read(self, told: Told, source: str) -> Conversation:
+        """A short transcript whole; of a long one the end, where checkpoints have carried on what was before it."""
+        known = sessions.earlier(self.folder, told.session) if os.path.getsize(source) > TAIL else {}
+        if known.get("transcript") == source:
+            found = earlier.recent(source, Earlier.from_json(known.get("earlier")), TAIL + CARRIED)
+            if found is not None:
+                return found
+        return transcripts.read(source)
 
     def _sources(self, told: Told, transcript: str) -> list[str]:
         """Where the conversation may be found, best first."""
@@ -165,130 +172,9 @@ class Resuming:
         return "\n".join(names + more)
 
 
-class Delivery:
-    """The start of a session, and what it is told: by its source, once, for this workspace only."""
-
-    def __init__(
-        self, engine: Engine, root: bytes, workspace: str, event: AgentEvent, part: int, language: Callable[[], str]
-    ) -> None:
-        self.resuming = Resuming(engine, root, workspace)
-        self.engine, self.event, self.part, self._language = engine, event, part, language
-        self.folder, self.settings = self.resuming.folder, engine.settings
-
-    def reply(self) -> Reply:
-        source = self.event.reason or STARTUP
-        if source in (RESUME, FORK):
-            return self._after_pause() if self.part == 1 else Reply()
-        report = self._cleared() if source == CLEAR and self.part == 1 else ""
-        mode = self.settings["hooks.auto_resume_on_start"]
-        told = self.resuming.newest(self._session(source))
-        if told is None or mode is False or not self._is_wanted(source, told):
-            return Reply(told_user=report)
-        if mode == "prompt":
-            offer = self._offer(told) if self.part == 1 else ""
-            return Reply(told_user="\n".join([line for line in (report, offer) if line]))
-        if self.part > 1 and not self._is_whole(source):
-            return Reply()
-        if not self._claim(source):
-            return Reply(told_user=report)
-        brief = self.resuming.brief(told, transcript=self._transcript(source))
-        if self.part > len(brief.parts):
-            return Reply(told_user=report)
-        said = self._say("resumed", summary=told.summary, age=age(self.engine.clock() - told.row.created_at))
-        user = "\n".join([line for line in (report, said) if line]) if self.part == 1 else ""
-        return Reply(told_agent=brief.parts[self.part - 1], told_user=user, checkpoint=told.row.id)
-
-    def _is_wanted(self, source: str, told: Told) -> bool:
-        """At startup only where somebody goes on with recent work: not unattended, not beside another session, not after weeks."""
-        if source != STARTUP:
-            return True
-        if self.settings["hooks.resume_on_startup"] == "off" or not self.event.attended or not told.session:
-            return False
-        if told.row.trigger == "session_start" and not told.header.get("notes"):
-            return False  # that session had not begun to do anything
-        if self.engine.clock() - told.row.created_at > self.settings["hooks.resume_within_days"] * DAY:
-            return False
-        return not self._others()
-
-    def _is_whole(self, source: str) -> bool:
-        return source != STARTUP or self.settings["hooks.resume_on_startup"] == "full" or self._crashed()
-
-    def _session(self, source: str) -> str:
-        """The session that is gone on with."""
-        if source == COMPACT:
-            return self.event.session
-        if source == CLEAR:
-            return str(sessions.cleared(self.folder, self.event.client).get("session") or "")
-        return ""
-
-    def _transcript(self, source: str) -> str:
-        if source == COMPACT:
-            return self.event.transcript
-        if source == CLEAR:
-            return str(sessions.cleared(self.folder, self.event.client).get("transcript") or "")
-        return ""
-
-    def _others(self) -> bool:
-        """Is another session live here?"""
-        return any(
-            not facts.get("ended") and facts.get("session") != self.event.session and _lives(facts.get("client"))
-            for facts in sessions.every(self.folder)
-            if str(facts.get("client")) != str(self.event.client)
-        )
-
-    def _crashed(self) -> bool:
-        """Did the last session end without telling so?"""
-        before = [facts for facts in sessions.every(self.folder) if facts.get("session") != self.event.session]
-        return bool(before) and not before[0].get("ended") and not _lives(before[0].get("client"))
-
-    def _claim(self, source: str) -> bool:
-        """Each part is handed out once: a client may have both the plugin and our settings."""
-        return sessions.claim(
-            self.folder, self.event.session, f"brief {source} {self.part}", self.engine.clock(), AGAIN
-        )
-
-    def _after_pause(self) -> Reply:
-        changed = self.resuming.changed_since()
-        return Reply(told_agent=self._say("changed_since", changes=changed)) if changed else Reply()
-
-    def _offer(self, told: Told) -> str:
-        return self._say("offer", summary=told.summary, age=age(self.engine.clock() - told.row.created_at))
-
-    # After /clear
-
-    def _cleared(self) -> str:
-        """What became of the session that was cleared; nothing if there was nothing to save."""
-        from time import monotonic, sleep
-
-        end = monotonic() + PATIENCE
-        while (found := sessions.cleared(self.folder, self.event.client)) and not found.get("status"):
-            if monotonic() >= end:
-                return self._say("saving")
-            sleep(STEP)
-        if found.get("status") != "created":
-            return self._say("clear_failed") if found.get("status") == "failed" else ""
-        row = self.engine.repository().ledger.checkpoint(self.resuming.workspace, int(found["version"]))
-        if row is None or row.forgotten:
-            return ""
-        told = self.resuming.tell(row)
-        files, lines, names = self.resuming.counted(row)
-        notes = told.header.get("notes")
-        analysis = notes.get("analysis", {}) if isinstance(notes, dict) else {}
-        parts = [name for name in ("current_task", "next_steps", "decisions_made", "blockers") if analysis.get(name)]
-        said = self._say(
-            "cleared", summary=told.summary, id=row.id, files=files, lines=lines, captured=row.files,
-            analysis=", ".join(parts).replace("_", " ") or "-", size=_size(row.bytes),
-        )  # fmt: skip
-        rows = [said, *(names if self.settings["hooks.verify_before_clear"] else [])]
-        return "\n".join([*rows, self._say("keep_or_drop")] if found.get("ask") else rows)
-
-    def _say(self, name: str, **values: object) -> str:
-        return text(name, self._language(), **values)
-
-
-def notes_of(path: str, extract: Extract | None = None) -> Notes | None:
-    """The notes of the transcript's end, for a checkpoint; None if there is nothing to read."""
-    conversation = conversation_of(path)
+def notes_of(path: str, extract: Extract | None = None, folder: str = "", session: str = "") -> Notes | None:
+    """The notes of the transcript, for a checkpoint; None if there is nothing to read."""
+    conversation = conversation_of(path, folder, session)
     notes = taking.take(conversation) if conversation is not None else Notes()
     return None if notes.empty else join(notes, extract)
 
@@ -298,20 +184,45 @@ def extract_of(folder: str, session: str) -> Extract | None:
     return Extract.from_json(sessions.extract(folder, session).get("extract")) if session else None
 
 
-def conversation_of(path: str) -> Conversation | None:
-    """The transcript's end as a conversation; None if there is nothing to read."""
+def conversation_of(path: str, folder: str = "", session: str = "") -> Conversation | None:
+    """The transcript's end as a conversation, with what still tells of its beginning; None if there is nothing to read.
+
+    That beginning is carried on in the workspace's folder, by the session's name; without both only the end is known.
+    """
     if not os.path.isfile(path):
         return None  # a pipe would let us wait for ever
     try:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
-            file.seek(max(0, size - TAIL))
-            data = file.read(TAIL)
+            start, known = max(0, size - TAIL), Earlier()
+            if start and folder and session:
+                known = _carried(file, path, folder, session, start)
+                if start - known.offset < CARRIED:
+                    start = known.offset  # nothing between the two is lost
+            file.seek(start)
+            data = file.read(size - start)
     except OSError:
         return None
-    if size > TAIL:
+    if start and start != known.offset:
         data = data[data.find(b"\n") + 1 :]
-    return transcripts.read(data)
+    conversation = transcripts.read(data)
+    conversation.earlier = known.turns
+    return conversation
+
+
+def _carried(file: BinaryIO, path: str, folder: str, session: str, until: int) -> Earlier:
+    """What tells of everything before `until`, as far as it is read; gone on with and kept for the next time."""
+    kept = sessions.earlier(folder, session)
+    known = Earlier.from_json(kept.get("earlier")) if kept.get("transcript") == path else Earlier()
+    if known.offset > until or not known.belongs(file):
+        known = Earlier()
+    found = earlier.advance(known, file, until, CARRIED, struck)
+    if found is not known:
+        try:
+            sessions.keep_earlier(folder, session, transcript=path, earlier=found.to_json())
+        except OSError:
+            pass  # it is read again at the next checkpoint
+    return found
 
 
 def struck(value: Any) -> Any:
@@ -340,20 +251,3 @@ def _stated(notes: Notes, told: Told) -> Notes:
 def _shown(path: bytes) -> str:
     """A name as one line that a person sees whole."""
     return clean(show(path)).replace("\n", " ")
-
-
-def _lives(process: object) -> bool:
-    try:
-        number = int(str(process))
-        if number <= 1:
-            return False
-        os.kill(number, 0)
-    except PermissionError:
-        return True
-    except (ValueError, OverflowError, OSError):
-        return False
-    return True
-
-
-def _size(count: int) -> str:
-    return f"{count}B" if count < 1024 else f"{count / 1024:.0f}KB" if count < 1 << 20 else f"{count / (1 << 20):.1f}MB"

@@ -105,6 +105,27 @@ def test_only_the_paths_after_the_dashes_come_back(box: Box) -> None:
     assert text(box, "a.txt") == "two\n"
 
 
+@pytest.mark.parametrize("more", [(), ("-y",), ("--dry-run",), ("--patch",)], ids=" ".join)
+def test_a_path_that_is_nowhere_is_named(box: Box, more: tuple[str, ...]) -> None:
+    before = box.state()
+
+    result = box.call("restore", "v1", *more, "--", "a.txt", "src/typo.txt")
+
+    assert (result.code, result.err.splitlines()[0]) == (4, "holdfast: src/typo.txt is neither in v1 nor here.")
+    assert box.state() == before
+
+
+def test_a_path_that_only_the_checkpoint_or_only_the_disk_has_is_known(box: Box) -> None:
+    (box.project / "a.txt").unlink()
+    box.put("new.txt", "new\n")
+
+    result = box.call("restore", "v1", "-y", "--theirs", "--", "a.txt", "new.txt")
+
+    assert result.code == 0
+    assert text(box, "a.txt") == "one\n"
+    assert not (box.project / "new.txt").exists()
+
+
 def test_nothing_to_do_is_said(box: Box) -> None:
     result = box.call("restore", "v2", "-y")
 

@@ -97,6 +97,13 @@ DECLARATIONS = {
     connection_string: PostgresDsn
     auth: httpx.BasicAuth
     auth = HTTPBasicAuth
+    token: "TokenInfo2"
+    token: "TokenInfo | None" = None
+    secret: 'SecretStore'
+    refresh_token: "Optional[auth.TokenPair]"
+    credentials: "dict[str, CredentialsProvider]" = field(default_factory=dict)
+    def f(self, token: "JwtEnvelope2", *, secret: "VaultLease" = x) -> "TokenPair":
+    async def g(auth: "oauth.DeviceFlow") -> None: ...
 """,
     "rust": """
     token: TokenKind,
@@ -134,6 +141,26 @@ def test_declarations_of_programs_stay(language: str) -> None:
         "password: *Xy7.Qw9!",
         "api_key = Zm9vQmFyQmF6",
         "auth_token: aBcDeFgHiJkL",
+        'token: "TokenRing99"',
+        'token: "TokenRing"',
+        'secret: "SecretSauce42"',
+        'secret: "SecretSauce"',
+        'password: "PasswordStore1"',
+        'password: "SuperSecretPassword"',
+        'def login(password: "PasswordStore")',
+        '"token": "TokenInfo2"',
+        "'secret': 'SecretStore'",
+        'token = "TokenInfo2"',
+        'token="TokenInfo2"',
+        'TOKEN: "ABCDEFGHIJKL"',
+        'token: "Xy7Qw9Token"',
+        'token: "tokeninfo2"',
+        'token: "Tokeninfo2222"',
+        'auth: "AuthABcDInfo"',
+        'api_key: "Zm9vQmFyQmF6Key"',
+        'def f(token: "Hunter2Hunter2")',
+        'def f(token: "aBcDeFgHiJkLmN")',
+        'def f(token="TokenInfo2")',
     ],
 )
 def test_a_passphrase_of_words_goes_all_the_same(text: str) -> None:

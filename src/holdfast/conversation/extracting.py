@@ -27,7 +27,7 @@ FORM = (
 
 def shown(conversation: Conversation, redact: Callable[[str], str]) -> str:
     """The record, at most `MOST` characters: the first prompt, then as much of the end as there is room for."""
-    rows = [row for row in map(_row, conversation.turns) if row]
+    rows = [row for row in map(_row, [*conversation.earlier, *conversation.turns]) if row]
     if not rows:
         return ""
     # Secrets can span rows, so they are looked for in the whole.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import chain
 
 from holdfast.conversation import phrases, signs
 from holdfast.conversation.transcript import Conversation
@@ -19,6 +20,7 @@ MOST_DECISIONS = 8
 MOST_BLOCKERS = 5
 MOST_COMMANDS = 10
 TAIL = 1_200
+TELLING = frozenset((TODO, TASK, PLAN, ASK, RUN, OTHER))
 STATED = re.compile(r"(?:^|_)checkpoint_save$")
 TEST = re.compile(
     r"\b(?:go (?:test|build|vet)|pytest|py\.test|unittest|tox|nox|npm (?:run )?\S*(?:test|build|lint|check)\S*"
@@ -44,20 +46,34 @@ LOOKING = re.compile(
 
 def take(conversation: Conversation) -> Notes:
     """The notes at the conversation's end."""
-    calls = list(conversation.called())
-    turns = [turn for turn in conversation.turns if not turn.side]
-    asked = [turn.text for turn in turns if turn.kind == "asked"]
-    said = [turn.text for turn in turns if turn.kind == "said"]
-    tasks = _tasks(calls)
+    calls: list[Call] = []
+    telling: list[Call] = []  # few, where most calls read and edit
+    asked: list[str] = []
+    said: list[str] = []
+    last = ""
+    # Once through a long session, not once for each of these.
+    for turn in chain(conversation.earlier, conversation.turns):
+        if turn.side:
+            continue
+        last = turn.kind
+        if turn.call is not None:
+            calls.append(turn.call)
+            if turn.call.act in TELLING:
+                telling.append(turn.call)
+        elif last == "said":
+            said.append(turn.text)
+        elif last == "asked":
+            asked.append(turn.text)
+    tasks = _tasks(telling)
     notes = Notes(
         asked=asked,
         tasks=tasks,
-        plan=_plan(calls),
-        answers=_answers(calls),
+        plan=_plan(telling),
+        answers=_answers(telling),
         said=said[-1] if said else "",
-        last_run=_last_run(calls),
+        last_run=_last_run(telling),
         unfinished=_unfinished(calls),
-        commands=_commands(calls),
+        commands=_commands(telling),
         cwd=conversation.cwd,
         branch=conversation.branch,
         model=conversation.model,
@@ -65,15 +81,15 @@ def take(conversation: Conversation) -> Notes:
         session=conversation.session,
         ended=conversation.ended,
         characters=calibrate(conversation.measured),
-        signals=signs.read(conversation, tasks),
+        signals=signs.read(conversation, tasks, calls[-signs.SEARCHED :], telling),
     )
     _files(notes, conversation)
-    stated = _stated(calls)
+    stated = _stated(telling)
     notes.declared = _declared(stated, tasks)
     notes.current_task = _first(stated.get("summary")) or _task(tasks, asked)
     notes.next_steps = _several(stated.get("next_steps"))[:MOST_STEPS] or _steps(tasks, said)
     notes.decisions = _unique([*_several(stated.get("decisions")), *_decisions(conversation, notes)])[:MOST_DECISIONS]
-    notes.blockers = _unique(_blockers(said, asked, turns[-1].kind if turns else "", notes))[:MOST_BLOCKERS]
+    notes.blockers = _unique(_blockers(said, asked, last, notes))[:MOST_BLOCKERS]
     return notes
 
 
@@ -277,7 +293,7 @@ def _decisions(conversation: Conversation, notes: Notes) -> list[str]:
     if notes.plan:
         title = notes.plan.strip().split("\n")[0].lstrip("# ").strip()
         found.append(f"Plan approved: {title}"[:200])
-    for turn in reversed(conversation.turns[-RECENT_TURNS:]):
+    for turn in reversed([*conversation.earlier, *conversation.turns[-RECENT_TURNS:]]):
         if turn.side or turn.kind not in ("said", "asked"):
             continue
         for sentence in phrases.sentences(turn.text[:6_000]):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import chain, islice
 
 from holdfast.conversation.transcript import Conversation
 from holdfast.conversation.turns import RUN, SEARCH, Call, Turn
 from holdfast.core.signals import POINTER, Signals, words
 
 TEXTS = 3
+SEARCHED = 60
+LOOKED_BACK = 2_000  # turns: a thought of before then is forgotten
 THOUGHTS = 2
 CHANGES = 12
 HALF = 12.0
@@ -23,8 +26,8 @@ FAILURE = re.compile(
 NAME = re.compile(r"(?<![\w@+-])[\w@+-][\w.@+-]{0,254}\.[A-Za-z]{1,6}\b")
 
 
-def read(conversation: Conversation, tasks: list[tuple[str, str]]) -> Signals:
-    """The signals at the conversation's end; `tasks` are (status, text)."""
+def read(conversation: Conversation, tasks: list[tuple[str, str]], calls: list[Call], telling: list[Call]) -> Signals:
+    """The signals at the conversation's end; `tasks` are (status, text), `calls` the last, `telling` all that ran something."""
     now = conversation.calls
     asked = _newest(conversation, ("asked",), 2)
     recent = [turn.text for turn in _newest(conversation, ("said", "asked"), TEXTS)]
@@ -32,8 +35,7 @@ def read(conversation: Conversation, tasks: list[tuple[str, str]]) -> Signals:
     last = [turn.text for turn in _newest(conversation, ("said", "asked", "thought"), 1)]
     prompts = " ".join([turn.text for turn in asked])
     open_tasks = " ".join([text for status, text in tasks if status != "completed"])
-    calls = list(conversation.called())
-    failure, failed = _failure(calls, now)
+    failure, failed = _failure(telling, now)
     removed, changed = _changes(conversation, now)
     signals = Signals(
         now=now,
@@ -66,7 +68,9 @@ def read(conversation: Conversation, tasks: list[tuple[str, str]]) -> Signals:
 def _newest(conversation: Conversation, kinds: tuple[str, ...], count: int) -> list[Turn]:
     """The last turns of these kinds, in their order; a long session is not gone through for them."""
     found: list[Turn] = []
-    for turn in reversed(conversation.turns):
+    turns = reversed(conversation.turns)
+    back = chain(turns, reversed(conversation.earlier)) if "asked" in kinds else islice(turns, LOOKED_BACK)
+    for turn in back:
         if turn.kind in kinds and not turn.side:
             found.append(turn)
             if len(found) == count:
@@ -94,8 +98,7 @@ def _point(places: dict[str, list[tuple[int, float]]], path: str, line: str, wei
 
 def _failure(calls: list[Call], now: int) -> tuple[str, float]:
     """The end of the newest failing output among the last runs, and how fresh it is."""
-    runs = [call for call in calls if call.act == RUN]
-    for call in reversed(runs[-12:]):
+    for call in islice((call for call in reversed(calls) if call.act == RUN), 12):
         if call.failed or FAILURE.search(call.output):
             return call.output[-3000:], _fading(now - call.number)
     return "", 0.0
@@ -123,7 +126,7 @@ def _searches(calls: list[Call], now: int, signals: Signals) -> dict[str, float]
         for word in words(text):
             sought[word] = max(sought.get(word, 0.0), weight)
 
-    for call in calls[-60:]:
+    for call in calls[-SEARCHED:]:
         weight = _fading(now - call.number)
         if call.act == SEARCH:
             seek(str(call.input.get("pattern") or ""), weight)

@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, BinaryIO
 
 from holdfast.conversation import claude, codex
 from holdfast.conversation.files import Files
@@ -29,6 +29,7 @@ class Conversation:
     branch: str = ""
     model: str = ""
     turns: list[Turn] = field(default_factory=list)
+    earlier: list[Turn] = field(default_factory=list)  # before all that was read: see `earlier.py`
     files: Files = field(default_factory=Files)
     calls: int = 0
     compactions: int = 0
@@ -37,6 +38,7 @@ class Conversation:
     # (characters, tokens) of tool output, from which a model's characters per token are known.
     measured: list[tuple[int, int]] = field(default_factory=list)
 
+    origin: int = 0  # where reading began
     offset: int = 0
     line: int = 0
     skipped: int = 0
@@ -74,7 +76,7 @@ def read(
     """Return the conversation that `source` records, going on from `state` if there is one.
 
     Unknown entries and damaged lines are skipped; a torn last line waits for its rest. A rewind found in new lines
-    makes a path be read again from its start, without what was rewound.
+    makes a path be read again from where reading began, without what was rewound.
     """
     conversation = state if state is not None and _continues(source, state) else Conversation(keep=keep)
     _take(source, conversation)
@@ -86,7 +88,8 @@ def read(
         conversation.turns = [turn for turn in conversation.turns if turn.prompt not in dead]
         conversation.dead = dead
         return conversation
-    again = Conversation(keep=conversation.keep, dead=dead)
+    origin = conversation.origin
+    again = Conversation(keep=conversation.keep, dead=dead, origin=origin, offset=origin, earlier=conversation.earlier)
     _take(source, again)
     return again
 
@@ -165,6 +168,16 @@ def _lines(source: str | os.PathLike[str] | bytes, conversation: Conversation) -
                 conversation.offset += len(rest)
                 continue
             yield line, line.endswith(b"\n")
+
+
+def skip_line(file: BinaryIO, at: int) -> int:
+    """Where the line that begins at `at` ends; `at` itself if it is not ended."""
+    file.seek(at)
+    while piece := file.read(1 << 20):
+        end = piece.find(b"\n")
+        if end >= 0:
+            return file.tell() - len(piece) + end + 1
+    return at
 
 
 def _split(data: bytes) -> Iterator[tuple[bytes, bool]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from binascii import a2b_base64
 from math import log2
 
-from holdfast.core.declared import is_declaration, is_name
+from holdfast.core.declared import is_annotation, is_declaration, is_name
 from holdfast.core.light_re import compile, lazy
 from holdfast.core.patterns import (
     ASSIGNED,
@@ -121,9 +121,10 @@ def _assigned(text: str, strict: bool = False) -> Iterator[Span]:
     for match in _assignments(text):
         group = "quoted" if match["quoted"] is not None else "bare"
         value = match[group]
-        if group == "bare" and is_declaration(
-            match["name"], _signed(match), value, text[match.end() : match.end() + 1]
-        ):
+        after = text[match.end() : match.end() + 1]
+        if group == "bare" and is_declaration(match["name"], _signed(match), value, after):
+            continue
+        if group == "quoted" and is_annotation(match["name"], _signed(match), value, _line_before(match), after):
             continue
         if _is_value(value, match["sign"].isspace(), group == "quoted", strict, match["name"]):
             yield match.start(group), match.end(group), "secret"
@@ -147,7 +148,11 @@ def _assignments(text: str) -> Iterator[Match[str]]:
 
 def _signed(match: Match[str]) -> str:
     """The sign with the blanks around it: `TOKEN=…` in a settings file has none, `token = …` in a program has."""
-    return match.string[match.end("name") : match.start("bare")]
+    return match.string[match.end("name") : match.start("bare" if match["quoted"] is None else "quote")]
+
+
+def _line_before(match: Match[str]) -> str:
+    return match.string[match.string.rfind("\n", 0, match.start()) + 1 : match.start()]
 
 
 def _places_of(words: Iterable[str], text: str) -> list[int]:

@@ -139,7 +139,7 @@ def _deliver(language: Callable[[], str]) -> Deliver:
     """How the start of a session is answered; what that takes is loaded only then."""
 
     def deliver(engine: Engine, root: bytes, workspace: str, event: AgentEvent, part: int) -> Reply:
-        from holdfast.resuming import Delivery
+        from holdfast.delivering import Delivery
 
         return Delivery(engine, root, workspace, event, part, language).reply()
 

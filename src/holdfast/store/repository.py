@@ -412,8 +412,11 @@ class Repository:
             raise Damaged(f"A frame of pack {place.pack} is too short.")
         return data
 
-    def frame(self, place: Location, least: int) -> bytes:
-        """Return the frame that holds a location, unpacked: at least so many bytes of it are wanted."""
+    def frame(self, place: Location, least: int, keep: bool = True) -> bytes:
+        """Return the frame that holds a location, unpacked: at least so many bytes of it are wanted.
+
+        `keep`: it may be asked for again soon. Who reads everything once reads into memory that is warm.
+        """
         slot = place.pack, place.frame
         with self._guard:
             frame = self._frames.pop(slot, None)
@@ -423,6 +426,8 @@ class Repository:
                 frame = decompress(stored, max(MOST_SHARED, least))
             except EOFError:
                 raise Damaged(f"Pack {place.pack} is cut short.") from None
+        if not keep:
+            return frame
         with self._guard:
             while len(self._frames) >= FRAMES_KEPT:
                 del self._frames[next(iter(self._frames))]

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from typing import Any
 
 FOLDER = "/sessions"
-MOST, MOST_TOUCHED = 64 << 10, 256 << 10
+MOST, MOST_TOUCHED, MOST_EARLIER = 64 << 10, 256 << 10, 2 << 20
 PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 KEPT, AGE = 400, 30 * 86_400_000_000_000
 
 
 def path(folder: str, session: str, kind: str) -> str:
-    """Where a session's file of a kind lies: `json` (facts), `touched`, `extract`; `conversation/figures.py` has `usage`."""
+    """Where a session's file of a kind lies: `json` (facts), `touched`, `extract`; `parts.py` has `brief`, `figures.py` `usage`."""
     name = "".join([letter if letter in PLAIN else "_" for letter in session[:80]]) or "none"
     return f"{folder}{FOLDER}/{name}.{kind}"
 
@@ -145,6 +145,25 @@ def keep_extract(folder: str, name: str, /, **known: object) -> None:
     _change(path(folder, name, "extract"), change)
 
 
+# What still tells of the beginning of a long conversation (`holdfast.resuming`).
+
+
+def earlier(folder: str, session: str) -> dict[str, Any]:
+    """`transcript`, and `earlier` with what was carried on; texts in it have no secrets."""
+    return _read(path(folder, session, "earlier"), MOST_EARLIER)
+
+
+def keep_earlier(folder: str, name: str, /, **known: object) -> None:
+    """Raises `OSError`."""
+
+    def change(found: dict[str, Any]) -> bool:
+        found.clear()
+        found.update(known)
+        return True
+
+    _change(path(folder, name, "earlier"), change)
+
+
 # /clear: the session that ended, for the one that begins in the same client.
 
 
@@ -186,13 +205,13 @@ def _times(found: Mapping[str, Any]) -> dict[str, int]:
     return {key: at for key, at in times.items() if type(at) is int} if isinstance(times, dict) else {}
 
 
-def _read(name: str) -> dict[str, Any]:
+def _read(name: str, most: int = MOST) -> dict[str, Any]:
     try:
         fd = open_fd(name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
     except OSError:
         return {}
     try:
-        return _parsed(pread(fd, MOST, 0))
+        return _parsed(pread(fd, most, 0))
     except OSError:
         return {}
     finally:
@@ -201,7 +220,7 @@ def _read(name: str) -> dict[str, Any]:
 
 def _change(name: str, change: Any) -> bool:
     """Change a small file under its own lock. Raises `OSError`."""
-    fd = _open(name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC)
+    fd = opened(name)
     try:
         flock(fd, LOCK_EX)
         found = _parsed(pread(fd, MOST, 0))
@@ -213,6 +232,11 @@ def _change(name: str, change: Any) -> bool:
         return True
     finally:
         close(fd)
+
+
+def opened(name: str) -> int:
+    """A session's own file, made if need be, to be read and written by nobody else. Raises `OSError`."""
+    return _open(name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC)
 
 
 def _open(name: str, flags: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from _thread import allocate_lock
 from posix import (
     O_CLOEXEC,
     O_CREAT,
@@ -50,8 +51,8 @@ MANY = 128
 """So many files are put in place with one call."""
 FEW = 16
 """Up to so many files are synced one by one."""
-ASKED = 4096
-"""Contents that are asked for at once."""
+TOLD = 512
+"""Files after which it is told how far we are."""
 
 
 class Contents:
@@ -153,16 +154,22 @@ class Preparing:
 
         Return the numbers of those that come in parts: they are left to others.
         """
-        in_parts: list[int] = []
-        for start in range(0, len(files), ASKED):
-            asked = files[start : start + ASKED]
-            take = self._writer(asked)
-            in_parts += [start + at for at in self.contents.hand_over([entry.content for entry, _ in asked], take)]
-            if progress is not None:
-                progress(start + len(asked), total)
-        return in_parts
+        if not files:
+            return []
+        return self.contents.hand_over([entry.content for entry, _ in files], self._writer(files, progress, total))
 
-    def _writer(self, files: list[tuple[Entry, bytes]]) -> Take:
+    def _writer(
+        self, files: list[tuple[Entry, bytes]], progress: Callable[[int, int], None] | None, total: int
+    ) -> Take:
+        guard, done = allocate_lock(), 0
+
+        def tell(more: int) -> None:
+            nonlocal done
+            with guard:
+                before, done = done, done + more
+                if progress is not None and done // TOLD > before // TOLD:
+                    progress(done, total)
+
         def write(data: bytes, parts: list[tuple[int, int, int]]) -> None:
             made: list[tuple[Any, ...]] = [
                 (files[number][1], data, files[number][0].mode, offset, length) for number, offset, length in parts
@@ -176,6 +183,8 @@ class Preparing:
                     self._write(*one)
             if self.durable:
                 self.ahead.wrote(self.staging.fd, sum([length for _, _, length in parts]))
+            if progress is not None:
+                tell(len(parts))
 
         return write
 

@@ -54,6 +54,7 @@ def restore(
     paths = [candidates(path, session.cwd, root)[0] for path in typed]
     if b"" in paths:
         paths = []
+    restoring.refuse_unknown(target, paths)
     if patch:
         from holdfast.frontends.cli.hunks import choose
 

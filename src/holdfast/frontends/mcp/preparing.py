@@ -32,7 +32,9 @@ def checkpoint_restore_preview(
     with visits.open() as visit:
         row = visit.resolve(reference)
         limits = [visit.below(path) for path in paths]
-        preview = Restoring(visit.engine, visit.root, visit.row).preview(row, limits)
+        restoring = Restoring(visit.engine, visit.root, visit.row)
+        restoring.refuse_unknown(row, limits)
+        preview = restoring.preview(row, limits)
         steps = preview.plan.steps
         words = [
             "holdfast",

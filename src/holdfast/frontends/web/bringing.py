@@ -28,13 +28,17 @@ class Bringing:
     def preview(self, workspace: str, reference: str, paths: Sequence[bytes]) -> dict[str, Any]:
         """What a restore would do. `digest` names exactly this; a restore that says it does nothing else."""
         row, target = self.desk.row(workspace), self.desk.resolve(workspace, reference)
-        return {"target": f"v{target.version}", **_preview(self._restoring(row).preview(target, list(paths)))}
+        restoring = self._restoring(row)
+        restoring.refuse_unknown(target, paths)
+        return {"target": f"v{target.version}", **_preview(restoring.preview(target, list(paths)))}
 
     def restore(
         self, workspace: str, reference: str, paths: Sequence[bytes], conflicts: str, agreed: str
     ) -> dict[str, Any]:
         row, target = self.desk.row(workspace), self.desk.resolve(workspace, reference)
-        done = self._restoring(row).restore(target, list(paths), conflicts=conflicts, ask=_agree(agreed, conflicts))
+        restoring = self._restoring(row)
+        restoring.refuse_unknown(target, paths)
+        done = restoring.restore(target, list(paths), conflicts=conflicts, ask=_agree(agreed, conflicts))
         return _restored(done)
 
     def undo(self, workspace: str, agreed: str, conflicts: str, again: bool = False) -> dict[str, Any]:
