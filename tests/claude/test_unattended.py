@@ -13,6 +13,7 @@ import pytest
 
 from holdfast.supervisor import process
 from holdfast.supervisor.tables import Task
+from postgres import dump
 from supervisor.place import PHASE
 
 from .endpoint import Reply, Rule, call, say, use
@@ -190,6 +191,8 @@ def test_a_question_is_answered_from_another_process(here: ClientPlace) -> None:
 
     here.bench.variables["XDG_DATA_HOME"] = str(here.data)
     (here.data / "holdfast").symlink_to(here.data)
+    if here.options.database:
+        here.bench.variables["HOLDFAST_SUPERVISOR_DATABASE"] = here.options.database
     answered = here.bench.holdfast("task", "answer", task.id, "BLUE", check=False)
     here.supervise()
 
@@ -216,6 +219,8 @@ def test_a_secret_reaches_the_tool_and_nothing_else(here: ClientPlace) -> None:
     for path in [*here.data.rglob("*"), *here.bench.project.rglob("*")]:
         if path.is_file():
             assert value.encode() not in path.read_bytes(), path
+    if here.options.database:
+        assert not [row for row in dump(here.options.database) if value in row]
 
 
 def test_a_session_that_is_gone_begins_anew_with_a_notice(here: ClientPlace) -> None:
