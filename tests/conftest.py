@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 SLOW = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large]
 
+LONGEST = 4 * 3600
+"""Seconds that one campaign may take; `--minutes` ends it sooner."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--campaign", action="store_true", help="run the campaigns in full, not a sample of them")
@@ -33,6 +36,13 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.register_profile("campaign", max_examples=1500, deadline=None, suppress_health_check=SLOW)
     if config.getoption("--hypothesis-profile", default=None) is None:
         settings.load_profile("campaign" if config.getoption("campaign") else "sample")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("campaign"):
+        for item in items:
+            if item.get_closest_marker("campaign"):
+                item.add_marker(pytest.mark.timeout(LONGEST))
 
 
 @pytest.fixture(scope="session")

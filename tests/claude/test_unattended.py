@@ -13,6 +13,7 @@ import pytest
 
 from holdfast.supervisor import process
 from holdfast.supervisor.tables import Task
+from postgres import dump
 from supervisor.place import PHASE
 
 from .endpoint import Reply, Rule, call, say, use
@@ -22,6 +23,8 @@ ONE, TWO = say("=== PHASE 1 COMPLETE ===\nReady for review."), say("=== PHASE 2 
 LONG = "python3 -c 'import time; time.sleep(60)'"
 """The client refuses a plain `sleep`."""
 PHASES = [{**PHASE, "prompt": "Write the plan."}, {**PHASE, "prompt": "Build what was planned."}]
+PLUGIN = Path(__file__).parents[2] / "plugin"
+LIMITED = Reply(status=429, headers={"retry-after": "3600"})
 SUBSCRIPTION = {
     "anthropic-ratelimit-unified-status": "rejected",
     "anthropic-ratelimit-unified-representative-claim": "five_hour",
@@ -60,6 +63,54 @@ def test_a_subscription_limit_is_waited_for_and_the_history_goes_on(here: Client
     assert "rate_limit" in here.reasons(task)
     assert "Do the work." in here.last_request() and "Resume from where you left off" in here.last_request()
     assert here.requests() == 3
+
+
+def one_store(here: ClientPlace) -> None:
+    """Hooks and supervisor have one data folder, as people have it."""
+    share = here.bench.home / ".local/share"
+    share.mkdir(parents=True)
+    (share / "holdfast").symlink_to(here.data)
+
+
+def test_a_command_that_destroys_is_saved_before_without_any_hooks_installed(here: ClientPlace) -> None:
+    one_store(here)
+    here.bench.script(bash("echo all that there is > kept.txt"), bash("rm -rf kept.txt"), DONE)
+    task = here.ask()
+
+    here.supervise()
+
+    assert here.state(task) == ("done", ""), here
+    assert not (here.bench.project / "kept.txt").exists()
+    [saved] = [one for one in here.bench.checkpoints() if one["trigger"] == "before_command"]
+    here.bench.holdfast("restore", saved["id"], "-y")
+    assert (here.bench.project / "kept.txt").read_text() == "all that there is\n"
+
+
+@pytest.mark.parametrize("way", ["settings", "plugin"])
+def test_hooks_that_people_installed_leave_a_supervised_run_alone(here: ClientPlace, way: str) -> None:
+    """Each event is saved once, and the brief is told once; the same hooks work in a session of one's own."""
+    one_store(here)
+    if way == "plugin":
+        here.bench.holdfast("install", "claude", "--plugin")
+        here.bench.claude("plugin", "marketplace", "add", str(PLUGIN.parent))
+        assert here.bench.claude("plugin", "install", "holdfast@holdfast").returncode == 0
+    else:
+        here.bench.holdfast("install", "claude")
+    here.bench.script(
+        bash("echo one > one.txt"), bash("echo two > two.txt; rm -rf one.txt"), LIMITED,
+        bash("echo three > three.txt"), DONE, bash("echo four > four.txt"), say("Done."),
+    )  # fmt: skip
+    task = here.ask(agent={**here.client(), "resume_with": "brief"})
+    here.supervise()
+    assert here.state(task) == ("done", ""), here
+    supervised, seen = here.bench.checkpoints(), here.last_request()
+
+    turn = here.bench.run("four")
+
+    assert sorted(one["trigger"] for one in supervised) == sorted(["before_command", *here.reasons(task)])
+    assert seen.count("Resumed from checkpoint") == 1
+    assert turn.code == 0
+    assert len(here.bench.checkpoints()) > len(supervised), "the hooks are installed, and work"
 
 
 def test_a_limit_of_an_api_key_backs_off(here: ClientPlace) -> None:
@@ -140,6 +191,8 @@ def test_a_question_is_answered_from_another_process(here: ClientPlace) -> None:
 
     here.bench.variables["XDG_DATA_HOME"] = str(here.data)
     (here.data / "holdfast").symlink_to(here.data)
+    if here.options.database:
+        here.bench.variables["HOLDFAST_SUPERVISOR_DATABASE"] = here.options.database
     answered = here.bench.holdfast("task", "answer", task.id, "BLUE", check=False)
     here.supervise()
 
@@ -166,6 +219,8 @@ def test_a_secret_reaches_the_tool_and_nothing_else(here: ClientPlace) -> None:
     for path in [*here.data.rglob("*"), *here.bench.project.rglob("*")]:
         if path.is_file():
             assert value.encode() not in path.read_bytes(), path
+    if here.options.database:
+        assert not [row for row in dump(here.options.database) if value in row]
 
 
 def test_a_session_that_is_gone_begins_anew_with_a_notice(here: ClientPlace) -> None:

@@ -16,7 +16,8 @@ import pytest
 import holdfast.supervisor
 from holdfast.core.errors import Busy, Conflict, NewerFormat, Unreachable, Usage
 from holdfast.supervisor import database, rows, tables
-from holdfast.supervisor.supervise import Supervisor, Threads
+from holdfast.supervisor.attempts import Threads
+from holdfast.supervisor.supervise import Supervisor
 from holdfast.supervisor.tables import Tables
 from postgres import Cluster
 
@@ -195,7 +196,7 @@ def test_a_run_of_a_host_that_is_gone_waits_for_a_person(shared: Any) -> None:
     first, second = shared("one"), shared("two")
     task = first.task([DONE], [DONE])
     workflows = Threads(first.ground)
-    run = Supervisor(first.ground, workflows)._begin(first.ground.tables.task(task.id))
+    run = Supervisor(first.ground, workflows).turns.begin(first.ground.tables.task(task.id))
     assert run is not None
     second.ground.host, second.ground.boot = "elsewhere", "another boot"
 

@@ -29,6 +29,8 @@ POLL = 0.2
 ASK = 0.5
 TELL = 5.0
 AFTER_GRACE = 20.0
+ROOM = 1 << 20
+"""Free bytes with which an agent may begin."""
 
 
 def baseline(ground: Ground, id: str) -> None:
@@ -77,9 +79,20 @@ def spawn(ground: Ground, id: str) -> None:
 
 
 def missing(task: Task) -> str:
+    """Why no agent can work in the workspace; empty if one can."""
     if not os.path.isdir(task.workspace):
         return f"Workspace validation failed: there is no folder {task.workspace}."
+    if _is_full(task.workspace):
+        return f"No space left on the disk of {task.workspace}: make room there, then resume the task."
     return ""
+
+
+def _is_full(folder: str) -> bool:
+    """Is there no room for what any agent writes? A disk that does not count its blocks or files is never full."""
+    disk = os.statvfs(folder)
+    blocks = disk.f_bfree if os.geteuid() == 0 else disk.f_bavail
+    files = disk.f_ffree if os.geteuid() == 0 else disk.f_favail
+    return (disk.f_blocks > 0 and blocks * disk.f_frsize < ROOM) or (disk.f_files > 0 and files == 0)
 
 
 def observe(ground: Ground, id: str, halt: Flag) -> bool:

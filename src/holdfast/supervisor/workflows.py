@@ -17,8 +17,8 @@ from sqlalchemy import create_engine, event
 from holdfast.core.errors import HoldfastError
 from holdfast.core.steps import step
 from holdfast.supervisor import runs
+from holdfast.supervisor.attempts import log_trouble
 from holdfast.supervisor.settling import settle
-from holdfast.supervisor.supervise import log_trouble
 
 if TYPE_CHECKING:
     from holdfast.supervisor.ground import Ground
