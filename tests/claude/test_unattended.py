@@ -192,7 +192,7 @@ def test_a_question_is_answered_from_another_process(here: ClientPlace) -> None:
     here.bench.variables["XDG_DATA_HOME"] = str(here.data)
     (here.data / "holdfast").symlink_to(here.data)
     if here.options.database:
-        here.bench.variables["HOLDFAST_SUPERVISOR_DATABASE"] = here.options.database
+        here.bench.holdfast("config", "set", "supervisor.database", here.options.database)
     answered = here.bench.holdfast("task", "answer", task.id, "BLUE", check=False)
     here.supervise()
 

@@ -85,16 +85,20 @@ class Answered(Moved):
             raise NotAllowed(
                 f"Phase {task.phase} was reworked {task.reworks} times already.", "Approve it, or cancel the task."
             )
+        text = reviews.rejected(comments, remarks)
+        facts = {"id": prompt.id, "phase": task.phase, "comments": comments.strip(), "by": by}
         with self.tables.write():
             self._answer(prompt, "changes requested", by)
             self._check_epoch(task)
+            said = [{"path": one.path, "line": one.line, "text": one.text} for one in remarks]
+            self.tables.log(task.id, self.ground.now(), "changes_requested", {**facts, "remarks": said})
             return self._move(
                 task,
                 "reject",
                 "reject",
                 epoch=task.epoch + 1,
                 reworks=task.reworks + 1,
-                next_prompt=reviews.rejected(comments, remarks),
+                next_prompt=text,
             )
 
     def answer(self, id: str, text: str, *, by: str = "user") -> tuple[Task, str]:
