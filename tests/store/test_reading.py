@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Lock, get_ident
@@ -13,13 +14,13 @@ from holdfast.core.errors import Damaged
 from holdfast.store import reading
 from holdfast.store.digest import digest
 from holdfast.store.open import create_store
-from holdfast.store.packs import PackWriter
+from holdfast.store.packs import RAW, ZLIB, ZSTD, PackWriter, beginning, compress
 from holdfast.store.reading import hand_over
 from holdfast.store.repository import Repository
 from holdfast.store.rows import CHUNKS, CONTENT
 
 CHANCE = random.Random(3)
-CONTENTS = [CHANCE.randbytes(CHANCE.randrange(4096)) for _ in range(300)]
+CONTENTS = [b"%d " % number + CHANCE.randbytes(9) * CHANCE.randrange(400) for number in range(300)]
 
 
 @pytest.fixture
@@ -123,3 +124,28 @@ def test_a_frame_that_says_something_else_is_refused(repository: Repository) -> 
 
     with pytest.raises(Damaged):
         hand_over(repository, [digest(content) for content in CONTENTS], Taken())
+
+
+@pytest.mark.parametrize("codec", [ZSTD, ZLIB, RAW])
+def test_of_a_frame_no_more_is_unpacked_than_is_wanted(codec: int) -> None:
+    raw = b"".join(CONTENTS) * 3
+    stored = {ZSTD: compress(raw, 1), ZLIB: bytes([ZLIB]) + zlib.compress(raw), RAW: bytes([RAW]) + raw}[codec]
+
+    assert stored[0] == codec
+    for most in (1, 1000, len(raw)):
+        assert beginning(stored, most)[:most] == raw[:most]
+    assert codec == RAW or len(beginning(stored, 1000)) == 1000
+
+
+def test_an_empty_content_comes_too(repository: Repository) -> None:
+    with repository.ledger.transaction() as tx:
+        writer = PackWriter(repository.blobs)
+        writer.add(digest(b""), b"", CONTENT)
+        writer.sync()
+        tx.add_pack(writer.name, writer.size, writer.entries())
+        writer.finish()
+    taken = Taken()
+
+    hand_over(repository, [digest(b"")], taken)
+
+    assert taken.contents == {0: [b""]}

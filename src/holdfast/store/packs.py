@@ -170,12 +170,25 @@ def stored_form(level: int) -> Callable[[bytes], bytes]:
 
 def decompress(stored: bytes, most: int = MOST_RAW) -> bytes:
     """A frame's raw form, at most so many bytes. Raises `Damaged` if it cannot be had."""
+    data, is_whole = _inflated(stored, most)
+    if not is_whole:
+        raise Damaged("a frame is cut short, or larger than any frame may be")
+    return data
+
+
+def beginning(stored: bytes, most: int) -> bytes:
+    """The first bytes of a frame's raw form, for whoever checks what is in them: the rest is not unpacked."""
+    return _inflated(stored, most)[0]
+
+
+def _inflated(stored: bytes, most: int) -> tuple[bytes, bool]:
+    """So many bytes of a frame's raw form, and whether that is all of it. Raises `Damaged`."""
     if not stored:
         raise Damaged("a frame is empty")
     codec, body = stored[0], memoryview(stored)[1:]
     try:
         if codec == RAW:
-            return bytes(body)
+            return bytes(body), True
         if codec == ZLIB:
             inflater: Any = decompressobj()
         elif codec == ZSTD:
@@ -189,9 +202,7 @@ def decompress(stored: bytes, most: int = MOST_RAW) -> bytes:
         if type(error).__name__ != "ZstdError":
             raise
         raise Damaged(f"a frame does not decompress: {error}") from None
-    if not inflater.eof:
-        raise Damaged("a frame is cut short, or larger than any frame may be")
-    return data
+    return data, inflater.eof
 
 
 def read_index(

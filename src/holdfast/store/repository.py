@@ -13,7 +13,7 @@ from holdfast.core.errors import Damaged, Failed, HoldfastError, NoWorkspace
 from holdfast.core.light_json import dumps, loads
 from holdfast.core.steps import step
 from holdfast.store.digest import ZERO, add, digest, weight
-from holdfast.store.packs import MOST_SHARED, PackWriter, decompress, read_index
+from holdfast.store.packs import MOST_SHARED, PackWriter, beginning, decompress, read_index
 from holdfast.store.records import TAIL, Chain, line
 from holdfast.store.rows import CHUNKS, CONTENT, DOCUMENT, LIST, SEALED, CheckpointRow, Location, Query, WorkspaceRow
 
@@ -415,7 +415,7 @@ class Repository:
     def frame(self, place: Location, least: int, keep: bool = True) -> bytes:
         """Return the frame that holds a location, unpacked: at least so many bytes of it are wanted.
 
-        `keep`: it may be asked for again soon. Who reads everything once reads into memory that is warm.
+        `keep`: it may be asked for again soon. Else no more than those bytes are unpacked, and nothing is remembered.
         """
         slot = place.pack, place.frame
         with self._guard:
@@ -423,7 +423,7 @@ class Repository:
         if frame is None:
             try:
                 stored = self.blobs.read(place.pack, place.frame, place.stored)
-                frame = decompress(stored, max(MOST_SHARED, least))
+                frame = decompress(stored, max(MOST_SHARED, least)) if keep else beginning(stored, max(least, 1))
             except EOFError:
                 raise Damaged(f"Pack {place.pack} is cut short.") from None
         if not keep:
