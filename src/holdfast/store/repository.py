@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from holdfast.store.sealed import Sealer
 
 FRAMES_KEPT = 8
-MOST_WAITING = 400
+MOST_WAITING, MOST_WAITING_BYTES = 200, 1 << 20
+"""What waits stays in memory: more of it would cost more to make room for than fewer questions save."""
 LARGE = 4 << 20
 MOST_PACK = 256 << 20
 MOST_NESTED = 3
@@ -523,7 +524,7 @@ class Saving:
         # Whether the store has them already is asked for many at a time: one question costs as much as five answers.
         self.waiting[key] = data, kind
         self.waiting_bytes += len(data)
-        if len(self.waiting) >= MOST_WAITING or self.waiting_bytes >= LARGE:
+        if len(self.waiting) >= MOST_WAITING or self.waiting_bytes >= MOST_WAITING_BYTES:
             self.settle()
 
     def settle(self) -> None:
