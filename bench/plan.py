@@ -53,6 +53,7 @@ class Plan:
     seed: int = 1
     cache: Path = CACHE
     limit: int = 10 * GB
+    minutes: float | None = None
 
     def is_finished(self, tool: str, usages: list[Usage]) -> bool:
         """A short case has 30 runs; one whose runs take over a second has 5, as has a slow tool in a quick bench."""
@@ -72,6 +73,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--case", help=f"which cases: {', '.join(ALL_CASES)}")
     parser.add_argument("--quick", action="store_true", help="few runs on the project only, to see that all works")
     parser.add_argument("--pairs", type=int, metavar="N", help="N runs of every tool in every case")
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        metavar="N",
+        help="end the saves after about N minutes: every case has its share, at least two rounds, and says if it was cut",
+    )
     parser.add_argument("--history", type=int, metavar="N", help="checkpoints in the history case (default 200)")
     parser.add_argument("--seed", type=int, default=1, help="seed of the changes and of the order")
     parser.add_argument("--dir", type=Path, default=CACHE, help="folder for trees and stores (default .bench)")
@@ -90,6 +97,8 @@ def plan_of(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Pla
         plan = replace(plan, long=options.pairs, short=options.pairs)
     if options.history:
         plan = replace(plan, history=options.history)
+    if options.minutes:
+        plan = replace(plan, minutes=options.minutes)
     chosen: dict[str, tuple[str, ...]] = {}
     known = (("tree", "trees", MEASURED), ("tools", "tools", tuple(PEERS)), ("case", "cases", ALL_CASES))
     for option, key, names in known:
