@@ -94,7 +94,7 @@ class Engine:
         if event.force:
             folder.force(scan, event.force, saving)
         step("save:scanned")
-        rows = capture(folder.fd, scan, folder.now, saving, self.progress)
+        rows = capture(folder.fd, scan, folder.now, saving, self.progress, folder.capture.accelerated)
         step("save:read")
         changed, old = saving.changes(rows, scan.seen if scan.full else None)
         row = saving.row
@@ -160,7 +160,7 @@ class Engine:
                         return [], {}, []
                 saving = self.repository().begin(workspace)
                 scan = folder.scan_only(only, saving) if only else folder.scan(saving, changes)
-                rows = capture(folder.fd, scan, folder.now, sink, self.progress)
+                rows = capture(folder.fd, scan, folder.now, sink, self.progress, folder.capture.accelerated)
                 return *saving.changes(rows, scan.seen if scan.full else None), scan.notices
         except OSError as error:
             raise Failed(f"{show(root)} could not be looked at: {error.strerror or error}.") from None

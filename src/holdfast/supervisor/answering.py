@@ -61,8 +61,10 @@ class Answered(Moved):
     """Compare and set: of two answers only the first counts."""
 
     def approve(self, ref: str, *, by: str = "user", anyway: bool = False) -> Task:
-        """Let a reviewed phase pass. Raises `Conflict` if the workspace is not what was reviewed."""
+        """Let a reviewed phase pass. Raises `Conflict` if its verification fails, or the workspace is not what was reviewed."""
         task, prompt = self._approval(ref)
+        if prompt.flagged and not anyway:
+            raise Conflict("The verification of this phase fails.", "Read its output, and approve with --anyway.")
         if prompt.tree and not anyway and checkpoints.changed_since(self.ground, task, prompt.tree):
             raise Conflict("The workspace changed since the review began.", "Look again, and approve with --anyway.")
         last = task.phase >= len(task.phases)

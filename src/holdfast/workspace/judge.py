@@ -35,12 +35,11 @@ def is_secret(path: bytes, content: bytes | None) -> bool:
         return False
     if content.startswith(UTF_16):
         content = content.decode("utf-16", "replace").encode("utf-8", "replace")
-    marks = scan(content)
+    # Words count where people put passwords, and only there they are looked for.
+    marks = scan(content, SIGN | WORD if is_configuration(path) else SIGN)
     if not marks:
         return False
-    words = bool(marks & WORD) and is_configuration(path)
-    if not words and not marks & SIGN:
-        return False
+    words = bool(marks & WORD)
     from holdfast.core.redact import holds_secret
 
     if words and len(content) <= WHOLE:
@@ -62,15 +61,15 @@ def _around(content: bytes, wanted: int) -> Iterator[bytes]:
         yield content[start:end]
 
 
-def scan(content: bytes) -> int:
-    """Return which marks are in it: of well-known keys, of words that stand beside secrets, both, or none."""
+def scan(content: bytes, wanted: int = SIGN | WORD) -> int:
+    """Return which of the wanted marks are in it: of well-known keys, of words that stand beside secrets, both, or none."""
     global _loaded
     if _needles is None:
-        return _scan_in_python(content)
+        return _scan_in_python(content, wanted)
     if not _loaded:
         _needles.load(packed())
         _loaded = True
-    return _needles.scan(content)
+    return _needles.scan(content, wanted)
 
 
 def places(content: bytes, wanted: int) -> list[int]:
@@ -86,9 +85,11 @@ def places(content: bytes, wanted: int) -> list[int]:
     return sorted(found)
 
 
-def _scan_in_python(content: bytes) -> int:
+def _scan_in_python(content: bytes, wanted: int) -> int:
     sign, word = _compiled()
-    return (SIGN if sign.search(content) else 0) | (WORD if word.search(content) else 0)
+    return (SIGN if wanted & SIGN and sign.search(content) else 0) | (
+        WORD if wanted & WORD and word.search(content) else 0
+    )
 
 
 def _compiled() -> list[Pattern[bytes]]:
