@@ -164,7 +164,7 @@ class Contents:
         if frame is None:
             try:
                 stored = self.blobs.read(place.pack, place.frame, place.stored)
-                frame = decompress(stored, max(MOST_SHARED, least)) if keep else beginning(stored, max(least, 1))
+                frame = decompress(stored, max(MOST_SHARED, least)) if keep else beginning(stored, least)
             except EOFError:
                 raise Damaged(f"Pack {place.pack} is cut short.") from None
         if not keep:
