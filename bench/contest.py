@@ -34,7 +34,7 @@ class Contest:
         self.copy = ground.copy(tree)
         self.chance = random.Random(f"{plan.seed} {tree.name}")
         self.workspace = Workspace(self.copy, ground.fresh("graveyard"), plan.seed)
-        self.tools = list(plan.tools)
+        self.tools = plan.tools_on(tree.name)
         self.peers: dict[str, Peer] = {}
         self.past: dict[str, Peer] = {}
 

@@ -60,8 +60,7 @@ def ready(plan: Plan, report: Report, say: Callable[[str], None]) -> list[Tree]:
             report.notes.append(f"{name} is left out: {problem}")
             say(report.notes[-1])
     # A copy of each tree and a store of each tool; and what old first saves may hold before they are emptied.
-    tools = len(plan.tools)
-    stores = sum((tools + 1) * tree.bytes for tree in trees)
+    stores = sum((len(plan.tools_on(tree.name)) + 1) * tree.bytes for tree in trees)
     demand_space(plan.cache, stores + min(plan.limit, plan.long * stores), "the bench")
     return trees
 
