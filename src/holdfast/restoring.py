@@ -128,6 +128,11 @@ class Restoring(Previewing):
             raise NotFound("There is no undo to take back.")
         return self._back(undone[-1], {"redo": undone[-1]["undo"]}, options)
 
+    def ways_back(self) -> tuple[bool, bool]:
+        """Whether `undo` has something to take back, and whether `redo` has."""
+        history = self._history()
+        return bool(history.done), bool(history.undone)
+
     def _back(self, record: dict[str, Any], note: dict[str, Any], options: dict[str, Any]) -> Restored | None:
         target = self._version(record["before"])
         made = paths_of(record.get("made", []))

@@ -70,9 +70,7 @@ def main(arguments: Sequence[str]) -> int:
         return 1
     around = surroundings()
     if around.text(SUPERVISED) == arguments[0] and options.get("--part") != "0":
-        return (
-            0  # a supervisor saves, tells what there is to tell, and brings a guard of its own: nothing is done twice
-        )
+        return 0  # a supervisor saves, tells, and brings a guard of its own: nothing is done twice
     said, problem, code = respond(client, payload, around, Processes(options.get("--config")), options)
     if problem:
         _say(f"holdfast: {problem}")

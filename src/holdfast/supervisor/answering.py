@@ -61,8 +61,10 @@ class Answered(Moved):
     """Compare and set: of two answers only the first counts."""
 
     def approve(self, ref: str, *, by: str = "user", anyway: bool = False) -> Task:
-        """Let a reviewed phase pass. Raises `Conflict` if the workspace is not what was reviewed."""
+        """Let a reviewed phase pass. Raises `Conflict` if its verification fails, or the workspace is not what was reviewed."""
         task, prompt = self._approval(ref)
+        if prompt.flagged and not anyway:
+            raise Conflict("The verification of this phase fails.", "Read its output, and approve with --anyway.")
         if prompt.tree and not anyway and checkpoints.changed_since(self.ground, task, prompt.tree):
             raise Conflict("The workspace changed since the review began.", "Look again, and approve with --anyway.")
         last = task.phase >= len(task.phases)
@@ -85,16 +87,20 @@ class Answered(Moved):
             raise NotAllowed(
                 f"Phase {task.phase} was reworked {task.reworks} times already.", "Approve it, or cancel the task."
             )
+        text = reviews.rejected(comments, remarks)
+        facts = {"id": prompt.id, "phase": task.phase, "comments": comments.strip(), "by": by}
         with self.tables.write():
             self._answer(prompt, "changes requested", by)
             self._check_epoch(task)
+            said = [{"path": one.path, "line": one.line, "text": one.text} for one in remarks]
+            self.tables.log(task.id, self.ground.now(), "changes_requested", {**facts, "remarks": said})
             return self._move(
                 task,
                 "reject",
                 "reject",
                 epoch=task.epoch + 1,
                 reworks=task.reworks + 1,
-                next_prompt=reviews.rejected(comments, remarks),
+                next_prompt=text,
             )
 
     def answer(self, id: str, text: str, *, by: str = "user") -> tuple[Task, str]:
