@@ -8,7 +8,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from typing import IO, TYPE_CHECKING, Any
@@ -98,23 +99,13 @@ def _session(bench: Bench, turns: int) -> list[tuple[str, float]]:
     """Seconds between the moments that each event lies in, for some turns of one session; the first is not counted."""
     step = call(use("Bash", command="echo x >> touched.txt", description="append"), delay=THINKING)
     bench.script(*[step, say("Done.", delay=THINKING)] * (turns + 1))
-    stream = ["--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
-    process = subprocess.Popen(
-        [bench.client.path, "-p", *stream, "--permission-mode", "bypassPermissions"],
-        env=bench.environment(),
-        cwd=bench.project,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    )
-    assert process.stdin is not None and process.stdout is not None
     found: list[tuple[str, float]] = []
-    try:
+    with talking(bench) as client:
         for turn in range(turns + 1):
             seen = len(bench.endpoint.main_requests())
             asked = time.time()
-            _send(process.stdin, f"turn {turn}")
-            answered = _result(process.stdout)
+            client.send(f"turn {turn}")
+            answered = client.result()
             came = [request.at for request in bench.endpoint.main_requests()[seen:]]
             if len(came) != 2:
                 raise Failed(f"The client asked {len(came)} times in a turn of two requests.")
@@ -128,24 +119,46 @@ def _session(bench: Bench, turns: int) -> list[tuple[str, float]]:
                     ("Stop", stop),
                 ]
             time.sleep(PAUSE)
-    finally:
-        process.stdin.close()
-        process.wait(timeout=60)
     return found
 
 
-def _send(stream: IO[bytes], text: str) -> None:
-    message = {"type": "user", "message": {"role": "user", "content": [{"type": "text", "text": text}]}}
-    stream.write(json.dumps(message).encode() + b"\n")
-    stream.flush()
+class Talk:
+    """A client that is told prompts while it runs."""
+
+    def __init__(self, told: IO[bytes], said: IO[bytes]) -> None:
+        self.told, self.said = told, said
+
+    def send(self, text: str) -> None:
+        message = {"type": "user", "message": {"role": "user", "content": [{"type": "text", "text": text}]}}
+        self.told.write(json.dumps(message).encode() + b"\n")
+        self.told.flush()
+
+    def result(self) -> float:
+        """The moment at which the turn is over, hooks and all."""
+        for line in self.said:
+            if b'"type":"result"' in line:
+                return time.time()
+        raise Failed("The client ended in the middle of a turn.")
 
 
-def _result(stream: IO[bytes]) -> float:
-    """The moment at which the turn is over, hooks and all."""
-    for line in stream:
-        if b'"type":"result"' in line:
-            return time.time()
-    raise Failed("The client ended in the middle of a turn.")
+@contextmanager
+def talking(bench: Bench) -> Iterator[Talk]:
+    """The real client of that bench, until nothing more is to be said to it."""
+    stream = ["--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
+    process = subprocess.Popen(
+        [bench.client.path, "-p", *stream, "--permission-mode", "bypassPermissions"],
+        env=bench.environment(),
+        cwd=bench.project,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    assert process.stdin is not None and process.stdout is not None
+    try:
+        yield Talk(process.stdin, process.stdout)
+    finally:
+        process.stdin.close()
+        process.wait(timeout=120)
 
 
 def _judge(tree: str, files: int, held: dict[tuple[str, str], list[float]], quick: bool) -> list[dict[str, object]]:

@@ -6,7 +6,6 @@ Usage: python -m bench.resume [MEGABYTES]
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -14,7 +13,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from .brief import write
-from .client import _result, _send
+from .client import talking
 from .measure import Failed
 from .report import columns
 
@@ -84,29 +83,16 @@ def _hooks(bench: Bench, times: Path) -> None:
 def _round(bench: Bench, megabytes: int, times: Path) -> dict[str, float]:
     read = call(use("Read", file_path=bench.path("README.md")))
     bench.script(read, say("README.md is read."), say("Going on."))
-    stream = ["--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
-    process = subprocess.Popen(
-        [bench.client.path, "-p", *stream, "--permission-mode", "bypassPermissions"],
-        env=bench.environment(),
-        cwd=bench.project,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    )
-    assert process.stdin is not None and process.stdout is not None
-    try:
-        _send(process.stdin, "read the README")
-        _result(process.stdout)
+    with talking(bench) as client:
+        client.send("read the README")
+        client.result()
         bench.settle()
         _lengthen(bench.transcripts()[-1], megabytes << 20)
         times.write_text("")
-        _send(process.stdin, "/clear")
-        _send(process.stdin, "go on please")
+        client.send("/clear")
+        client.send("go on please")
         found = bench.wait_for(lambda: [one for one in bench.endpoint.requests if "go on please" in one.raw])
-    finally:
-        process.stdin.close()
-        process.wait(timeout=120)
-        bench.settle()
+    bench.settle()
     if not found or OPENING not in found[0].raw:
         raise Failed("The request after the clear does not hold the brief.")
     hooks = [tuple(map(float, line.split())) for line in times.read_text().splitlines()]

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 SLOW = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large]
 
+LONGEST = 4 * 3600
+"""Seconds that one campaign may take; `--minutes` ends it sooner."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--campaign", action="store_true", help="run the campaigns in full, not a sample of them")
@@ -23,6 +26,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--database", choices=("sqlite", "postgresql"), default="", help="where tasks lie in all tests that have any"
     )
     parser.addoption("--minutes", type=float, help="end each series of faults after so long, and say how far it came")
+    parser.addoption(
+        "--part", default="1/1", help="of each series of restores only this part, as in 2/3: for processes side by side"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -33,6 +39,13 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.register_profile("campaign", max_examples=1500, deadline=None, suppress_health_check=SLOW)
     if config.getoption("--hypothesis-profile", default=None) is None:
         settings.load_profile("campaign" if config.getoption("campaign") else "sample")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("campaign"):
+        for item in items:
+            if item.get_closest_marker("campaign"):
+                item.add_marker(pytest.mark.timeout(LONGEST))
 
 
 @pytest.fixture(scope="session")

@@ -74,6 +74,18 @@ def _flood(count: int) -> None:
     os.write(1, b"\n")
 
 
+def _fill(path: str) -> None:
+    """Use up the disk, to the last byte, and complain as programs do."""
+    with open(path, "wb", buffering=0) as file:
+        for size in (1 << 20, 1 << 12, 1):
+            try:
+                while True:
+                    file.write(b"x" * size)
+            except OSError as error:
+                complaint = f"{path}: {error.strerror}"
+    print(complaint, file=sys.stderr, flush=True)
+
+
 def _limited(seconds: float) -> None:
     """Fail as a client does that knows when its limit ends."""
     print(f"Rate limit hit, retry after {seconds} seconds", file=sys.stderr, flush=True)
@@ -97,6 +109,7 @@ ACTIONS: dict[str, Callable[[Any], None]] = {
     "wait_for": _wait_for,
     "flood": _flood,
     "limited": _limited,
+    "fill": _fill,
 }
 
 if __name__ == "__main__":

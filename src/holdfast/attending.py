@@ -49,7 +49,10 @@ LARGE_CACHE, MOST_NAMED = 2 << 20, 5000
 
 
 class Attending:
-    """One event of one agent, from what was told to what is answered."""
+    """One event of one agent, from what was told to what is answered.
+
+    The brief has parts, 1 and on. Part 0 is the guard alone: it saves before commands that destroy, and does nothing else.
+    """
 
     def __init__(
         self,
@@ -79,7 +82,7 @@ class Attending:
     def attend(self) -> Reply:
         """Return what the client is told. Raises a `HoldfastError` or `OSError` where something was due and failed."""
         kind = self.event.kind
-        if kind == OTHER or not self._locate():
+        if kind == OTHER or (not self.part and kind != TOOL_STARTS) or not self._locate():
             return Reply()
         if kind == TOOL_ENDED:
             if self.event.paths:
@@ -205,7 +208,7 @@ class Attending:
         if event.writes:
             self._await_pending()
         usage, band = None, ""
-        if event.transcript and not event.subagent:
+        if event.transcript and not event.subagent and self.part:
             from holdfast.conversation.usage import tokens
             from holdfast.core.budget import band as crossed
 

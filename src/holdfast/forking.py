@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from holdfast.core.planning import Plan
     from holdfast.engine import Engine
     from holdfast.store.rows import CheckpointRow, WorkspaceRow
-    from holdfast.workspace.apply import Applied
+    from holdfast.workspace.applied import Applied
     from holdfast.workspace.clone import Git
     from holdfast.workspace.git import GitFacts
 

@@ -12,10 +12,12 @@ from holdfast.workspace.find import identity, show
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from holdfast.engine import Engine
-    from holdfast.store.repository import Repository, Saving
+    from holdfast.store.repository import Repository
+    from holdfast.store.saving import Saving
     from holdfast.workspace.cache import Cache
     from holdfast.workspace.capture import Capture
     from holdfast.workspace.scan import Scan
@@ -253,6 +255,18 @@ class Folder:
         if self.full_scan_at:
             try:
                 stat_cache.renew(self._cache_path(), document.hex().encode("ascii") + b"\n" + self.identity(), saved)
+            except OSError:
+                pass  # the next save looks at everything
+
+    def recording(self, commit: Callable[[], object]) -> None:
+        """Let something be recorded that makes no version: what the cache says of the newest one still holds."""
+        said = stat_cache.peek(self._cache_path())
+        holds = said is not None and self._is_fresh(*said)
+        commit()
+        if said is not None and holds:
+            document = said[0].partition(b"\n")[0]
+            try:
+                stat_cache.renew(self._cache_path(), document + b"\n" + self.identity(), ())
             except OSError:
                 pass  # the next save looks at everything
 

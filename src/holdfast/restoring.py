@@ -10,12 +10,15 @@ from holdfast.core.errors import Conflict, DiskFull, Failed, HoldfastError, NotF
 from holdfast.core.model import Event
 from holdfast.core.planning import UNREAD, Plan, Step
 from holdfast.core.steps import step
+from holdfast.guarding import Folder
 from holdfast.journaling import GO_ON, UNTOUCHED, Turn, explain, path_of, paths_of, text, texts
 from holdfast.previewing import Preview, Previewing, Scope, differ
 from holdfast.store.journal import History, Journal
 from holdfast.store.reading import hand_over
-from holdfast.workspace.apply import Applied, Apply, closed_folders
+from holdfast.workspace.applied import Applied
+from holdfast.workspace.apply import Apply
 from holdfast.workspace.find import show
+from holdfast.workspace.modes import closed_folders
 from holdfast.workspace.preparing import Contents
 from holdfast.workspace.room import Room
 
@@ -124,6 +127,11 @@ class Restoring(Previewing):
         if not undone:
             raise NotFound("There is no undo to take back.")
         return self._back(undone[-1], {"redo": undone[-1]["undo"]}, options)
+
+    def ways_back(self) -> tuple[bool, bool]:
+        """Whether `undo` has something to take back, and whether `redo` has."""
+        history = self._history()
+        return bool(history.done), bool(history.undone)
 
     def _back(self, record: dict[str, Any], note: dict[str, Any], options: dict[str, Any]) -> Restored | None:
         target = self._version(record["before"])
@@ -326,7 +334,8 @@ class Restoring(Previewing):
         if said["from"] != self.row.id:
             record["from"] = said["from"]
         try:
-            self.repository.commit(self.row.id, lambda tx, row: [record])
+            with Folder(self.engine, self.root, self.row.id) as folder:
+                folder.recording(lambda: self.repository.commit(self.row.id, lambda tx, row: [record]))
             step("restore:recorded")
             journal.remove()
         except (OSError, HoldfastError) as error:

@@ -8,11 +8,13 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from holdfast.supervisor import process
 from holdfast.supervisor.tables import Task
+from postgres import dump
 from supervisor.place import PHASE
 
 from .endpoint import Reply, Rule, call, say, use
@@ -22,6 +24,8 @@ ONE, TWO = say("=== PHASE 1 COMPLETE ===\nReady for review."), say("=== PHASE 2 
 LONG = "python3 -c 'import time; time.sleep(60)'"
 """The client refuses a plain `sleep`."""
 PHASES = [{**PHASE, "prompt": "Write the plan."}, {**PHASE, "prompt": "Build what was planned."}]
+PLUGIN = Path(__file__).parents[2] / "plugin"
+LIMITED = Reply(status=429, headers={"retry-after": "3600"})
 SUBSCRIPTION = {
     "anthropic-ratelimit-unified-status": "rejected",
     "anthropic-ratelimit-unified-representative-claim": "five_hour",
@@ -60,6 +64,54 @@ def test_a_subscription_limit_is_waited_for_and_the_history_goes_on(here: Client
     assert "rate_limit" in here.reasons(task)
     assert "Do the work." in here.last_request() and "Resume from where you left off" in here.last_request()
     assert here.requests() == 3
+
+
+def one_store(here: ClientPlace) -> None:
+    """Hooks and supervisor have one data folder, as people have it."""
+    share = here.bench.home / ".local/share"
+    share.mkdir(parents=True)
+    (share / "holdfast").symlink_to(here.data)
+
+
+def test_a_command_that_destroys_is_saved_before_without_any_hooks_installed(here: ClientPlace) -> None:
+    one_store(here)
+    here.bench.script(bash("echo all that there is > kept.txt"), bash("rm -rf kept.txt"), DONE)
+    task = here.ask()
+
+    here.supervise()
+
+    assert here.state(task) == ("done", ""), here
+    assert not (here.bench.project / "kept.txt").exists()
+    [saved] = [one for one in here.bench.checkpoints() if one["trigger"] == "before_command"]
+    here.bench.holdfast("restore", saved["id"], "-y")
+    assert (here.bench.project / "kept.txt").read_text() == "all that there is\n"
+
+
+@pytest.mark.parametrize("way", ["settings", "plugin"])
+def test_hooks_that_people_installed_leave_a_supervised_run_alone(here: ClientPlace, way: str) -> None:
+    """Each event is saved once, and the brief is told once; the same hooks work in a session of one's own."""
+    one_store(here)
+    if way == "plugin":
+        here.bench.holdfast("install", "claude", "--plugin")
+        here.bench.claude("plugin", "marketplace", "add", str(PLUGIN.parent))
+        assert here.bench.claude("plugin", "install", "holdfast@holdfast").returncode == 0
+    else:
+        here.bench.holdfast("install", "claude")
+    here.bench.script(
+        bash("echo one > one.txt"), bash("echo two > two.txt; rm -rf one.txt"), LIMITED,
+        bash("echo three > three.txt"), DONE, bash("echo four > four.txt"), say("Done."),
+    )  # fmt: skip
+    task = here.ask(agent={**here.client(), "resume_with": "brief"})
+    here.supervise()
+    assert here.state(task) == ("done", ""), here
+    supervised, seen = here.bench.checkpoints(), here.last_request()
+
+    turn = here.bench.run("four")
+
+    assert sorted(one["trigger"] for one in supervised) == sorted(["before_command", *here.reasons(task)])
+    assert seen.count("Resumed from checkpoint") == 1
+    assert turn.code == 0
+    assert len(here.bench.checkpoints()) > len(supervised), "the hooks are installed, and work"
 
 
 def test_a_limit_of_an_api_key_backs_off(here: ClientPlace) -> None:
@@ -131,6 +183,39 @@ def test_a_client_that_was_killed_goes_on_with_its_session(here: ClientPlace) ->
     assert not _alive("time.sleep(60)", run.token)
 
 
+@pytest.mark.campaign
+def test_a_supervisor_that_is_killed_costs_no_request(here: ClientPlace, request: pytest.FixtureRequest) -> None:
+    """The model is asked the same, once each, however often `holdfast supervise` is killed meanwhile."""
+    one_store(here)
+    settings = here.bench.home / ".config/holdfast/config.json"
+    settings.parent.mkdir(parents=True)
+    settings.write_text(json.dumps({"supervisor": {"tick": 0.5, "database": here.options.database}}))
+    work = [bash(f"sleep 1; echo {number} > {number}.txt") for number in range(4)]
+    wanted, kills, tasks, noise = 50 if request.config.getoption("campaign") else 3, 0, 0, Random(7)
+    while kills < wanted:
+        tasks += 1
+        before = here.requests()
+        here.bench.script(*work[:2], ONE, *work[2:], TWO)
+        task = here.ask(phases=PHASES)
+        while kills < wanted and here.state(task)[0] != "done":
+            supervisor = subprocess.Popen(
+                [here.bench.bin / "holdfast", "-q", "supervise"], env=here.bench.environment()
+            )
+            time.sleep(1 + noise.random() * 5)
+            kills += supervisor.poll() is None
+            supervisor.kill()
+            supervisor.wait()
+        here.supervise()
+
+        assert here.state(task) == ("done", ""), here
+        assert here.outcomes(task) == ["phase", "phase"]
+        assert sorted(here.reasons(task)) == ["final", "phase_complete", "phase_complete", "start"]
+        assert here.requests() - before == 6
+        assert {path.name for path in here.bench.project.glob("*.txt")} == {f"{number}.txt" for number in range(4)}
+        assert sum(process.end_strays(run.token) for run in here.ground.tables.runs("task = ?", task.id)) == 0
+        print(f"{kills} kills of the supervisor in {tasks} tasks", flush=True)
+
+
 def test_a_question_is_answered_from_another_process(here: ClientPlace) -> None:
     tool = use("mcp__holdfast__ask_user", question="Which colour?", options=["red", "blue"])
     here.bench.script(call(tool), say("I wait."), DONE)
@@ -140,6 +225,8 @@ def test_a_question_is_answered_from_another_process(here: ClientPlace) -> None:
 
     here.bench.variables["XDG_DATA_HOME"] = str(here.data)
     (here.data / "holdfast").symlink_to(here.data)
+    if here.options.database:
+        here.bench.holdfast("config", "set", "supervisor.database", here.options.database)
     answered = here.bench.holdfast("task", "answer", task.id, "BLUE", check=False)
     here.supervise()
 
@@ -166,6 +253,8 @@ def test_a_secret_reaches_the_tool_and_nothing_else(here: ClientPlace) -> None:
     for path in [*here.data.rglob("*"), *here.bench.project.rglob("*")]:
         if path.is_file():
             assert value.encode() not in path.read_bytes(), path
+    if here.options.database:
+        assert not [row for row in dump(here.options.database) if value in row]
 
 
 def test_a_session_that_is_gone_begins_anew_with_a_notice(here: ClientPlace) -> None:

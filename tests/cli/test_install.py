@@ -161,6 +161,15 @@ def test_project_and_local_scope_are_files_of_the_project(box: Box) -> None:
     assert not settings_of(box).exists()
 
 
+@pytest.mark.parametrize("verb", ["install", "uninstall"])
+def test_an_agent_without_hooks_is_told_another_way(box: Box, verb: str) -> None:
+    result = box.call(verb, "codex")
+
+    assert (result.code, result.out) == (2, "")
+    assert "There are no hooks for 'codex', only for claude." in result.err
+    assert "`holdfast watch` saves while any agent works" in result.err
+
+
 def test_install_without_a_name_lists_agents(box: Box) -> None:
     box.call("install", "claude")
 

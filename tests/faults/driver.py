@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 from argparse import ArgumentParser, Namespace
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from sqlite3 import Connection
@@ -16,6 +14,7 @@ from holdfast.core import steps
 from holdfast.core.errors import HoldfastError
 from holdfast.store import check, healing, local, sqlite, upkeep
 from holdfast.workspace.find import identity
+from observing import observer
 
 from .audit import Audit, compact_patiently, open_engine, rows_of_ledger, save
 from .workload import put
@@ -27,7 +26,7 @@ def main(arguments: list[str]) -> int:
     if options.mutant:
         MUTANTS[options.mutant](options)
     if options.steps or options.kill:
-        steps.observer = _observer(options.steps, options.kill)
+        steps.observer = observer(options.steps, options.kill)
     try:
         answer = COMMANDS[options.command](options)
     except HoldfastError as error:
@@ -56,21 +55,6 @@ def _parser() -> ArgumentParser:
     parser.add_argument("--mark", type=Path, help="where acknowledgements are written; standard output if not given")
     parser.add_argument("--writer", default="")
     return parser
-
-
-def _observer(listing: str | None, kill: str | None) -> Callable[[str], None]:
-    seen: Counter[str] = Counter()
-    name, _, number = (kill or ":0").rpartition(":")
-    out = os.open(listing, os.O_WRONLY | os.O_CREAT | os.O_APPEND) if listing else -1
-
-    def observe(step: str) -> None:
-        seen[step] += 1
-        if out >= 0:
-            os.write(out, step.encode() + b"\n")
-        if step == name and seen[step] == int(number):
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    return observe
 
 
 def numbers(text: str) -> set[int]:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 import time
 from argparse import ArgumentParser, Namespace
-from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 from holdfast.core import steps
@@ -21,10 +18,11 @@ from holdfast.settings import Settings
 from holdfast.wiring import build
 from holdfast.workspace import preparing
 from holdfast.workspace.system import System
+from observing import observer
 
 HERE = Path(__file__).resolve()
 SITE = Path(sys.executable).parent.parent / f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
-PATHS = [str(HERE.parent), str(HERE.parents[2] / "src"), str(SITE)]
+PATHS = [str(HERE.parent), str(HERE.parents[1]), str(HERE.parents[2] / "src"), str(SITE)]
 START = f"import sys; sys.path[:0] = {PATHS!r}; from child import main; sys.exit(main(sys.argv[1:]))"
 
 
@@ -55,7 +53,7 @@ def main(arguments: list[str]) -> int:
     settings.put("store.url", str(options.store), "test")
     settings.put("store.durable", not options.fast, "test")
     engine = build(settings, str(options.store), b"/nonexistent/home", time.time_ns)
-    steps.observer = _observer(options.steps, options.kill)
+    steps.observer = observer(options.steps, options.kill)
     try:
         return _carry_out(engine, options)
     finally:
@@ -104,18 +102,3 @@ def _answer(value: object) -> int:
     sys.stdout.write(json.dumps(value) + "\n")
     sys.stdout.flush()
     return 0
-
-
-def _observer(listing: str | None, kill: str | None) -> Callable[[str], None]:
-    seen: Counter[str] = Counter()
-    name, _, number = (kill or ":0").rpartition(":")
-    out = os.open(listing, os.O_WRONLY | os.O_CREAT | os.O_APPEND) if listing else -1
-
-    def observe(step: str) -> None:
-        seen[step] += 1
-        if out >= 0:
-            os.write(out, step.encode() + b"\n")
-        if step == name and seen[step] == int(number):
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    return observe

@@ -28,13 +28,15 @@ def campaign(request: pytest.FixtureRequest) -> bool:
 class Points:
     """Which of all points of a series are tried: a sample in an ordinary run, all in a campaign, in a random order."""
 
-    def __init__(self, campaign: bool, minutes: float | None) -> None:
+    def __init__(self, campaign: bool, minutes: float | None, part: str = "1/1") -> None:
         self.campaign, self.seconds = campaign, minutes * 60 if minutes else None
+        self.first, self.every = map(int, part.split("/"))
         self.tried = 0
 
     def of(self, points: Sequence[Point], sample: int, seed: int = 11) -> Iterator[Point]:
         end = monotonic() + self.seconds if self.seconds else None
-        for point in Random(seed).sample(points, len(points) if self.campaign else min(sample, len(points))):
+        chosen = Random(seed).sample(points, len(points) if self.campaign else min(sample, len(points)))
+        for point in chosen[self.first - 1 :: self.every]:
             if end is not None and monotonic() > end:
                 return
             self.tried += 1
@@ -43,7 +45,8 @@ class Points:
 
 @pytest.fixture
 def points(request: pytest.FixtureRequest, campaign: bool) -> Points:
-    return Points(campaign, request.config.getoption("--minutes", default=None))
+    options = request.config
+    return Points(campaign, options.getoption("--minutes", default=None), options.getoption("--part", default="1/1"))
 
 
 @pytest.fixture

@@ -12,9 +12,10 @@ from typing import Any
 
 from holdfast.settings import Settings
 from holdfast.supervisor import taskfile
+from holdfast.supervisor.attempts import Threads
 from holdfast.supervisor.ground import Ground
 from holdfast.supervisor.options import Options
-from holdfast.supervisor.supervise import Supervisor, Threads
+from holdfast.supervisor.supervise import Supervisor
 from holdfast.supervisor.tables import Task
 from holdfast.supervisor.tasks import Tasks
 from holdfast.wiring import build

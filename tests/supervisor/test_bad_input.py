@@ -8,17 +8,19 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
 import pytest
 
-from faults.disks import needs, tmpfs
+from faults.disks import formatted, needs, tmpfs
 from holdfast.core.errors import Damaged, HoldfastError, Unreachable, Usage
 from holdfast.supervisor import recover, taskfile
+from holdfast.supervisor.attempts import Threads
 from holdfast.supervisor.lock import Lock, trouble_of
-from holdfast.supervisor.supervise import Supervisor, Threads
+from holdfast.supervisor.supervise import Supervisor
 from holdfast.supervisor.tables import Task
 
 from .place import DONE, PHASE, QUICK, Place, say_phase
@@ -209,6 +211,55 @@ def test_a_full_disk_is_waited_for_and_nothing_is_lost(tmp_path: Path) -> None:
         finally:
             running.close()
             place.close()
+
+
+def small_disk(kind: str, folder: Path) -> AbstractContextManager[Path]:
+    return tmpfs(folder, "size=4m") if kind == "tmpfs" else formatted(folder, kind, 8)
+
+
+@pytest.mark.root
+@needs("mount", "mkfs.ext4", "losetup")
+@pytest.mark.parametrize("kind", ["tmpfs", "ext4"])
+@pytest.mark.parametrize("ends", ["badly", "as if nothing were"])
+def test_a_workspace_whose_disk_is_full_waits_for_room(place: Place, kind: str, ends: str) -> None:
+    last = {"exit": 1} if ends == "badly" else {"say": "That is it."}
+    with small_disk(kind, place.base / "one"):
+        task = place.task([{"write": ["a.txt", "1"]}, {"fill": "filler"}, last], [DONE], name="one")
+        other = place.task([{"sleep": 0.5}, DONE], name="two")
+        place.supervise()
+
+        assert place.state(other) == ("done", "")
+        assert place.state(task) == ("active", "crashed")
+        assert reason(place, task) == (
+            f"No space left on the disk of {place.base / 'one'}: make room there, then resume the task."
+        )
+        assert "resume" in actions(place, task)
+        assert place.tasks.describe(place.ground.tables.task(task.id))["hold"]["needs_you"]
+        place.tasks.resume(task.id)
+        place.supervise()
+        assert place.state(task) == ("active", "crashed"), "there still is no room"
+        assert place.journal("one") == ["begin 0", "end 0"]
+
+        (place.base / "one/filler").unlink()
+        place.tasks.resume(task.id)
+        place.supervise()
+        assert place.state(task) == ("done", "")
+        told = (place.base / "one/.metadata/history.jsonl").read_text().splitlines()
+        events = [json.loads(line)["sequence"] for line in told]
+        assert events == [event["sequence"] for event in place.tasks.log(task.id)], "the copy is whole again"
+
+
+@pytest.mark.root
+@needs("mount")
+def test_a_task_for_a_folder_without_room_is_refused_in_a_sentence(place: Place) -> None:
+    with tmpfs(place.base / "one", "size=4m"):
+        fill(place.base / "one/filler")
+
+        with pytest.raises(HoldfastError, match=r"[Nn]o space left") as caught:
+            place.task([DONE], name="one")
+
+        assert caught.value.hint
+        assert place.tasks.listing() == []
 
 
 def fill(path: Path) -> None:

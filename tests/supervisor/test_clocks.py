@@ -15,7 +15,8 @@ import pytest
 
 import programs
 from holdfast.supervisor import process
-from holdfast.supervisor.supervise import Supervisor, Threads
+from holdfast.supervisor.attempts import Threads
+from holdfast.supervisor.supervise import Supervisor
 from holdfast.supervisor.tables import Task
 
 from .killed import reached
@@ -29,7 +30,7 @@ YEAR = 365 * DAY
 def due(place: Place, kind: str) -> bool:
     supervisor = Supervisor(place.ground, Threads(place.ground))
     [hold] = [hold for hold in place.ground.tables.holds() if hold.kind == kind]
-    return supervisor._is_due(hold)
+    return supervisor.timers.is_due(hold)
 
 
 def test_back_off_is_not_affected_by_a_clock_that_is_set(place: Place) -> None:
@@ -251,15 +252,15 @@ def test_a_clock_of_ten_years_ahead_approves_nothing(place: Place) -> None:
     assert place.state(task) == ("review", "approval")
 
     place.ahead += 3 * 3600 * 1_000_000_000
-    supervisor._remind()
+    supervisor.timers.remind()
 
     assert place.state(task) == ("done", "")
 
 
 def look_at_the_clock(supervisor: Supervisor) -> None:
-    supervisor._follow_clock()
-    supervisor._expire()
-    supervisor._remind()
+    supervisor.timers.follow_clock()
+    supervisor.timers.expire()
+    supervisor.timers.remind()
 
 
 def test_a_clock_that_was_set_back_while_nobody_looked_loses_no_question(place: Place) -> None:

@@ -47,8 +47,9 @@ class Person:
 def person(tmp_path: Path, database: str) -> Iterator[Person]:
     person = Person(tmp_path.resolve())
     if database:
-        person.variables["HOLDFAST_SUPERVISOR_DATABASE"] = database
+        assert person.run("config", "set", "supervisor.database", database).returncode == 0
     yield person
+    assert not database or not list(tmp_path.rglob("tasks.db")), "tasks lay elsewhere"
 
 
 def test_a_task_from_flags_to_its_approval(person: Person) -> None:

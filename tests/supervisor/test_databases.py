@@ -15,8 +15,9 @@ import pytest
 
 import holdfast.supervisor
 from holdfast.core.errors import Busy, Conflict, NewerFormat, Unreachable, Usage
-from holdfast.supervisor import database, tables
-from holdfast.supervisor.supervise import Supervisor, Threads
+from holdfast.supervisor import database, rows, tables
+from holdfast.supervisor.attempts import Threads
+from holdfast.supervisor.supervise import Supervisor
 from holdfast.supervisor.tables import Tables
 from postgres import Cluster
 
@@ -105,7 +106,7 @@ def test_writers_come_one_after_another(place: Place) -> None:
 
 @pytest.mark.databases
 def test_a_newer_database_is_refused(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "SCHEMA", tables.SCHEMA - 1)
+    monkeypatch.setattr(tables, "SCHEMA", rows.SCHEMA - 1)
 
     with pytest.raises(NewerFormat, match="newer holdfast"):
         place.make_ground()
@@ -195,7 +196,7 @@ def test_a_run_of_a_host_that_is_gone_waits_for_a_person(shared: Any) -> None:
     first, second = shared("one"), shared("two")
     task = first.task([DONE], [DONE])
     workflows = Threads(first.ground)
-    run = Supervisor(first.ground, workflows)._begin(first.ground.tables.task(task.id))
+    run = Supervisor(first.ground, workflows).turns.begin(first.ground.tables.task(task.id))
     assert run is not None
     second.ground.host, second.ground.boot = "elsewhere", "another boot"
 

@@ -20,7 +20,8 @@ from urllib.request import Request, urlopen
 import pytest
 
 from holdfast.supervisor import notify
-from holdfast.supervisor.supervise import Supervisor, Threads
+from holdfast.supervisor.attempts import Threads
+from holdfast.supervisor.supervise import Supervisor
 
 from .place import DONE, Place
 from .test_killed import PROGRAM

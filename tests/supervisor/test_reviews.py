@@ -35,6 +35,38 @@ def test_remarks_are_told_by_file_and_line_after_what_is_said_of_all() -> None:
     assert "Nearly.\n\n- a, line 2: z\n- a, line 12: y\n- b, line 9: x\n" in text
 
 
+def test_a_line_that_was_removed_is_named_so_and_long_remarks_stay_in_their_place() -> None:
+    text = rejected("", [Remark("a", 12, "one\ntwo"), Remark("a", -12, "why?"), Remark("a", 0, "all")])
+
+    assert "\n- a: all\n- a, removed line 12: why?\n- a, line 12: one\n  two\n" in text
+
+
+def test_a_review_that_is_too_long_is_refused_and_not_cut(place: Place) -> None:
+    task = place.task([say_phase(1)], phases=REVIEWED)
+    place.supervise()
+
+    with pytest.raises(Usage, match="more than 100,000"):
+        place.tasks.reject(task.id, "x" * 100_001)
+
+    assert place.state(task) == ("review", "approval")
+    assert [prompt["status"] for prompt in place.tasks.inbox()] == ["pending"]
+
+
+def test_what_was_asked_for_by_line_is_told_to_the_agent_and_kept_in_the_log(place: Place) -> None:
+    task = place.task([say_phase(1)], [say_phase(1)], phases=REVIEWED)
+    place.supervise()
+
+    place.tasks.reject(task.id, "Nearly.", [Remark("a.py", 3, "shorter"), Remark("a.py", -7, "keep it")], by="ann")
+    place.supervise()
+
+    assert "Nearly.\n\n- a.py, line 3: shorter\n- a.py, removed line 7: keep it\n" in place.told()[1]
+    [event] = [one for one in place.tasks.log(task.id) if one["type"] == "changes_requested"]
+    assert (event["comments"], event["by"], event["phase"]) == ("Nearly.", "ann", 1)
+    assert event["remarks"] == [
+        {"path": "a.py", "line": 3, "text": "shorter"}, {"path": "a.py", "line": -7, "text": "keep it"},
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("hours", "reminded", "flagged", "after", "found"),
     [

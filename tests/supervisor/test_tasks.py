@@ -13,7 +13,8 @@ from time import sleep
 import pytest
 
 from holdfast.core.errors import Conflict, NotFound, Usage
-from holdfast.supervisor.supervise import Supervisor, Threads
+from holdfast.supervisor.attempts import Threads
+from holdfast.supervisor.supervise import Supervisor
 from holdfast.supervisor.task import NotAllowed
 
 from .place import DONE, PHASE, Place, say_phase

@@ -19,3 +19,4 @@ def served(tmp_path: Path, database: str) -> Iterator[Served]:
     made.saver.save("manual", message="the second")
     yield made
     made.close()
+    assert not database or not list(tmp_path.rglob("tasks.db")), "tasks lay elsewhere"

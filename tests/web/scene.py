@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 from collections.abc import Callable, Mapping
 from itertools import count
 from types import MappingProxyType
@@ -9,6 +11,7 @@ from typing import Any, NamedTuple
 
 from holdfast.supervisor.ground import Ground
 from holdfast.supervisor.tasks import Tasks
+from restore.child import command
 from web.served import Served
 
 
@@ -153,6 +156,14 @@ def redo(scene: Scene) -> Request:
     return found
 
 
+def cut_off(scene: Scene) -> Request:
+    """A restore that was killed on its way."""
+    (scene.served.root / "new.txt").write_text(f"number {next(scene.numbers)}\n")
+    killed = command("restore", scene.served.root, scene.served.base / "store", "--fast", "--kill", "restore:folders:1")
+    assert subprocess.run(killed, capture_output=True).returncode == -signal.SIGKILL
+    return Request({"workspace": scene.workspace}, {}, {})
+
+
 SUCCEEDS: dict[str, Callable[[Scene], Request]] = {
     "listWorkspaces": here(), "showWorkspace": here(), "showStatus": here(), "listCheckpoints": here(limit="2"),
     "save": here({"message": "x", "tags": ["a"]}), "showCheckpoint": here(), "labelCheckpoint": here({"pinned": True}),
@@ -170,5 +181,6 @@ SUCCEEDS: dict[str, Callable[[Scene], Request]] = {
     "requestChanges": of_prompt("approval", {"comments": "More."}), "answer": of_prompt("question", {"answer": "yes"}),
     "taskVerifications": in_task(), "showSettings": here(), "changeSettings": here({"values": {"retention.keep_last": 9}}),
     "pendingQuestions": here(), "inbox": here(), "showStorage": here(),
+    "finishRestore": cut_off,
 }  # fmt: skip
-"""For every operation, what makes it succeed. `finishRestore` has none here: it needs a restore that was cut off."""
+"""For every operation, what makes it succeed."""

@@ -28,7 +28,7 @@ def says_so(answer: Answer, status: int, *words: str) -> None:
     """The status, and a sentence: on a page of its own, or as `{success: false, error}`."""
     text = answer.body.decode()
     assert answer.status == status, text[:500]
-    assert "That did not work" in text or not answer.json()["success"]
+    assert 'role="alert"' in text or not answer.json()["success"]
     for word in words:
         assert word in text
 
@@ -73,6 +73,16 @@ def test_an_approval_of_what_was_changed_since(served: Served) -> None:
         says_so(post(served, f"/p/{prompt}", kind="approve"), 409, "changed since the review")
         says_so(served.ask("PATCH", f"/api/reviews/{prompt}/approve", {}), 409, "changed since the review")
     assert served.ask("GET", f"/p/{prompt}").status == 200
+
+
+def test_phases_of_a_form_are_told_apart(served: Served) -> None:
+    fields = {"brief": "Do\r\nit.", "phases": "Plan\r\nit.\r\n---\r\nBuild it.", "command": "true", "start": "no"}
+    made = post(served, "/tasks/new", workspace=str(served.root), **fields)
+    name = made.headers["location"].rpartition("/")[2]
+    (shown, phases) = [served.ask("GET", f"/api/tasks/{name}{part}").json()["data"] for part in ("", "/phases")]
+
+    assert shown["brief"] == "Do\nit."
+    assert len(phases) == 2
 
 
 def test_a_second_answer(served: Served) -> None:

@@ -120,6 +120,20 @@ def test_every_page_can_be_looked_at(browser: Browser, program: Program, size: A
     visit.browsing.close()
 
 
+def test_before_anything_is_protected_the_page_says_how(browser: Browser, tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    visit = Visit(browser, program)
+    page = visit.enter()
+    shown = page.inner_text("#workspaces")
+    answers = [page.goto(program.origin + path) for path in ("/search?text=x", "/storage", "/health", "/tasks/new")]
+    program.stop()
+
+    assert "holdfast init" in shown
+    assert [answer.status for answer in answers if answer] == [200] * 4
+    assert visit.complaints == []
+    visit.browsing.close()
+
+
 def test_a_restore_is_shown_confirmed_done_and_taken_back(visit: Visit) -> None:
     project = visit.program.home / "project"
     page = visit.open_project()
@@ -239,7 +253,7 @@ def test_a_killed_server_is_found_again_and_nothing_is_missed(visit: Visit) -> N
 def test_the_page_speaks_korean(visit: Visit) -> None:
     page = visit.enter()
     page.click("text=한국어")
-    page.wait_for_selector("h1:has-text('작업 공간')")
+    page.wait_for_selector("h2:has-text('작업 공간')")
 
     assert page.get_attribute("html", "lang") == "ko"
 

@@ -49,10 +49,10 @@ def ask(served: Served, operation: Operation, scene: Scene) -> Answer:
 
 def test_every_operation_succeeds(open_gate: Served) -> None:
     scene = Scene(open_gate)
-    answers = {one.id: ask(open_gate, one, scene) for one in OPERATIONS if one.id in SUCCEEDS}
+    answers = {one.id: ask(open_gate, one, scene) for one in OPERATIONS}
 
     assert {name: (one.status, one.body) for name, one in answers.items() if one.status != 200} == {}
-    assert {one.id for one in OPERATIONS} - answers.keys() == {"finishRestore"}
+    assert {one.id for one in OPERATIONS} == answers.keys()
 
 
 @pytest.mark.timeout(3600)
@@ -66,10 +66,11 @@ def test_what_the_document_allows_is_answered_as_it_says(open_gate: Served, requ
         except (Exception, BaseExceptionGroup) as error:  # each operation is tried, whatever became of the one before
             wrong.append(f"{operation.label}: {error}")
 
-    print(f"\n{trial}")
+    succeeded = [one.id for one in OPERATIONS if ask(open_gate, one, trial.scene).status == 200]
+    print(f"\n{trial}; {len(succeeded)} of {len(OPERATIONS)} succeed")
     assert wrong == []
-    assert trial.answered[200] > 0
     assert max(trial.answered) < 500
+    assert succeeded == [one.id for one in OPERATIONS]
     assert open_gate.ask("GET", "/api/workspaces").status == 200
 
 
@@ -79,7 +80,7 @@ class Trial:
     def __init__(self, served: Served, cases: int) -> None:
         self.served, self.cases, self.sending = served, cases, requests.Session()
         self.tried, self.answered = Counter[str](), Counter[int]()
-        scene = Scene(served)
+        scene = self.scene = Scene(served)
         self.known = {
             "workspace": [scene.workspace], "reference": ["v1", "v2", "latest"], "task": [scene.task(), scene.task()],
             "prompt": [scene.prompt("question"), scene.prompt("approval")],

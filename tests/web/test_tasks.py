@@ -118,13 +118,33 @@ def test_changes_are_requested_with_comments_that_become_the_prompt(visit: Visit
     page.click("text=Look at every line")
     page.fill("textarea[name=comments]", "Close the tag.")
     page.click("tr:has-text('<p>') >> summary")
-    page.fill("textarea[name='at page.html:1']", "the paragraph here")
+    page.fill("textarea[name='at page.html:1']", "the paragraph\nhere")
     page.click("button:has-text('Request changes')")
     told = visit.program.home / "site.journal.told"
     page.wait_for_selector("#head >> button:has-text('Approve')", timeout=90_000)
 
     assert "Close the tag." in told.read_text()
-    assert "page.html:1: the paragraph here" in told.read_text()
+    assert json.dumps("\n- page.html, line 1: the paragraph\n  here\n")[1:-1] in told.read_text()
+
+
+def test_a_phase_whose_verification_fails_passes_only_for_somebody_who_says_so(visit: Visit) -> None:
+    name = make(visit.program, "shaky", *[[phase(1)]] * 4, verify="echo 3 failed; exit 1")
+    page = visit.enter()
+    page.wait_for_selector("#inbox >> text=its verification still fails", timeout=150_000)
+    page.click("#inbox >> button:has-text('Approve anyway')")
+    held_back = page.locator("#inbox input[name=anyway]:invalid").count()
+    prompt = json.loads(visit.program.run("task", "show", name, "--json"))["prompts"][-1]["id"]
+    unasked = page.evaluate(
+        """([path, token]) => fetch(path, { method: "PATCH", body: "{}",
+            headers: { "Content-Type": "application/json", "X-Holdfast-Token": token } }).then((one) => one.json())""",
+        [f"/api/reviews/{prompt}/approve", page.get_attribute("body", "data-token")],
+    )
+    page.check("#inbox >> input[name=anyway]")
+    page.click("#inbox >> button:has-text('Approve anyway')")
+    page.wait_for_selector("#board >> .badge:has-text('completed')", timeout=90_000)
+
+    assert held_back == 1
+    assert (unasked["success"], unasked["error"]) == (False, "The verification of this phase fails.")
 
 
 def test_a_secret_is_taken_and_never_shown(visit: Visit) -> None:

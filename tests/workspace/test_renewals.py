@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.guarding import Folder
 from holdfast.workspace import cache
 from saver import Saver
 
@@ -111,3 +112,33 @@ def test_many_renewals_are_followed_by_a_look_at_everything(saver: Saver) -> Non
     assert saver.cache().stat().st_size < 100_000 + cache.MOST_RENEWALS
     saver.save()
     assert saver.read("folder/one") == b"299"
+
+
+def test_what_is_recorded_without_a_version_leaves_the_cache_as_good_as_it_was(saver: Saver) -> None:
+    settled(saver)
+    engine = saver.engine()
+    try:
+        with Folder(engine, os.fsencode(saver.root), saver.workspace) as folder:
+            assert folder.fresh() is not None
+            folder.recording(lambda: engine.repository().commit(saver.workspace, lambda tx, row: [{"r": "restore"}]))
+            folder._cache = None
+            assert folder.fresh() is not None
+        assert changed_files(saver) == set()
+    finally:
+        engine.close()
+
+
+def test_a_cache_of_an_older_version_is_not_made_newer_by_what_is_recorded(saver: Saver) -> None:
+    settled(saver)
+    old = saver.cache().read_bytes()
+    (saver.root / "three").write_text("changed")
+    saver.save("manual")
+    saver.cache().write_bytes(old)
+    engine = saver.engine()
+    try:
+        with Folder(engine, os.fsencode(saver.root), saver.workspace) as folder:
+            folder.recording(lambda: engine.repository().commit(saver.workspace, lambda tx, row: [{"r": "restore"}]))
+            assert folder.fresh() is None
+    finally:
+        engine.close()
+    assert saver.cache().read_bytes() == old

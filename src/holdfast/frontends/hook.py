@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 USAGE = "usage: launch.py save|tidy [--cwd DIR] [--config FILE] | hook AGENT [--part N] [--config FILE]"
 QUIET = ("tool_starts", "tool_ended", "prompt", "subagent_ended")
 """Kinds of events at which a client is not told what is wrong: it is told at the end of the turn."""
+SUPERVISED = "HOLDFAST_SUPERVISED"
+"""Names the client that runs under a supervisor of ours."""
 PART = 65536
 
 
@@ -66,7 +68,10 @@ def main(arguments: Sequence[str]) -> int:
     except OSError as error:
         _say(f"holdfast: The client's payload cannot be read: {error.strerror}.")
         return 1
-    said, problem, code = respond(client, payload, surroundings(), Processes(options.get("--config")), options)
+    around = surroundings()
+    if around.text(SUPERVISED) == arguments[0] and options.get("--part") != "0":
+        return 0  # a supervisor saves, tells, and brings a guard of its own: nothing is done twice
+    said, problem, code = respond(client, payload, around, Processes(options.get("--config")), options)
     if problem:
         _say(f"holdfast: {problem}")
     _write(said)

@@ -29,6 +29,8 @@ MOST_RAW = 1 << 30
 """No frame is larger; one that claims more is damage, not a reason to ask for memory."""
 MOST_SHARED = 64 << 20
 """No frame of several blobs is larger."""
+LITTLE = 352 << 10
+"""Up to so much of a frame is unpacked by itself: the first three pieces of memory that Zstandard's module asks for."""
 FEW = 512 << 10
 """Up to this many bytes a save compresses with zlib and does not pay for loading Zstandard."""
 
@@ -170,12 +172,29 @@ def stored_form(level: int) -> Callable[[bytes], bytes]:
 
 def decompress(stored: bytes, most: int = MOST_RAW) -> bytes:
     """A frame's raw form, at most so many bytes. Raises `Damaged` if it cannot be had."""
+    data, is_whole = _inflated(stored, most)
+    if not is_whole:
+        raise Damaged("a frame is cut short, or larger than any frame may be")
+    return data
+
+
+def beginning(stored: bytes, least: int) -> bytes:
+    """At least so many first bytes of a frame's raw form, for whoever checks what is in them: less is there if it is cut.
+
+    Where little is wanted, no more is unpacked. Else all of it: Zstandard's module asks for memory in a few sizes, which
+    the next frame finds as it was left, and a limit of any other size would cost more than it spares.
+    """
+    return _inflated(stored, max(least, 1) if least <= LITTLE else max(MOST_SHARED, least))[0]
+
+
+def _inflated(stored: bytes, most: int) -> tuple[bytes, bool]:
+    """So many bytes of a frame's raw form, and whether that is all of it. Raises `Damaged`."""
     if not stored:
         raise Damaged("a frame is empty")
     codec, body = stored[0], memoryview(stored)[1:]
     try:
         if codec == RAW:
-            return bytes(body)
+            return bytes(body), True
         if codec == ZLIB:
             inflater: Any = decompressobj()
         elif codec == ZSTD:
@@ -189,9 +208,7 @@ def decompress(stored: bytes, most: int = MOST_RAW) -> bytes:
         if type(error).__name__ != "ZstdError":
             raise
         raise Damaged(f"a frame does not decompress: {error}") from None
-    if not inflater.eof:
-        raise Damaged("a frame is cut short, or larger than any frame may be")
-    return data
+    return data, inflater.eof
 
 
 def read_index(

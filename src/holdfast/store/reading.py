@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from _collections import deque  # type: ignore[import-not-found]  # `collections` itself costs 4 ms
+from _thread import allocate_lock
+
 from holdfast.core.errors import Damaged
 from holdfast.store.digest import digest
 from holdfast.store.rows import CONTENT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from holdfast.store.repository import Repository
     from holdfast.store.rows import Location
@@ -16,9 +19,15 @@ if TYPE_CHECKING:
     Part = tuple[int, int, int]
     """Number, offset and length."""
     Take = Callable[[bytes, list[Part]], None]
+    Frame = list[tuple[int, Location]]
+    """Wanted contents of one frame: their numbers, and where they lie."""
 
 MANY = 8
 """Frames from which on another thread helps: unpacking and whatever writes files need no Python."""
+FIRST, ASKED = 512, 4096
+"""Contents whose places are asked for at once: few at first, because nobody has anything to do until they are known."""
+LOW = 6
+"""Frames below which more places are asked for, while the other thread still has something to do."""
 
 
 def hand_over(repository: Repository, keys: Sequence[bytes], take: Take) -> list[int]:
@@ -27,46 +36,73 @@ def hand_over(repository: Repository, keys: Sequence[bytes], take: Take) -> list
     Return the numbers of those that come in parts, which are left to the caller. Raises `Damaged` for a content that is
     not there or does not match its digest.
     """
-    places = repository.ledger.locate(list(dict.fromkeys(keys)))
-    if len(places) < len(set(keys)):
-        missing = next(key for key in keys if key not in places)
-        raise Damaged(f"The store has no content {missing.hex()}.")
-    in_parts: list[int] = []
-    frames: dict[tuple[str, int], list[int]] = {}
-    for number, key in enumerate(keys):
-        place = places[key]
-        if place.kind == CONTENT:
-            frames.setdefault((place.pack, place.frame), []).append(number)
-        else:
-            in_parts.append(number)
-    work = _Work(repository, keys, places, iter([frames[slot] for slot in sorted(frames)]), take)
-    if len(frames) < MANY:
+    work = _Work(repository, keys, take)
+    work.ask()
+    if len(work.frames) < MANY and len(keys) <= FIRST:
         work.go_on()
     else:
         work.go_on_by_two()
-    return in_parts
+    return sorted(work.in_parts)
 
 
 class _Work:
     """What is left to be done, and the first thing that went wrong."""
 
-    def __init__(
-        self,
-        repository: Repository,
-        keys: Sequence[bytes],
-        places: dict[bytes, Location],
-        groups: Iterator[list[int]],
-        take: Take,
-    ) -> None:
-        self.repository, self.keys, self.places, self.groups, self.take = repository, keys, places, groups, take
+    def __init__(self, repository: Repository, keys: Sequence[bytes], take: Take) -> None:
+        self.repository, self.keys, self.take = repository, keys, take
+        self.frames: deque[Frame] = deque()
+        self.in_parts: list[int] = []
         self.error: BaseException | None = None
+        self._asked = 0
+        self._asking = allocate_lock()
+        self._open: dict[tuple[str, int], Frame] = {}
+
+    def ask(self) -> None:
+        """Find out where the next contents lie. Only one thread does so at a time."""
+        start = self._asked
+        end = min(start + (ASKED if start else FIRST), len(self.keys))
+        keys = self.keys[start:end]
+        places = self.repository.ledger.locate(list(dict.fromkeys(keys)))
+        frames, self._open = self._open, {}
+        for number, key in enumerate(keys, start):
+            place = places.get(key)
+            if place is None:
+                raise Damaged(f"The store has no content {key.hex()}.")
+            if place.kind == CONTENT:
+                slot = place.pack, place.frame
+                if slot in frames:
+                    frames[slot].append((number, place))
+                else:
+                    frames[slot] = [(number, place)]
+            else:
+                self.in_parts.append(number)
+        if end < len(self.keys) and keys:
+            # Files that follow one another mostly lie in one frame: it waits for the rest of them.
+            last = places[keys[-1]]
+            if (found := frames.pop((last.pack, last.frame), None)) is not None:
+                self._open[last.pack, last.frame] = found
+        self.frames.extend([frames[slot] for slot in sorted(frames)])
+        self._asked = end  # at last: whoever finds nothing to do then knows that there is nothing more
+
+    def _next(self) -> Frame | None:
+        while True:
+            all_asked = self._asked >= len(self.keys)
+            if not all_asked and len(self.frames) < LOW and self._asking.acquire(not self.frames):
+                try:
+                    if self._asked < len(self.keys) and len(self.frames) < LOW:
+                        self.ask()
+                finally:
+                    self._asking.release()
+            try:
+                frame: Frame = self.frames.popleft()
+                return frame
+            except IndexError:
+                if all_asked:
+                    return None
 
     def go_on(self) -> None:
-        # The next of a list's iterator is one step of the interpreter: two threads never get the same.
-        for numbers in self.groups:
-            if self.error is not None:
-                return
-            self._one(numbers)
+        while self.error is None and (frame := self._next()) is not None:
+            self._one(frame)
 
     def go_on_by_two(self) -> None:
         from threading import Thread
@@ -89,20 +125,20 @@ class _Work:
         if self.error is not None:
             raise self.error
 
-    def _one(self, numbers: list[int]) -> None:
+    def _one(self, wanted: Frame) -> None:
         """All wanted contents of one frame, checked."""
-        keys, places = self.keys, self.places
-        here = [places[keys[number]] for number in numbers]
+        keys = self.keys
         try:
-            frame = self.repository.frame(here[0], max([place.offset + place.length for place in here]))
+            most = max([place.offset + place.length for _, place in wanted])
+            frame = self.repository.frame(wanted[0][1], most, keep=False)
         except FileNotFoundError:
-            for number in numbers:  # compaction has moved them since we asked
+            for number, _ in wanted:  # compaction has moved them since we asked
                 data = self.repository.blob(keys[number])[0]
                 self.take(data, [(number, 0, len(data))])
             return
         view = memoryview(frame)
         parts = []
-        for number, place in zip(numbers, here, strict=True):
+        for number, place in wanted:
             offset, length = place.offset, place.length
             # A frame that is too short gives less, which has another digest.
             if digest(view[offset : offset + length]) != keys[number]:

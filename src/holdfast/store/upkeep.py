@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 SMALL_PACK = 8 << 20
 FEW_SMALL = 8
 DEAD_SHARE = 0.25
-FRAME, LEVEL = 4 << 20, 9
+FRAME, LEVEL = 1 << 20, 9
+"""Larger frames would save a hundredth or three, and every single file that comes back would pay for it."""
 MOST_PACK = 128 << 20
 MOST_REPACKED = 64 << 20
 """A larger pack of a save is compressed anew only when somebody asks for it: that takes a while."""

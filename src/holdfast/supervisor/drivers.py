@@ -26,8 +26,11 @@ ALLOWED = frozenset((
     "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS",
 ))  # fmt: skip
 """What of our own environment every agent gets; each driver adds what its client needs."""
+SUPERVISED = "HOLDFAST_SUPERVISED"
+"""Names the client whose saves and briefs are the supervisor's: hooks that people installed for it stand down."""
 PLAIN = re.compile(r"[\w./-]+")
 TOOLS = "holdfast.supervisor.agent_tools"
+HOOK = os.path.abspath(f"{os.path.dirname(__file__)}/../frontends/launch.py")
 TOOL_NAMES = ("phase_complete", "ask_user", "request_secret", "report_error", "report_progress")
 
 
@@ -104,6 +107,7 @@ class Driver:
             "HOLDFAST_PHASE": str(run.phase),
             "HOLDFAST_ATTEMPT": str(run.number),
             "HOLDFAST_RESUMED": str(run.resume),
+            **({SUPERVISED: self.client} if self.client else {}),
         }
 
 
@@ -176,7 +180,7 @@ def driver(agent: Mapping[str, Any], options: Options) -> Driver:
 
 
 def _claude_settings(folder: str) -> dict[str, Any]:
-    """Hooks in shell: they cost two milliseconds, and do nothing until somebody wants a pause."""
+    """Hooks in shell: they cost two milliseconds, and do nothing until somebody wants a pause. One guards commands."""
     place = shlex.quote(folder)
     deny = {
         "continue": False,
@@ -198,7 +202,10 @@ def _claude_settings(folder: str) -> dict[str, Any]:
     def hook(command: str) -> list[dict[str, Any]]:
         return [{"hooks": [{"type": "command", "command": command, "timeout": 10}]}]
 
-    return {"hooks": {"PreToolUse": hook(before), "PostToolUse": hook(after), "StopFailure": hook(failure)}}
+    guard = shlex.join([sys.executable, "-I", "-S", "-B", HOOK, "hook", Claude.client, "--part", "0"])
+    saves = {"matcher": "Bash", "hooks": [{"type": "command", "command": guard, "timeout": 30}]}
+    starts = [*hook(before), saves]
+    return {"hooks": {"PreToolUse": starts, "PostToolUse": hook(after), "StopFailure": hook(failure)}}
 
 
 def _claude_tools(folder: str) -> dict[str, Any]:

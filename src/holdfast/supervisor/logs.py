@@ -54,9 +54,13 @@ def extend(
     told = [line(documents.event(row)) + "\n" for row in rows]
     if not told:
         return
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+    text = "".join(told).encode("utf-8", "replace")
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
     try:
-        os.write(fd, "".join(told).encode("utf-8", "replace"))
+        size = os.fstat(fd).st_size
+        written = os.write(fd, text)
+        if written < len(text):
+            os.ftruncate(fd, size)  # the disk is full: no half of a line stays, and all of it comes later
     finally:
         os.close(fd)
 

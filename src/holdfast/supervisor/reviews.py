@@ -10,11 +10,15 @@ from holdfast.core.errors import Usage
 HOUR = 3600 * 1_000_000_000
 REMINDERS = (24 * HOUR, 48 * HOUR, 72 * HOUR)
 """So long after a review began somebody is told again; the last time it is said to be overdue."""
-LIMIT = 20_000
+MOST = 100_000
+"""Letters that an agent can be told of a review; more is refused, never cut."""
 
 
 class Remark(NamedTuple):
-    """What somebody says about a file, or about a line of it; line 0 is the whole file."""
+    """What somebody says about a file, or about a line of it.
+
+    Line 0 is the whole file; a line below 0 is one that was taken away, by the number that it had.
+    """
 
     path: str
     line: int
@@ -32,14 +36,19 @@ def remark(where: str, text: str) -> Remark:
 
 
 def rejected(comments: str, remarks: Sequence[Remark] = ()) -> str:
-    """The prompt of a review that asks for changes."""
-    listed = [
-        f"- {one.path}{f', line {one.line}' if one.line else ''}: {one.text}"
-        for one in sorted(remarks, key=lambda one: one[:2])
-    ]
-    parts = [comments.strip(), "\n".join(listed)]
-    said = "\n\n".join([part for part in parts if part])
-    return f"The review asks for changes:\n\n{said[:LIMIT]}\n\nMake them and complete the phase again."
+    """The prompt of a review that asks for changes. Raises `Usage` if it is more than an agent is told at once."""
+    ordered = sorted(remarks, key=lambda one: (one.path, abs(one.line), one.line))
+    listed = [f"- {one.path}{_line(one.line)}: " + one.text.replace("\n", "\n  ") for one in ordered]
+    said = "\n\n".join([part for part in (comments.strip(), "\n".join(listed)) if part])
+    if len(said) > MOST:
+        raise Usage(f"The comments have {len(said):,} letters, more than {MOST:,}.", "Ask for fewer changes at once.")
+    return f"The review asks for changes:\n\n{said}\n\nMake them and complete the phase again."
+
+
+def _line(number: int) -> str:
+    if number < 0:
+        return f", removed line {-number}"
+    return f", line {number}" if number else ""
 
 
 class Late(NamedTuple):

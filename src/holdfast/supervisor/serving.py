@@ -9,10 +9,11 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 from holdfast.core.errors import HoldfastError, Usage
+from holdfast.supervisor.attempts import Threads, Workflows
 from holdfast.supervisor.ground import Ground
 from holdfast.supervisor.lock import Lock
 from holdfast.supervisor.options import Options
-from holdfast.supervisor.supervise import Supervisor, Threads, Workflows
+from holdfast.supervisor.supervise import Supervisor
 from holdfast.supervisor.wake import wake
 from holdfast.wiring import build
 

@@ -3,95 +3,27 @@
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Callable
 from threading import Event as Flag
-from threading import Thread
 from time import monotonic
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from holdfast.core.errors import Busy, DiskFull, HoldfastError, Unreachable
+from holdfast.core.errors import Busy, DiskFull, Unreachable
 from holdfast.core.steps import step
-from holdfast.supervisor import process, questions, recover, remembering, reviews, runs, telling
+from holdfast.supervisor import process, recover
+from holdfast.supervisor.attempts import Workflows
 from holdfast.supervisor.database import Alone, Claim
-from holdfast.supervisor.drivers import driver
 from holdfast.supervisor.notify import Notices
-from holdfast.supervisor.settling import hold_open, settle
-from holdfast.supervisor.tables import Hold, Prompt, Run, Task
-from holdfast.supervisor.task import ACTIVE, ENDED, HOST_LOST, QUEUED, RATE_LIMIT, SECRET, STARTING
-from holdfast.supervisor.tasks import Tasks
+from holdfast.supervisor.tables import Run, Task
+from holdfast.supervisor.task import ENDED, HOST_LOST
+from holdfast.supervisor.timers import Timers
+from holdfast.supervisor.turns import Turns
 from holdfast.supervisor.wake import Listener
 
 if TYPE_CHECKING:
     from holdfast.supervisor.ground import Ground
 
 SECOND = 1_000_000_000
-JUMP = 60 * SECOND
-"""A clock that moves by more than that against the one since boot was set."""
-
-
-class Workflows(Protocol):
-    """Whoever carries out the steps of runs."""
-
-    def start(self, run: str) -> None:
-        """Begin, or go on with, a run; at most one at a time for the same run."""
-
-    def is_busy(self, run: str) -> bool: ...
-
-    def close(self) -> None:
-        """Stop observing; agents live on."""
-
-
-def carry_out(ground: Ground, run: str, halt: Flag) -> None:
-    """All steps of a run attempt, in order; each skips itself if it was done."""
-    runs.baseline(ground, run)
-    step("run:baseline")
-    runs.spawn(ground, run)
-    if runs.observe(ground, run, halt):
-        step("run:observed")
-        settle(ground, run)
-
-
-class Threads:
-    """Workflows without any engine: a thread per run. What is cut off is found again by `reconcile`."""
-
-    def __init__(self, ground: Ground) -> None:
-        self.ground, self.halt = ground, Flag()
-        self.threads: dict[str, Thread] = {}
-        self.done: Flag = Flag()
-
-    def start(self, run: str) -> None:
-        if self.is_busy(run):
-            return
-        thread = Thread(target=self._run, args=(run,), name=run, daemon=True)
-        self.threads[run] = thread
-        thread.start()
-
-    def is_busy(self, run: str) -> bool:
-        thread = self.threads.get(run)
-        return thread is not None and thread.is_alive()
-
-    def close(self) -> None:
-        self.halt.set()
-        for thread in list(self.threads.values()):
-            thread.join(10)
-
-    def _run(self, run: str) -> None:
-        try:
-            carry_out(self.ground, run, self.halt)
-        except (HoldfastError, OSError) as error:
-            log_trouble(self.ground, run, error)
-        finally:
-            self.threads.pop(run, None)
-
-
-def log_trouble(ground: Ground, run: str, error: Exception) -> None:
-    """What a step could not do is kept in the log; reconcile tries again."""
-    try:
-        with ground.tables.write() as tables:
-            tables.log(tables.run(run).task, ground.now(), "trouble", {"error": str(error)}, run)
-    except HoldfastError:
-        ground.trouble = str(error)  # there is no room even for that
 
 
 class Supervisor:
@@ -101,6 +33,7 @@ class Supervisor:
         self.ground, self.tables, self.workflows = ground, ground.tables, workflows
         self.claim: Claim = claim or Alone()
         self.notices = Notices(ground)
+        self.timers, self.turns = Timers(ground), Turns(ground, only)
         self.only = only
         """Look after this one task, not after all."""
         self.stop = Flag()
@@ -110,7 +43,6 @@ class Supervisor:
         """Where it is said what cannot be done now; an empty text takes it back."""
         self._noted = ""
         self._reconciled = 0.0
-        self._offset = 0
 
     def run(self, until_idle: bool = False) -> None:
         """Go on until `stop` is set; with `until_idle`, until no task can go on by itself."""
@@ -170,95 +102,13 @@ class Supervisor:
 
     def tick(self) -> None:
         """Lift what is due, expire what is late, start what can start, tell what is to be told."""
-        self._follow_clock()
-        self._lift_due()
-        self._expire()
-        self._remind()
+        self.timers.follow_clock()
+        self.timers.lift_due()
+        self.timers.expire()
+        self.timers.remind()
         step("tick:lifted")
         self._schedule()
         self.notices.tick()
-
-    def _follow_clock(self) -> None:
-        """A clock that was set moves the time-outs of prompts along; resets of limits stay where the calendar has them."""
-        offset = self.ground.now() - self.ground.since_boot()
-        jump, self._offset = offset - (self._offset or offset), offset
-        waiting = "status IN ('pending', 'presented')"
-        if abs(jump) > JUMP:
-            with self.tables.write() as tables:
-                tables.do(f"UPDATE prompt SET created_at = created_at + ? WHERE {waiting}", jump)
-                tables.do(f"UPDATE prompt SET expires_at = expires_at + ? WHERE {waiting} AND expires_at > 0", jump)
-        now, timeout = self.ground.now(), int(self.ground.options.question_timeout * SECOND)
-        ahead = f"{waiting} AND created_at > ?"
-        if self.tables.prompts(ahead, now + JUMP):
-            # It was set back while nobody looked.
-            with self.tables.write() as tables:
-                tables.do(
-                    f"UPDATE prompt SET expires_at = ? WHERE {ahead} AND expires_at > 0", now + timeout, now + JUMP
-                )
-                tables.do(f"UPDATE prompt SET created_at = ? WHERE {ahead}", now, now + JUMP)
-
-    def _lift_due(self) -> None:
-        for hold in self.tables.holds():
-            if hold.human or hold.due_at is None or not self._is_due(hold):
-                continue
-            with self.tables.write():
-                now = self.ground.now()
-                if self.tables.hold(hold.task) == hold:
-                    self.tables.move(hold.task, "lift", now, trigger="timer", reason="")
-                    hold_open(self.tables, hold.task, now, "timer")
-
-    def _is_due(self, hold: Hold) -> bool:
-        assert hold.due_at is not None
-        if hold.due_boot is not None and hold.boot == self.ground.boot:
-            return self.ground.since_boot() >= hold.due_boot
-        return self.ground.now() >= hold.due_at
-
-    def _expire(self) -> None:
-        now = self.ground.now()
-        for prompt in self.tables.prompts(
-            "kind = 'question' AND status IN ('pending', 'presented') AND expires_at <= ?", now
-        ):
-            late = questions.expire(bool(prompt.required), prompt.standard)
-            with self.tables.write():
-                if late.answer is None:
-                    again = now + int(self.ground.options.question_timeout * SECOND)
-                    self.tables.do("UPDATE prompt SET expires_at = ? WHERE id = ?", again, prompt.id)
-                    self.tables.notify(prompt.task, now, "reminder", f"Still waiting: {prompt.text}")
-                    continue
-                self.tables.do(
-                    "UPDATE prompt SET status = 'expired', answer = ?, answered_by = 'timeout', answered_at = ? WHERE id = ?",
-                    late.answer, now, prompt.id,
-                )  # fmt: skip
-                self.tables.log(prompt.task, now, "question_expired", {"id": prompt.id, "answer": late.answer})
-                hold = self.tables.hold(prompt.task)
-                if hold is not None and hold.kind == "question":
-                    self.tables.move(prompt.task, "lift", now, trigger="timeout", reason="")
-                    hold_open(self.tables, prompt.task, now, "timeout")
-
-    def _remind(self) -> None:
-        """Reviews that nobody answers: tell again, then say that it is overdue, then do what the settings allow."""
-        now = self.ground.now()
-        for prompt in self.tables.prompts("kind = 'approval' AND status IN ('pending', 'presented')"):
-            passes_after = int(self.ground.options.auto_approve_after * SECOND)
-            due = reviews.late(now - prompt.created_at, prompt.tries, bool(prompt.flagged), passes_after)
-            if due is None:
-                continue
-            if due.passes and self._passes(prompt):
-                continue
-            with self.tables.write():
-                kind, word = ("escalation", "Overdue") if due.overdue else ("reminder", "Still waiting")
-                if due.reminders > prompt.tries:
-                    self.tables.do("UPDATE prompt SET tries = ? WHERE id = ?", due.reminders, prompt.id)
-                    text = f"{word} for {due.hours} hours: {prompt.text}"
-                    self.tables.notify(prompt.task, now, kind, text, prompt.id, again=prompt.tries)
-
-    def _passes(self, prompt: Prompt) -> bool:
-        """Approve in nobody's name; not if the workspace is another one than was to be reviewed."""
-        try:
-            Tasks(self.ground).approve(prompt.id, by="policy")
-        except HoldfastError:
-            return False
-        return True
 
     # Starting runs
 
@@ -268,115 +118,18 @@ class Supervisor:
         if free <= 0:
             return
         used = {self.tables.task(run.task).workspace for run in busy}
-        for task in self._candidates():
+        for task in self.turns.candidates():
             if free <= 0:
                 break
-            if task.workspace in used or task.id in {run.task for run in busy} or self._is_held_back(task):
+            if task.workspace in used or task.id in {run.task for run in busy} or self.turns.is_held_back(task):
                 continue
-            run = self._begin(task)
+            run = self.turns.begin(task)
             if run is None:
                 continue
             used.add(task.workspace)
             free -= 1
             step("tick:began")
             self.workflows.start(run.id)
-
-    def _candidates(self) -> list[Task]:
-        rows = self.tables.tasks(
-            "state IN ('queued', 'active') AND archived = 0 AND id NOT IN (SELECT task FROM hold WHERE lifted_at IS NULL)"
-        )
-        mine = [task for task in rows if self.only in ("", task.id)]
-        ready = [task for task in mine if all(self.tables.task(id).state == "done" for id in task.after)]
-        # Whoever has begun goes on before anybody else begins.
-        return sorted(
-            ready, key=lambda task: (-questions.TASK_WEIGHT[task.priority], task.state != ACTIVE, task.updated_at)
-        )
-
-    def _is_held_back(self, task: Task) -> bool:
-        """Hold a task whose secrets are missing, whose workspace is gone, or whose account is limited."""
-        now = self.ground.now()
-        why = runs.missing(task)
-        if why:
-            with self.tables.write():
-                self.tables.move(task.id, "hold", now, trigger="validation", hold="crashed", why=why, human=1)
-                self.tables.notify(task.id, now, "error", f"{task.title}: {why}")
-            return True
-        known = {row["name"] for row in self.tables.all("SELECT name FROM secret WHERE task = ?", task.id)}
-        lacking = [name for name in task.needs if name not in known]
-        if lacking:
-            with self.tables.write():
-                for name in lacking:
-                    self.tables.do(
-                        "INSERT INTO prompt (id, task, run, kind, key, text, category, status, created_at) "
-                        "VALUES (?, ?, '', 'secret', ?, ?, 'env_variable', 'pending', ?) ON CONFLICT DO NOTHING",
-                        f"d_{task.id[5:]}_{name}", task.id, name, f"The task needs {name}.", now,
-                    )  # fmt: skip
-                if not hold_open(self.tables, task.id, now, "needs"):
-                    self.tables.move(
-                        task.id, "hold", now, trigger="needs", hold=SECRET, why=f"needs {lacking[0]}", human=1
-                    )
-            return True
-        account = driver(task.agent, self.ground.options).account(self.ground.variables)
-        names = [account, *([f"{account}:{task.agent['model']}"] if task.agent.get("model") else [])]
-        for name in names:
-            row = self.tables.one("SELECT * FROM account WHERE key = ?", name)
-            if row is None:
-                continue
-            if not row["human"] and row["due_at"] <= now:
-                continue
-            from holdfast.supervisor.waits import stagger
-
-            due = None
-            if not row["human"]:
-                others = [hold.due_at for hold in self.tables.holds() if hold.account == name and hold.due_at]
-                due = stagger(others, row["due_at"], int(self.ground.options.stagger * SECOND))
-            with self.tables.write():
-                self.tables.move(
-                    task.id, "hold", now, trigger="account", hold=RATE_LIMIT, why=row["reason"], due_at=due, account=name,
-                    human=row["human"],
-                )  # fmt: skip
-            return True
-        return False
-
-    def _begin(self, task: Task) -> Run | None:
-        """Make the row of the next attempt, with everything that it needs."""
-        how = driver(task.agent, self.ground.options)
-        memory = remembering.recall(self.ground, task, self.tables.last_run(task.id))
-        now, resumes, session = self.ground.now(), memory.resumes, task.session
-        with self.tables.write() as tables:
-            task = tables.task(task.id)
-            if (
-                task.state not in (QUEUED, ACTIVE)
-                or tables.hold(task.id) is not None
-                or tables.open_run(task.id) is not None
-                or task.session != session
-            ):
-                return None
-            last = tables.last_run(task.id)
-            answers = tables.prompts(
-                "task = ? AND status IN ('answered', 'expired') AND kind != 'approval' AND delivered = ''", task.id
-            )
-            number = task.attempt + 1
-            id = f"{task.id}:{number}"
-            left = last.left if last is not None and last.outcome != "phase" else []
-            prompt = telling.compose(task, last, resumes, answers, left, memory.brief)
-            session = task.session if resumes else str(uuid.UUID(bytes=os.urandom(16), version=4))
-            epoch = task.epoch + 1
-            if task.state == QUEUED:
-                tables.move(task.id, "start", now, trigger="scheduler", run=id, started_at=task.started_at or now)
-            tables.change(
-                task.id, now, attempt=number, epoch=epoch, session=session, account=how.account(self.ground.variables)
-            )
-            for one in answers:
-                tables.do("UPDATE prompt SET delivered = ? WHERE id = ?", id, one.id)
-            tables.insert(
-                "run", id=id, task=task.id, number=number, phase=task.phase, epoch=epoch, state=STARTING, session=session,
-                resume=int(resumes), prompt=prompt, folder=self.ground.runs_folder(id), token=os.urandom(16).hex(),
-                boot=self.ground.boot, host=self.ground.host, started_at=now, account=how.account(self.ground.variables),
-            )  # fmt: skip
-            facts = {"attempt": number, "phase": task.phase, "resumed": resumes, "why": memory.why}
-            tables.log(task.id, now, "run_begun", facts, id)
-            return tables.run(id)
 
     # Finding again
 

@@ -2,213 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from threading import RLock
 from typing import Any
 
 from holdfast.core.errors import Conflict, NotFound
 from holdfast.core.steps import step
 from holdfast.supervisor.database import Claim, Row, connect
+from holdfast.supervisor.rows import SCHEMA, TABLES, Hold, Prompt, Run, Task, read, stored
 from holdfast.supervisor.task import State, move
 
-SCHEMA = 1
-
-_TABLES = """
-CREATE TABLE task (
-  id TEXT PRIMARY KEY, title TEXT NOT NULL, type TEXT NOT NULL, brief TEXT NOT NULL, workspace TEXT NOT NULL,
-  workspace_id TEXT NOT NULL DEFAULT '', agent TEXT NOT NULL, phases TEXT NOT NULL, budget TEXT NOT NULL,
-  priority TEXT NOT NULL, after TEXT NOT NULL, needs TEXT NOT NULL,
-  state TEXT NOT NULL, phase INTEGER NOT NULL DEFAULT 1, attempt INTEGER NOT NULL DEFAULT 0, epoch INTEGER NOT NULL DEFAULT 0,
-  reworks INTEGER NOT NULL DEFAULT 0, crashes TEXT NOT NULL DEFAULT '[]', idle INTEGER NOT NULL DEFAULT 0,
-  windows INTEGER NOT NULL DEFAULT 0, restores INTEGER NOT NULL DEFAULT 0, wanted TEXT NOT NULL DEFAULT '',
-  session TEXT NOT NULL DEFAULT '', tree TEXT NOT NULL DEFAULT '', step TEXT NOT NULL DEFAULT '',
-  fraction REAL NOT NULL DEFAULT 0, next_prompt TEXT NOT NULL DEFAULT '', reason TEXT NOT NULL DEFAULT '',
-  tokens INTEGER NOT NULL DEFAULT 0, money REAL NOT NULL DEFAULT 0, seconds REAL NOT NULL DEFAULT 0,
-  told REAL NOT NULL DEFAULT 0, account TEXT NOT NULL DEFAULT '', fork_of TEXT NOT NULL DEFAULT '',
-  archived INTEGER NOT NULL DEFAULT 0, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL,
-  started_at INTEGER NOT NULL DEFAULT 0, ended_at INTEGER NOT NULL DEFAULT 0
-);
-CREATE INDEX task_state ON task (state, archived);
-CREATE TABLE hold (
-  id INTEGER PRIMARY KEY AUTOINCREMENT, task TEXT NOT NULL REFERENCES task, kind TEXT NOT NULL, since INTEGER NOT NULL,
-  due_at INTEGER, due_boot INTEGER, boot TEXT NOT NULL DEFAULT '', account TEXT NOT NULL DEFAULT '',
-  prompt TEXT NOT NULL DEFAULT '', reason TEXT NOT NULL DEFAULT '', human INTEGER NOT NULL DEFAULT 0,
-  lifted_at INTEGER, lifted_by TEXT NOT NULL DEFAULT ''
-);
-CREATE UNIQUE INDEX hold_open ON hold (task) WHERE lifted_at IS NULL;
-CREATE TABLE run (
-  id TEXT PRIMARY KEY, task TEXT NOT NULL REFERENCES task, number INTEGER NOT NULL, phase INTEGER NOT NULL,
-  epoch INTEGER NOT NULL, state TEXT NOT NULL, session TEXT NOT NULL, resume INTEGER NOT NULL, prompt TEXT NOT NULL,
-  folder TEXT NOT NULL, token TEXT NOT NULL, boot TEXT NOT NULL, host TEXT NOT NULL, account TEXT NOT NULL DEFAULT '',
-  wanted TEXT NOT NULL DEFAULT '', pid INTEGER NOT NULL DEFAULT 0, "offset" INTEGER NOT NULL DEFAULT 0,
-  tokens INTEGER NOT NULL DEFAULT 0, money REAL NOT NULL DEFAULT 0, started_at INTEGER NOT NULL,
-  live_at INTEGER NOT NULL DEFAULT 0, ended_at INTEGER NOT NULL DEFAULT 0, exit_code INTEGER, outcome TEXT NOT NULL DEFAULT '',
-  reason TEXT NOT NULL DEFAULT '', "left" TEXT NOT NULL DEFAULT '[]', said TEXT NOT NULL DEFAULT ''
-);
-CREATE INDEX run_task ON run (task, number);
-CREATE INDEX run_open ON run (state) WHERE state != 'ended';
-CREATE TABLE prompt (
-  id TEXT PRIMARY KEY, task TEXT NOT NULL REFERENCES task, run TEXT NOT NULL, kind TEXT NOT NULL, key TEXT NOT NULL,
-  text TEXT NOT NULL, category TEXT NOT NULL DEFAULT '', options TEXT NOT NULL DEFAULT '[]', standard TEXT NOT NULL DEFAULT '',
-  required INTEGER NOT NULL DEFAULT 1, status TEXT NOT NULL, answer TEXT, answered_by TEXT NOT NULL DEFAULT '',
-  created_at INTEGER NOT NULL, answered_at INTEGER NOT NULL DEFAULT 0, expires_at INTEGER NOT NULL DEFAULT 0,
-  tries INTEGER NOT NULL DEFAULT 0, delivered TEXT NOT NULL DEFAULT '', phase INTEGER NOT NULL DEFAULT 0,
-  tree TEXT NOT NULL DEFAULT '', flagged INTEGER NOT NULL DEFAULT 0, output TEXT NOT NULL DEFAULT ''
-);
-CREATE INDEX prompt_task ON prompt (task, status);
-CREATE TABLE checkpoint (
-  key TEXT PRIMARY KEY, task TEXT NOT NULL, run TEXT NOT NULL, id TEXT NOT NULL, version INTEGER NOT NULL,
-  reason TEXT NOT NULL, phase INTEGER NOT NULL, tree TEXT NOT NULL, file TEXT NOT NULL, made_at INTEGER NOT NULL
-);
-CREATE INDEX checkpoint_task ON checkpoint (task, made_at);
-CREATE TABLE secret (
-  task TEXT NOT NULL, name TEXT NOT NULL, sealed TEXT NOT NULL, type TEXT NOT NULL DEFAULT 'env_variable',
-  given_at INTEGER NOT NULL, PRIMARY KEY (task, name)
-);
-CREATE TABLE account (
-  key TEXT PRIMARY KEY, due_at INTEGER NOT NULL, human INTEGER NOT NULL, reason TEXT NOT NULL, since INTEGER NOT NULL
-);
-CREATE TABLE event (
-  sequence INTEGER PRIMARY KEY AUTOINCREMENT, task TEXT NOT NULL, run TEXT NOT NULL, at INTEGER NOT NULL,
-  type TEXT NOT NULL, facts TEXT NOT NULL
-);
-CREATE INDEX event_task ON event (task, sequence);
-CREATE TABLE notice (
-  id TEXT PRIMARY KEY, task TEXT NOT NULL, at INTEGER NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL,
-  prompt TEXT NOT NULL DEFAULT '', sent_at INTEGER NOT NULL DEFAULT 0, tries INTEGER NOT NULL DEFAULT 0
-);
-"""
-
-
-@dataclass(frozen=True)
-class Task:
-    """A row of `task`; what is JSON in the table is a value here."""
-
-    id: str
-    title: str
-    type: str
-    brief: str
-    workspace: str
-    workspace_id: str
-    agent: dict[str, Any]
-    phases: list[dict[str, Any]]
-    budget: dict[str, Any]
-    priority: str
-    after: list[str]
-    needs: list[str]
-    state: str
-    phase: int
-    attempt: int
-    epoch: int
-    reworks: int
-    crashes: list[int]
-    idle: int
-    windows: int
-    restores: int
-    wanted: str
-    session: str
-    tree: str
-    step: str
-    fraction: float
-    next_prompt: str
-    reason: str
-    tokens: int
-    money: float
-    seconds: float
-    told: float
-    account: str
-    fork_of: str
-    archived: int
-    created_at: int
-    updated_at: int
-    started_at: int
-    ended_at: int
-
-
-@dataclass(frozen=True)
-class Hold:
-    """A row of `hold`."""
-
-    id: int
-    task: str
-    kind: str
-    since: int
-    due_at: int | None
-    due_boot: int | None
-    boot: str
-    account: str
-    prompt: str
-    reason: str
-    human: int
-    lifted_at: int | None
-    lifted_by: str
-
-
-@dataclass(frozen=True)
-class Run:
-    """A row of `run`."""
-
-    id: str
-    task: str
-    number: int
-    phase: int
-    epoch: int
-    state: str
-    session: str
-    resume: int
-    prompt: str
-    folder: str
-    token: str
-    boot: str
-    host: str
-    account: str
-    wanted: str
-    pid: int
-    offset: int
-    tokens: int
-    money: float
-    started_at: int
-    live_at: int
-    ended_at: int
-    exit_code: int | None
-    outcome: str
-    reason: str
-    left: list[str]
-    said: str
-
-
-@dataclass(frozen=True)
-class Prompt:
-    """A row of `prompt`: a question, a secret that is needed, or an approval."""
-
-    id: str
-    task: str
-    run: str
-    kind: str
-    key: str
-    text: str
-    category: str
-    options: list[str]
-    standard: str
-    required: int
-    status: str
-    answer: str | None
-    answered_by: str
-    created_at: int
-    answered_at: int
-    expires_at: int
-    tries: int
-    delivered: str
-    phase: int
-    tree: str
-    flagged: int
-    output: str
-
-
-JSON = frozenset(("agent", "phases", "budget", "after", "needs", "crashes", "options", "left"))
+__all__ = ["Hold", "Overtaken", "Prompt", "Run", "Tables", "Task"]
 
 
 class Overtaken(Conflict):
@@ -222,7 +27,7 @@ class Tables:
 
     def __init__(self, address: str) -> None:
         self._lock = RLock()
-        self._db = connect(address, SCHEMA, _TABLES)
+        self._db = connect(address, SCHEMA, TABLES)
         self._depth = 0
 
     def close(self) -> None:
@@ -280,18 +85,18 @@ class Tables:
         row = self.one("SELECT * FROM task WHERE id = ?", id)
         if row is None:
             raise NotFound(f"There is no task {id!r}.", "`task list` shows what there is.")
-        return Task(**_values(row))
+        return Task(**read(row))
 
     def tasks(self, where: str = "TRUE", *values: Any) -> list[Task]:
         rows = self.all(f"SELECT * FROM task WHERE {where} ORDER BY created_at, id", *values)
-        return [Task(**_values(row)) for row in rows]
+        return [Task(**read(row)) for row in rows]
 
     def hold(self, task: str) -> Hold | None:
         row = self.one("SELECT * FROM hold WHERE task = ? AND lifted_at IS NULL", task)
-        return None if row is None else Hold(**_values(row))
+        return None if row is None else Hold(**read(row))
 
     def holds(self) -> list[Hold]:
-        return [Hold(**_values(row)) for row in self.all("SELECT * FROM hold WHERE lifted_at IS NULL ORDER BY id")]
+        return [Hold(**read(row)) for row in self.all("SELECT * FROM hold WHERE lifted_at IS NULL ORDER BY id")]
 
     def state(self, task: Task) -> State:
         hold = self.hold(task.id)
@@ -301,11 +106,11 @@ class Tables:
         row = self.one("SELECT * FROM run WHERE id = ?", id)
         if row is None:
             raise NotFound(f"There is no run {id!r}.")
-        return Run(**_values(row))
+        return Run(**read(row))
 
     def runs(self, where: str = "TRUE", *values: Any) -> list[Run]:
         rows = self.all(f"SELECT * FROM run WHERE {where} ORDER BY task, number", *values)
-        return [Run(**_values(row)) for row in rows]
+        return [Run(**read(row)) for row in rows]
 
     def open_run(self, task: str) -> Run | None:
         found = self.runs("task = ? AND state != 'ended'", task)
@@ -313,27 +118,27 @@ class Tables:
 
     def last_run(self, task: str) -> Run | None:
         row = self.one("SELECT * FROM run WHERE task = ? ORDER BY number DESC LIMIT 1", task)
-        return None if row is None else Run(**_values(row))
+        return None if row is None else Run(**read(row))
 
     def prompts(self, where: str = "TRUE", *values: Any) -> list[Prompt]:
         rows = self.all(f"SELECT * FROM prompt WHERE {where} ORDER BY created_at, id", *values)
-        return [Prompt(**_values(row)) for row in rows]
+        return [Prompt(**read(row)) for row in rows]
 
     # Changes, inside `write`
 
     def insert(self, table: str, **columns: Any) -> None:
         names = ", ".join([f'"{name}"' for name in columns])
         marks = ", ".join("?" * len(columns))
-        self.do(f"INSERT INTO {table} ({names}) VALUES ({marks})", *[_stored(value) for value in columns.values()])
+        self.do(f"INSERT INTO {table} ({names}) VALUES ({marks})", *[stored(value) for value in columns.values()])
 
     def change(self, task: str, now: int, **columns: Any) -> None:
         columns["updated_at"] = now
         names = ", ".join([f'"{name}" = ?' for name in columns])
-        self.do(f"UPDATE task SET {names} WHERE id = ?", *[_stored(value) for value in columns.values()], task)
+        self.do(f"UPDATE task SET {names} WHERE id = ?", *[stored(value) for value in columns.values()], task)
 
     def change_run(self, run: str, **columns: Any) -> None:
         names = ", ".join([f'"{name}" = ?' for name in columns])
-        self.do(f"UPDATE run SET {names} WHERE id = ?", *[_stored(value) for value in columns.values()], run)
+        self.do(f"UPDATE run SET {names} WHERE id = ?", *[stored(value) for value in columns.values()], run)
 
     def check_epoch(self, run: Run) -> Task:
         """Return the task of a run that still speaks for it. Raises `Overtaken`."""
@@ -402,11 +207,3 @@ class Tables:
             "INSERT INTO notice (id, task, at, kind, text, prompt) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
             id, task, now, kind, text, prompt,
         )  # fmt: skip
-
-
-def _values(row: Row) -> dict[str, Any]:
-    return {name: json.loads(value) if name in JSON else value for name, value in row.items()}
-
-
-def _stored(value: Any) -> Any:
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value

@@ -1,5 +1,5 @@
-/* Many files at once, as a restore writes them, and the calls that Python does not have: the same as staging.py,
-   apply.py and system.py do in Python, without a Python object per system call. Linux only; elsewhere it is not built. */
+/* Many files at once, as a restore writes them, and the calls that Python does not have: the same as preparing.py,
+   placing.py and system.py do in Python, without a Python object per system call. Linux only; elsewhere it is not built. */
 #define _GNU_SOURCE
 #define _FILE_OFFSET_BITS 64
 #define PY_SSIZE_T_CLEAN

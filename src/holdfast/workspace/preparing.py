@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from _thread import allocate_lock
 from posix import (
     O_CLOEXEC,
     O_CREAT,
@@ -26,7 +27,7 @@ from posix import (
 from posix import open as open_fd
 from stat import S_IMODE, S_ISREG
 
-from holdfast.core.entry import ATTRIBUTES, FILE, LINK, SPARSE, Entry
+from holdfast.core.entry import ATTRIBUTES, FILE, LINK, SEALED, SPARSE, Entry
 from holdfast.core.light_json import loads
 from holdfast.core.planning import Step
 from holdfast.core.steps import step as note
@@ -50,8 +51,8 @@ MANY = 128
 """So many files are put in place with one call."""
 FEW = 16
 """Up to so many files are synced one by one."""
-ASKED = 4096
-"""Contents that are asked for at once."""
+TOLD = 512
+"""Files after which it is told how far we are."""
 
 
 class Contents:
@@ -153,16 +154,22 @@ class Preparing:
 
         Return the numbers of those that come in parts: they are left to others.
         """
-        in_parts: list[int] = []
-        for start in range(0, len(files), ASKED):
-            asked = files[start : start + ASKED]
-            take = self._writer(asked)
-            in_parts += [start + at for at in self.contents.hand_over([entry.content for entry, _ in asked], take)]
-            if progress is not None:
-                progress(start + len(asked), total)
-        return in_parts
+        if not files:
+            return []
+        return self.contents.hand_over([entry.content for entry, _ in files], self._writer(files, progress, total))
 
-    def _writer(self, files: list[tuple[Entry, bytes]]) -> Take:
+    def _writer(
+        self, files: list[tuple[Entry, bytes]], progress: Callable[[int, int], None] | None, total: int
+    ) -> Take:
+        guard, done = allocate_lock(), 0
+
+        def tell(more: int) -> None:
+            nonlocal done
+            with guard:
+                before, done = done, done + more
+                if progress is not None and done // TOLD > before // TOLD:
+                    progress(done, total)
+
         def write(data: bytes, parts: list[tuple[int, int, int]]) -> None:
             made: list[tuple[Any, ...]] = [
                 (files[number][1], data, files[number][0].mode, offset, length) for number, offset, length in parts
@@ -176,6 +183,8 @@ class Preparing:
                     self._write(*one)
             if self.durable:
                 self.ahead.wrote(self.staging.fd, sum([length for _, _, length in parts]))
+            if progress is not None:
+                tell(len(parts))
 
         return write
 
@@ -204,7 +213,7 @@ class Preparing:
                 utime(name, ns=(entry.mtime, entry.mtime), dir_fd=self.staging.fd, follow_symlinks=False)
             return name
         group = group_of(entry)
-        if entry.group and self._link(group, groups, name):
+        if entry.group and self._link(group, groups, name, bool(entry.flags & SEALED)):
             return name
         fd = open_fd(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o600, dir_fd=self.staging.fd)
         try:
@@ -222,7 +231,7 @@ class Preparing:
         groups[group] = name
         return name
 
-    def _link(self, group: Group, groups: dict[Group, bytes], name: bytes) -> bool:
+    def _link(self, group: Group, groups: dict[Group, bytes], name: bytes, sealed: bool) -> bool:
         """Make the staged file another name of one of its group: a hard link comes back as one."""
         try:
             if group in groups:
@@ -236,7 +245,8 @@ class Preparing:
             return False  # no links here, or too many: a copy has to do
         seen = stat(name, dir_fd=self.staging.fd, follow_symlinks=False)
         # Somebody may have changed the one in place since the plan was made.
-        if S_ISREG(seen.st_mode) and S_IMODE(seen.st_mode) == group[2] and group[1] in self.staging.content(name):
+        alike = S_ISREG(seen.st_mode) and S_IMODE(seen.st_mode) == group[2]
+        if alike and group[1] in self.staging.content(name, sealed):
             return True
         unlink(name, dir_fd=self.staging.fd)
         return False

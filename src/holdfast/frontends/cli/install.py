@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.core.errors import Failed
+from holdfast.core.errors import Failed, Usage
 from holdfast.frontends.cli.client_files import (
     SCOPES,
     hook_command,
@@ -19,6 +19,7 @@ from holdfast.frontends.cli.client_files import (
     write,
 )
 from holdfast.frontends.cli.session import Session, common, write_json
+from holdfast.frontends.paint import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,11 +33,25 @@ _scope = click.option(
     default="user",
     help="Whose settings: yours, this project's, or yours for this project.",
 )
+
+
+class Known(click.Choice[str]):
+    """An agent that calls holdfast by itself; for any other there is a way too."""
+
+    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> str:
+        if value not in AGENTS:
+            raise Usage(
+                f"There are no hooks for '{printable(str(value))}', only for {' and '.join(AGENTS)}.",
+                "`holdfast watch` saves while any agent works; docs/guides/other-agents.md has more ways.",
+            )
+        return super().convert(value, param, context)
+
+
 _dry = click.option("-n", "--dry-run", is_flag=True, help="Show what would change; change nothing.")
 
 
 @click.command()
-@click.argument("agent", required=False, type=click.Choice(AGENTS))
+@click.argument("agent", required=False, type=Known(AGENTS))
 @_scope
 @_dry
 @click.option(
@@ -68,7 +83,7 @@ def install(session: Session, agent: str | None, scope: str, dry_run: bool, stat
 
 
 @click.command()
-@click.argument("agent", type=click.Choice(AGENTS))
+@click.argument("agent", type=Known(AGENTS))
 @_scope
 @_dry
 @common

@@ -12,7 +12,9 @@ from holdfast.frontends.cli.task_ground import REF, say, tasks_of
 
 @click.command("approve")
 @REF
-@click.option("--anyway", is_flag=True, help="Although the workspace changed since the review began.")
+@click.option(
+    "--anyway", is_flag=True, help="Although the verification fails, or the workspace changed since the review began."
+)
 @common
 def approve(session: Session, ref: str, anyway: bool) -> None:
     """Let a reviewed phase pass."""

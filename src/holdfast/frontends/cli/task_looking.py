@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import datetime
 from time import sleep
 from typing import Any
 
@@ -11,6 +12,9 @@ import click
 from holdfast.core.errors import NotFound
 from holdfast.frontends.cli.session import Session, common, write_bytes, write_json
 from holdfast.frontends.cli.task_ground import REF, clock, tasks_of, trouble
+from holdfast.frontends.paint import SECOND, age
+
+SHOWN = 10
 
 
 @click.command("list")
@@ -62,29 +66,43 @@ def show(session: Session, ref: str) -> None:
     if session.json:
         write_json(one)
         return
-    session.print(f"{one['id']}  {one['status']}  {one['title']}")
-    hold = one["hold"]
-    if hold is not None:
-        left = f", {clock(hold['seconds_left'])} left" if hold["seconds_left"] is not None else ""
-        session.print(f"  waits: {hold['kind']}{left}: {hold['reason'] or ''}")
-    elif one["reason"]:
-        session.print(f"  {one['reason']}")
-    if one["phase"]:
-        session.print(f"  phase: {one['phase']} of {len(one['phases'])} ({one['phases'][one['phase'] - 1]})")
-    used = one["used"]
-    session.print(f"  used:  {used['tokens']:,} tokens, ${used['money']:.2f}, {clock(used['seconds'])}")
-    session.print(f"  where: {one['workspace']}")
+    session.print(f"{session.paint('bold', one['title'])}  {one['id']}  {one['status']}")
+    for label, text in _facts(one):
+        session.print(f"{label:<8}{text}")
     for prompt in one["prompts"]:
         if prompt["status"] in ("pending", "presented"):
             choices = f" [{' | '.join(prompt['options'])}]" if prompt["options"] else ""
-            session.print(f"  {prompt['kind']} {prompt['id']}: {prompt['text']}{choices}")
-    for run in one["runs"][-10:]:
-        session.print(
-            f"  run {run['id']}: {run['outcome'] or run['state']}" + (f", {run['reason']}" if run["reason"] else "")
-        )
-    for checkpoint in one["checkpoints"][:10]:
-        session.print(f"  {checkpoint['version']} {checkpoint['reason']} {checkpoint['created_at']}")
-    session.print(f"  you can: {', '.join(one['actions'])}")
+            session.print(f"{prompt['kind']:<8}{prompt['text']}{choices} ({prompt['id']})")
+    runs = [[run["id"].rpartition(":")[2], run["outcome"] or run["state"], run["reason"] or ""] for run in one["runs"]]
+    kept = [[one["version"], one["reason"], _age(session, one["created_at"])] for one in one["checkpoints"]]
+    for head, rows in ((["RUN", "OUTCOME", "WHY"], runs[-SHOWN:]), (["KEPT", "REASON", "WHEN"], kept[:SHOWN])):
+        if rows:
+            session.print()
+            for line in session.paint.table(head, rows, give=2):
+                session.print(line)
+    session.print()
+    session.print(f"you can: {', '.join(one['actions'])}")
+
+
+def _facts(one: dict[str, Any]) -> list[tuple[str, str]]:
+    """What a task is at, a line each: a label and its text."""
+    hold, used, found = one["hold"], one["used"], []
+    if hold is not None:
+        left = f", {clock(hold['seconds_left'])} left" if hold["seconds_left"] is not None else ""
+        found.append(("waits", f"{hold['kind']}{left}: {hold['reason'] or ''}"))
+    elif one["reason"]:
+        found.append(("because", one["reason"]))
+    if one["phase"]:
+        found.append(("phase", f"{one['phase']} of {len(one['phases'])}, {one['phases'][one['phase'] - 1]}"))
+    found.append(("used", f"{used['tokens']:,} tokens, ${used['money']:.2f}, {clock(used['seconds'])}"))
+    found.append(("where", one["workspace"]))
+    return found
+
+
+def _age(session: Session, moment: str) -> str:
+    """How long ago a moment of a task's JSON form is."""
+    then = int(datetime.fromisoformat(moment).timestamp()) * SECOND
+    return age(then, session.now())
 
 
 @click.command("log")
@@ -117,11 +135,16 @@ def log(session: Session, ref: str, follow: bool, output: bool) -> None:
                 else:
                     hidden = ("sequence", "timestamp", "taskId", "type", "run")
                     facts = ", ".join([f"{key} {value}" for key, value in event.items() if key not in hidden and value])
-                    session.print(f"{event['timestamp'][:19]}  {event['type']}  {facts}")
+                    session.print(f"{_local(event['timestamp'])}  {event['type']}  {facts}")
             sys.stdout.flush()
             if not follow or tasks.find(found.id).state in ("done", "failed", "cancelled"):
                 return
             sleep(0.5)
+
+
+def _local(moment: str) -> str:
+    """A moment of the log in the clock of the person who reads it."""
+    return datetime.fromisoformat(moment).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 @click.command("inbox")

@@ -117,6 +117,14 @@ def _check(name: str, value: Any, schema: Mapping[str, Any]) -> None:
             raise Usage(f"{name} may have {schema.get('maxItems')} entries at most, and not be empty.")
         for item in value:
             _check(name, item, schema["items"])
+    if kind == "object" and schema.get("additionalProperties") is False:
+        for field in schema.get("required", ()):
+            if field not in value:
+                raise Usage(f"{name}: {field} is missing.")
+        for field, part in value.items():
+            if field not in schema["properties"]:
+                raise Usage(f"{name}: {field[:40]} is not known here.")
+            _check(f"{name}: {field}", part, schema["properties"][field])
 
 
 def as_path(text: str) -> bytes:

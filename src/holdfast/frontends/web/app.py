@@ -10,6 +10,7 @@ from http import HTTPStatus
 from importlib.resources import files
 from time import monotonic
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -237,13 +238,20 @@ class Site:
             now=self.now(),
             here_path=request.url.path + (f"?{request.url.query}" if request.url.query else ""),
             version=__version__,
-            **{"wrong": "", "last": self.book.last() if visitor is not None else 0, **values},
+            **{
+                "wrong": "",
+                "damaged": False,
+                "back": "/",
+                "last": self.book.last() if visitor is not None else 0,
+                **values,
+            },
         )
         return Response(text.encode("utf-8", "replace"), status, media_type="text/html; charset=utf-8")
 
     def _wrong(self, request: Request, error: HoldfastError) -> Response:
         status = _status(error)
-        return self._html(request, "wrong.html", {"text": str(error), "hint": error.hint, "status": status}, status)
+        values = {"text": str(error), "hint": error.hint, "status": status, "damaged": isinstance(error, Damaged)}
+        return self._html(request, "wrong.html", {**values, "back": _back(request)}, status)
 
     def _words(self, request: Request) -> Words:
         return Words(chosen(request.cookies.get(LANGUAGE, ""), request.headers.get("accept-language", "")))
@@ -287,6 +295,15 @@ class Site:
         if request.scope["holdfast.visitor"] is None:
             return _failure(HTTPStatus.UNAUTHORIZED, "You are not signed in here, or no longer.", "unauthorized")
         return JSONResponse(api.document(operations.OPERATIONS))
+
+
+def _back(request: Request) -> str:
+    """Where somebody came from, if that was a page of ours; else the workspace, the task or the first page."""
+    found = urlsplit(request.headers.get("referer", ""))
+    if found.netloc == request.headers.get("host") and found.path != request.url.path:
+        return f"{found.path}?{found.query}" if found.query else found.path
+    parts = request.path_params
+    return f"/w/{parts['workspace']}" if "workspace" in parts else f"/t/{parts['task']}" if "task" in parts else "/"
 
 
 class _Forbidden(HoldfastError):

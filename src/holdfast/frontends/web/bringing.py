@@ -56,6 +56,14 @@ class Bringing:
         (restoring.redo if again else restoring.undo)(conflicts="ask", ask=look)
         return seen[0] if seen else {"steps": [], "untouched": [], "conflicts": [], "count": 0, "digest": _digest([])}
 
+    def ways_back(self, workspace: str) -> dict[str, bool]:
+        """Whether there is a restore to undo, and an undo to take back."""
+        from holdfast.restoring import Restoring
+
+        row = self.desk.row(workspace)
+        undo, redo = Restoring(self.desk.engine, row.path, row).ways_back()
+        return {"undo": undo, "redo": redo}
+
     def finish(self, workspace: str, abort: bool) -> dict[str, Any]:
         """Go on with a restore that was cut off, or take it back."""
         restoring = self._restoring(self.desk.row(workspace))

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.entry import FILE, FOLDER, LINK
-from holdfast.core.errors import Busy, Conflict, HoldfastError, NotFound
+from holdfast.core.errors import Busy, Conflict, HoldfastError, NotFound, NoWorkspace
 from holdfast.core.model import Event
 from holdfast.finishing import settled
 from holdfast.frontends.facts import KINDS, of_change, of_checkpoint, of_coverage, of_notice, of_path, of_worker
@@ -21,6 +21,7 @@ from holdfast.workspace.find import show
 if TYPE_CHECKING:
     from holdfast.engine import Engine
     from holdfast.frontends.web.bringing import Bringing
+    from holdfast.frontends.web.lanes import Mark
     from holdfast.frontends.web.work import Work
     from holdfast.store.ports import Ledger
     from holdfast.store.repository import Repository
@@ -77,8 +78,15 @@ class Desk:
 
     def workspaces(self) -> list[dict[str, Any]]:
         """All workspaces, the one with the newest checkpoint first."""
-        rows = [self._summary(row) for row in self.ledger.workspaces()]
+        rows = [self._summary(row) for row in self._rows()]
         return sorted(rows, key=lambda row: row["last"]["created_at"] if row["last"] else "", reverse=True)
+
+    def _rows(self) -> list[WorkspaceRow]:
+        """None before anything was ever protected: then there is no store yet, which is no error to look at."""
+        try:
+            return self.ledger.workspaces()
+        except NoWorkspace:
+            return []
 
     def workspace(self, workspace: str) -> dict[str, Any]:
         return self._summary(self.row(workspace))
@@ -345,10 +353,18 @@ class Desk:
             if row is not None and not row.forgotten:
                 yield row
 
+    def compactions(self, workspace: str, begin: int, end: int) -> list[Mark]:
+        """When a client compacted its conversation here: a checkpoint was made just before."""
+        from holdfast.frontends.web.lanes import Mark
+
+        rows = self.ledger.find(Query(workspace=workspace, trigger="before_compact", created_until=end))
+        text = "v{} compaction"
+        return [Mark(row.created_at, "compaction", text.format(row.version)) for row in rows if row.created_at >= begin]
+
     def search(self, text: str, workspace: str = "", limit: int = 50) -> list[dict[str, Any]]:
         from holdfast.store.search import search
 
-        rows = [self.row(workspace)] if workspace else self.ledger.workspaces()
+        rows = [self.row(workspace)] if workspace else self._rows()
         hits: list[dict[str, Any]] = []
         for row in rows:
             for hit in search(self.repository, self.engine.place.path, row.id, text, limit - len(hits)):
@@ -370,20 +386,28 @@ class Desk:
     def storage(self) -> dict[str, Any]:
         from holdfast.store.upkeep import store_size
 
-        packs, settings = self.ledger.packs(), self.engine.settings
-        free = os.statvfs(self.engine.place.path)
+        rows, path, settings = self._rows(), self.engine.place.path, self.engine.settings
+        there = os.path.isdir(path)
+        free = os.statvfs(path if there else _nearest(path))
         return {
-            "path": self.engine.place.path,
-            "bytes": store_size(self.repository),
+            "path": path,
+            "bytes": store_size(self.repository) if there else 0,
             "free": free.f_bavail * free.f_frsize,
             "cap": settings["retention.max_size"],
-            "packs": len(packs),
+            "packs": len(self.ledger.packs()) if there else 0,
             "retention": {key: settings[key] for key in KEPT_BY},
             "workspaces": [
                 {"id": row.id, "root": show(row.path), "versions": row.version, "coverage": of_coverage(coverage(row))}
-                for row in self.ledger.workspaces()
+                for row in rows
             ],
         }
+
+
+def _nearest(path: str) -> str:
+    """The folder that is there already and in which the path would be made."""
+    while not os.path.isdir(path):
+        path = os.path.dirname(path)
+    return path
 
 
 @contextmanager

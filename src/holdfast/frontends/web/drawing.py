@@ -23,19 +23,12 @@ if TYPE_CHECKING:
 
 LONGEST = 2_000
 """A line is shown up to here: minified files have lines of megabytes."""
-BARS = 240
+BARS, WIDEST = 240, 24
 GROUPS = {
     "manual": "manual", "before_restore": "restore", "patch": "restore", "fork": "restore", "before_command": "guard",
     "before_compact": "guard", "before_clear": "guard", "rate_limit": "alarm", "error": "alarm", "crash": "alarm",
 }  # fmt: skip
 """Triggers by the colour of their bar; all others are the agent's everyday ones."""
-LANES = {
-    "task_created": 0, "phase_complete": 0, "state_transition": 0, "checkpoint_created": 1, "checkpoint_restored": 1,
-    "wanted": 2, "answered": 2, "budget_told": 2, "question_expired": 2, "run_begun": 3, "agent_ended": 3, "stopping": 3,
-    "trouble": 3,
-}  # fmt: skip
-"""Which lane of a task's timeline an event belongs to."""
-LANE_EVENTS = 120
 CONTEXT, MOMENTS, SERIES = "context", 200, 5
 UNSAID = frozenset(("sequence", "timestamp", "taskId", "run", "type", "metadata", "output", "checkpointId"))
 BROWSERS = (
@@ -93,11 +86,26 @@ def told(event: dict[str, Any]) -> list[tuple[str, str]]:
     for key, value in event.items():
         if key in UNSAID or value in (None, "", [], {}):
             continue
+        if event.get("type") == "state_transition" and key in ("from", "to"):
+            if key == "to":
+                pairs.append(("", str(value) if value == event.get("from") else f"{event.get('from')} → {value}"))
+            continue
         if key == "account" and isinstance(value, dict):
             pairs += [(name, f"{percent:.0f} %") for name, percent in _account(value).items()]
         else:
-            pairs.append((key, f"{value:,}" if type(value) is int else str(value)[:160]))
+            said = {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)[:160]
+            pairs.append((key, f"{value:,}" if type(value) is int else said))
     return pairs
+
+
+def amount(value: float, of: str) -> str:
+    """What was used of a budget, or may be: tokens, dollars or seconds, each as people write them."""
+    if of == "money":
+        return f"${value:,.2f}"
+    if of == "seconds":
+        hours, minutes, seconds = int(value) // 3_600, int(value) // 60 % 60, int(value) % 60
+        return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
+    return f"{value:,}"
 
 
 def coloured(name: str, lines: Sequence[str]) -> list[Markup]:
@@ -158,6 +166,7 @@ def timeline(rows: Sequence[CheckpointRow], chosen: int, title: str) -> Markup:
     size = max(1, math.ceil(len(rows) / BARS))
     bins = [rows[start : start + size] for start in range(0, len(rows), size)]
     step = 1000 / max(len(bins), 1)
+    width = min(max(step - 1, 1), WIDEST)
     most = max((math.log2(row.changed + 2) for row in rows), default=1.0)
     bars = []
     for number, group in enumerate(bins):
@@ -170,31 +179,12 @@ def timeline(rows: Sequence[CheckpointRow], chosen: int, title: str) -> Markup:
         if any(row.version == chosen for row in group):
             names.append("chosen")
         bars.append(
-            f'<rect class="{" ".join(names)}" x="{number * step + 0.5:.1f}" y="{96 - height:.1f}"'
-            f' width="{max(step - 1, 1):.1f}" height="{height:.1f}" rx="1"/>'
+            f'<rect class="{" ".join(names)}" x="{number * step + (step - width) / 2:.1f}" y="{96 - height:.1f}"'
+            f' width="{width:.1f}" height="{height:.1f}" rx="1"/>'
         )
     return Markup(
         f'<svg class="timeline" viewBox="0 0 1000 100" preserveAspectRatio="none" role="img" aria-label="{escape(title)}">'
         f'{"".join(bars)}<line x1="0" y1="97" x2="1000" y2="97"/></svg>'
-    )
-
-
-def lanes(events: Sequence[dict[str, Any]], title: str) -> Markup:
-    """What happened to a task, oldest left: phases, checkpoints, holds and restarts, each in a lane of its own."""
-    known = [(LANES[event["type"]], event) for event in events if event["type"] in LANES][-LANE_EVENTS:]
-    if not known:
-        return Markup("")
-    step = 1000 / len(known)
-    marks = []
-    for number, (lane, event) in enumerate(known):
-        said = escape(f"{event['type']} {event.get('trigger') or event.get('reason') or ''} {event['timestamp']}")
-        # A line without length and with round ends is a dot, however wide the picture is drawn.
-        place = f"M{number * step + step / 2:.1f} {14 + lane * 22}h0"
-        marks.append(f'<path class="lane{lane}" d="{place}"><title>{said}</title></path>')
-    rows = "".join([f'<line x1="0" x2="1000" y1="{14 + lane * 22}" y2="{14 + lane * 22}"/>' for lane in range(4)])
-    return Markup(
-        f'<svg class="lanes" viewBox="0 0 1000 96" preserveAspectRatio="none" role="img" aria-label="{escape(title)}">'
-        f"{rows}{''.join(marks)}</svg>"
     )
 
 

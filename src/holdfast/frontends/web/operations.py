@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from holdfast.frontends.web import preferences
 from holdfast.frontends.web.api import REFERENCE, TASK, WORKSPACE, Operation, as_path
 from holdfast.frontends.web.book import APPROVER, OPERATOR, VIEWER
+from holdfast.supervisor.reviews import Remark
+from holdfast.workspace.find import show
 
 if TYPE_CHECKING:
     from holdfast.frontends.web.api import Values
@@ -26,6 +28,22 @@ CONFLICTS = {"type": "string", "enum": ["ask", "mine", "theirs"], "default": "as
 DIGEST = {"type": "string", "pattern": "^([0-9a-f]{64})?$", "default": ""}
 LIMIT = {"type": "integer", "minimum": 1, "maximum": 1_000, "default": 50}
 AMOUNT = {"type": "number", "minimum": 0, "maximum": 1e12}
+ANYWAY = {
+    "type": "boolean", "default": False,
+    "description": "although its verification fails, or the workspace changed since the review began",
+}  # fmt: skip
+REMARKS = {
+    "type": "array", "maxItems": 1_000, "default": [],
+    "items": {
+        "type": "object", "required": ["path", "text"], "additionalProperties": False,
+        "properties": {
+            "path": PATH, "text": {"type": "string", "minLength": 1, "maxLength": 10_000},
+            "line": {
+                "type": "integer", "minimum": -10_000_000, "maximum": 10_000_000, "description": "negative if it was removed",
+            },
+        },
+    },
+}  # fmt: skip
 COUNT = {"type": "integer", "minimum": 0, "maximum": 2**53, "default": 0}
 
 
@@ -38,6 +56,15 @@ def _preview(desk: Desk, values: Values) -> Any:
     return desk.bring.preview(
         values["workspace"], values["reference"], [as_path(path) for path in values.get("paths", [])]
     )
+
+
+def _reject(desk: Desk, values: Values) -> Any:
+    remarks = [
+        Remark(show(as_path(one["path"])), one.get("line", 0), one["text"].strip())
+        for one in values["remarks"]
+        if one["text"].strip()
+    ]
+    return desk.tasks.reject(values["prompt"], values["comments"], values["by"], remarks)
 
 
 def _action(action: str) -> Callable[[Desk, Values], Any]:
@@ -162,11 +189,10 @@ OPERATIONS = (
               body={"name": {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]{0,199}$"},
                     "value": {"type": "string", "minLength": 1, "maxLength": 65536}}, needed=("name", "value")),
     Operation("PATCH", "/api/reviews/{prompt}/approve", "approve", "Let a reviewed phase pass.", APPROVER,
-              lambda desk, values: desk.tasks.approve(values["prompt"], values["by"]),
-              body={"comments": TEXT}),
+              lambda desk, values: desk.tasks.approve(values["prompt"], values["by"], values["anyway"]),
+              body={"comments": TEXT, "anyway": ANYWAY}),
     Operation("PATCH", "/api/reviews/{prompt}/request-changes", "requestChanges", "Send a phase back with comments.", APPROVER,
-              lambda desk, values: desk.tasks.reject(values["prompt"], values["comments"], values["by"]),
-              body={"comments": {"type": "string", "minLength": 1, "maxLength": 50_000}}, needed=("comments",)),
+              _reject, body={"comments": {"type": "string", "maxLength": 50_000, "default": ""}, "remarks": REMARKS}),
     Operation("POST", "/api/questions/{prompt}/answer", "answer", "Answer a question.", APPROVER,
               lambda desk, values: desk.tasks.answer(values["prompt"], values["answer"], values["by"]),
               body={"answer": {"type": "string", "minLength": 1, "maxLength": 10_000}}, needed=("answer",)),

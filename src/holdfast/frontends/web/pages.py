@@ -7,7 +7,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from holdfast.core.errors import Usage
-from holdfast.frontends.paint import age_in_words, plural, size
+from holdfast.frontends.paint import plural, rfc3339, size
 from holdfast.frontends.web import deeds, drawing, task_pages
 from holdfast.frontends.web.api import as_text
 from holdfast.frontends.web.asking import Ask, Page, Route, link, number
@@ -16,14 +16,16 @@ from holdfast.frontends.web.desk import NOW
 
 ROWS = 50
 BOARD = {
-    "Working": ("active", "queued"),
-    "For review": ("review",),
-    "Drafts": ("draft",),
-    "Done": ("done", "failed", "cancelled"),
+    "Working": (("active", "queued"), False),
+    "On hold": (("active", "queued"), True),
+    "For review": (("review",), None),
+    "Drafts": (("draft",), None),
+    "Done": (("done", "failed", "cancelled"), None),
 }
-"""The columns of the board, by state."""
+"""The columns of the board: states, and whether something holds the task, where that tells two columns apart."""
 LANE = 25
 """Tasks of a lane that the board shows; the others are counted."""
+KEPT_UNITS = {"retention.hourly_hours": "hours", "checkpoint.cleanup_after_days": "days"}
 LEVELS = ("problem", "note", "fine")
 
 
@@ -46,7 +48,9 @@ def workspace(ask: Ask) -> Page:
             "status": desk.status(ask.workspace),
             "rows": desk.checkpoints(ask.workspace, limit=ROWS, before=before),
             "before": before,
+            "ways": desk.bring.ways_back(ask.workspace),
             "versions": [row.version for row in marks],
+            "ends": [rfc3339(marks[0].created_at), rfc3339(marks[-1].created_at)] if marks else [],
             "timeline": drawing.timeline(marks, 0, ask.words("Timeline")),
         },
     )
@@ -152,7 +156,7 @@ def search(ask: Ask) -> Page:
 
 
 def storage(ask: Ask) -> Page:
-    return Page("storage.html", {"it": ask.desk.storage()})
+    return Page("storage.html", {"it": ask.desk.storage(), "kept_units": KEPT_UNITS})
 
 
 def health(ask: Ask) -> Page:
@@ -165,7 +169,7 @@ def health(ask: Ask) -> Page:
             "verified": ask.desk.verified(),
             "failed": [(here, notice) for here, notice in notices if notice["kind"] == "failed"],
             "skipped": [(here, notice) for here, notice in notices if notice["kind"] != "failed"],
-            "audited": ask.book.audited(50),
+            "audited": [{**row, "at": rfc3339(row["at"])} for row in ask.book.audited(50)],
         },
     )
 
@@ -207,6 +211,13 @@ ROUTES = (
 )
 
 
+def _size(count: int) -> str:
+    """The size as commands write it, with the space that a page has room for."""
+    text = size(count)
+    unit = text.lstrip("0123456789.")
+    return f"{text.removesuffix(unit)}\u00a0{unit}"
+
+
 def environment() -> Environment:
     """The templates. Everything is escaped, and a value that is missing is an error, not a blank."""
     found = Environment(
@@ -216,7 +227,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters.update(size=size, visible=drawing.visible, visible_lines=drawing.visible_lines)
-    found.filters.update(coded=drawing.coded, browser=drawing.browser, told=drawing.told)
-    found.globals.update(plural=plural, link=link, age=age_in_words)
+    found.filters.update(size=_size, visible=drawing.visible, visible_lines=drawing.visible_lines)
+    found.filters.update(coded=drawing.coded, browser=drawing.browser, told=drawing.told, amount=drawing.amount)
+    found.globals.update(plural=plural, link=link)
     return found

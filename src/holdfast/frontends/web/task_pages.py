@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.errors import Usage
-from holdfast.frontends.web import drawing
-from holdfast.frontends.web.asking import Ask, Page
+from holdfast.frontends.web import drawing, lanes
+from holdfast.frontends.web.api import as_path
+from holdfast.frontends.web.asking import Ask, Page, number
+from holdfast.supervisor.reviews import Remark
+from holdfast.workspace.find import show
 
 if TYPE_CHECKING:
     from holdfast.frontends.web.asking import Fields
@@ -16,7 +19,7 @@ def task(ask: Ask) -> Page:
     work, name = ask.desk.tasks, ask.parts["task"]
     found = work.show(name)
     found["prompts"] = [{**one, "title": found["title"]} for one in found["prompts"]]
-    events = work.recent(name, 1_000)
+    events, course = work.recent(name, 1_000), work.course(name)
     return Page(
         "task.html",
         {
@@ -27,7 +30,8 @@ def task(ask: Ask) -> Page:
             "changes": work.changes(name),
             "events": [event for event in events[::-1] if event["type"] != drawing.CONTEXT][:100],  # those are drawn
             "output": work.output(name),
-            "lanes": drawing.lanes(events, ask.words("Timeline")),
+            "course": course,
+            "lanes": lanes.draw(course, ask.words) if found["started_at"] else "",
             "filled": drawing.filled(events, ask.words("Context and limits")),
             "verifications": work.verifications(name)[:10],
         },
@@ -58,9 +62,9 @@ def new_task(ask: Ask) -> Page:
 
 def make_task(ask: Ask) -> Page:
     fields = ask.fields
-    phases = [{"prompt": text.strip()} for text in fields.get("phases", "").split("\n---\n") if text.strip()]
+    phases = [{"prompt": text.strip()} for text in _lines(fields, "phases").split("\n---\n") if text.strip()]
     values: dict[str, Any] = {
-        "brief": fields.get("brief", ""),
+        "brief": _lines(fields, "brief"),
         "workspace": fields.get("workspace", ""),
         "start": fields.get("start", "yes") == "yes",
     }
@@ -100,9 +104,9 @@ def answer(ask: Ask) -> Page:
     """Answer a question, approve a phase or send it back; an answer that came too late says so."""
     work, prompt, kind = ask.desk.tasks, ask.parts["prompt"], ask.fields.get("kind", "")
     if kind == "approve":
-        done = work.approve(prompt, ask.visitor.role)
+        done = work.approve(prompt, ask.visitor.role, ask.fields.get("anyway") == "yes")
     elif kind == "reject":
-        done = work.reject(prompt, _comments(ask.fields), ask.visitor.role)
+        done = work.reject(prompt, _lines(ask.fields, "comments"), ask.visitor.role, _remarks(ask.fields))
     else:
         done = work.answer(prompt, ask.fields.get("answer", ""), ask.visitor.role)
     return Page(goto="/" if ask.fields.get("back") == "/" else f"/t/{done['id']}")
@@ -113,12 +117,18 @@ def task_back(ask: Ask) -> Page:
     return Page(goto=f"/t/{ask.parts['task']}")
 
 
-def _comments(fields: Fields) -> str:
-    """The general comment, then those that were made at a line: `at path:12`, or `at path:-12` if it was removed."""
-    lines = [fields.get("comments", "").strip()]
-    for name, text in fields.items():
-        if name.startswith("at ") and text.strip():
+def _lines(fields: Fields, name: str) -> str:
+    """A text of several lines as people mean it; a form sends each of their ends as two characters."""
+    return fields.get(name, "").replace("\r\n", "\n")
+
+
+def _remarks(fields: Fields) -> list[Remark]:
+    """What was said at a line: a field named `at path:12`, or `at path:-12` if that line was removed."""
+    found = []
+    for name in fields:
+        text = _lines(fields, name).strip()
+        if name.startswith("at ") and text:
             path, _, line = name[3:].rpartition(":")
-            where = f"{path}, removed line {line[1:]}" if line.startswith("-") else name[3:]
-            lines.append(f"{where}: {text.strip()}")
-    return "\n".join([line for line in lines if line])
+            removed, digits = line.startswith("-"), line.removeprefix("-")
+            found.append(Remark(show(as_path(path)), -number(digits) if removed else number(digits), text))
+    return found

@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.errors import Conflict, NotFound, Usage
+from holdfast.frontends.web.lanes import Course, Mark, Span
 from holdfast.supervisor.documents import event
 from holdfast.supervisor.tasks import Tasks
 
 if TYPE_CHECKING:
     from holdfast.frontends.web.desk import Desk
     from holdfast.supervisor.ground import Ground
+    from holdfast.supervisor.reviews import Remark
     from holdfast.supervisor.tables import Prompt, Task
 
 LOG_TAIL = 64 << 10
@@ -61,11 +63,15 @@ class Work:
             for one in self.ground.tables.prompts("task = ? AND kind = ?", self._row(task).id, kind)
         ]
 
-    def board(self, lanes: Mapping[str, Sequence[str]], most: int) -> dict[str, tuple[int, list[dict[str, Any]]]]:
-        """For each lane, by the states that belong there: how many tasks, and the first of them in full."""
+    def board(
+        self, lanes: Mapping[str, tuple[Sequence[str], bool | None]], most: int
+    ) -> dict[str, tuple[int, list[dict[str, Any]]]]:
+        """For each lane, by the states that belong there, held or not: how many tasks, and the first of them in full."""
         found = {}
-        for name, states in lanes.items():
+        for name, (states, held) in lanes.items():
             where = f"archived = 0 AND state IN ({', '.join(['?'] * len(states))})"
+            if held is not None:
+                where += f" AND id {'IN' if held else 'NOT IN'} (SELECT task FROM hold WHERE lifted_at IS NULL)"
             row = self.ground.tables.one(f"SELECT count(*) AS count FROM task WHERE {where}", *states)
             newest = f"id IN (SELECT id FROM task WHERE {where} ORDER BY updated_at DESC LIMIT {most})"
             rows = sorted(self.ground.tables.tasks(newest, *states), key=lambda one: -one.updated_at)
@@ -104,11 +110,48 @@ class Work:
         )
         return [event(row) for row in reversed(rows)]
 
+    def course(self, task: str) -> Course:
+        """What happened to a task and when; what is not over yet lasts until now."""
+        row, now = self._row(task), self.ground.now()
+        runs = self.ground.tables.runs("task = ?", row.id)
+        holds = self.ground.tables.all("SELECT * FROM hold WHERE task = ? ORDER BY id", row.id)
+        points = self.ground.tables.all("SELECT * FROM checkpoint WHERE task = ? ORDER BY made_at", row.id)
+        begin, end = row.started_at or row.created_at, row.ended_at or now
+        # A phase begins with its first run, and ends with the first run of the next one.
+        starts: dict[int, int] = {}
+        for run in runs:
+            starts.setdefault(run.phase, run.started_at if starts else begin)
+        ends = [*list(starts.values())[1:], end] if starts else []
+        names = {number: phase["name"] for number, phase in enumerate(row.phases, 1)}
+        return Course(
+            begin,
+            end,
+            [
+                Span(at, until, f"phase{number % 2}", f"{number}. {names.get(number, '')}")
+                for (number, at), until in zip(starts.items(), ends, strict=True)
+            ],
+            [
+                Span(run.started_at, run.ended_at or now, run.outcome or run.state, run.outcome or run.state)
+                for run in runs
+            ],
+            [
+                Span(one["since"], one["lifted_at"] or end, one["kind"], one["reason"] or one["kind"].replace("_", " "))
+                for one in holds
+            ],
+            [
+                Mark(one["made_at"], one["reason"], f"v{one['version']} {one['reason'].replace('_', ' ')}")
+                for one in points
+            ],
+            self.desk.compactions(row.workspace_id, begin, end) if row.workspace_id else [],
+        )
+
     def waiting(self, prompt: str) -> dict[str, Any]:
         """One prompt, also if it was answered long ago."""
         found = self.ground.tables.prompts("id = ?", prompt)
         if not found:
-            raise NotFound(f"There is nothing {prompt[:40]} that anybody was asked.")
+            raise NotFound(
+                f"There is no question or review {prompt[:40]}.", "The first page lists everything that waits."
+            )
         return {**self.tasks.prompt(found[0]), "title": self._row(found[0].task).title}
 
     def verifications(self, task: str) -> list[dict[str, Any]]:
@@ -186,11 +229,11 @@ class Work:
             row = self.tasks.archive(row.id)
         return self.tasks.describe(row)
 
-    def approve(self, prompt: str, by: str) -> dict[str, Any]:
-        return self.tasks.describe(self.tasks.approve(self._waiting(prompt, "approval"), by=by))
+    def approve(self, prompt: str, by: str, anyway: bool = False) -> dict[str, Any]:
+        return self.tasks.describe(self.tasks.approve(self._waiting(prompt, "approval"), by=by, anyway=anyway))
 
-    def reject(self, prompt: str, comments: str, by: str) -> dict[str, Any]:
-        return self.tasks.describe(self.tasks.reject(self._waiting(prompt, "approval"), comments, by=by))
+    def reject(self, prompt: str, comments: str, by: str, remarks: Sequence[Remark] = ()) -> dict[str, Any]:
+        return self.tasks.describe(self.tasks.reject(self._waiting(prompt, "approval"), comments, remarks, by=by))
 
     def answer(self, prompt: str, text: str, by: str) -> dict[str, Any]:
         task, warning = self.tasks.answer(self._waiting(prompt, "question"), text, by=by)

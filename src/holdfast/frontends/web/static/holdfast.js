@@ -2,21 +2,34 @@
 const body = document.body;
 let last = Number(body.dataset.last);
 
+const language = document.documentElement.lang;
+const DAY = 86400;
+
+// The clock of a timeline, as it stands on the wall of whoever looks.
+function localClock(root) {
+  for (const mark of root.querySelectorAll("text[data-time]")) {
+    const step = Number(mark.dataset.step);
+    const shape = step >= DAY ? { month: "short", day: "numeric" } : { hour: "2-digit", minute: "2-digit", second: step < 60 ? "2-digit" : undefined, hourCycle: "h23" };
+    mark.textContent = new Date(mark.dataset.time).toLocaleString(language, shape);
+  }
+}
+
 function localTimes(root) {
+  localClock(root);
   for (const time of root.querySelectorAll("time[datetime]")) {
     const moment = new Date(time.dateTime);
     if (Number.isNaN(moment.valueOf())) continue;
-    time.title = moment.toLocaleString(document.documentElement.lang);
+    time.title = moment.toLocaleString(language, { dateStyle: "medium", timeStyle: "long" });
     const seconds = (Date.now() - moment) / 1000;
-    const relative = new Intl.RelativeTimeFormat(document.documentElement.lang, { numeric: "auto" });
+    const relative = new Intl.RelativeTimeFormat(language, { numeric: "auto" });
     const units = [["second", 60], ["minute", 60], ["hour", 24], ["day", 30]];
     let amount = seconds;
-    let text = moment.toLocaleDateString(document.documentElement.lang);
+    let text = moment.toLocaleDateString(language);
     for (const [unit, size] of units) {
-      if (amount < size) { text = relative.format(-Math.round(amount), unit); break; }
+      if (amount < size) { text = relative.format(-Math.trunc(amount), unit); break; }
       amount /= size;
     }
-    time.textContent = text;
+    time.textContent = time.matches(".full") ? `${time.title} (${text})` : text;
   }
 }
 
@@ -125,7 +138,9 @@ function scrubbing(scrub) {
   let turn = 0;
   let soon = 0;
   scrub.addEventListener("input", () => {
-    const version = scrub.dataset.versions.split(" ")[scrub.value];
+    const versions = scrub.dataset.versions.split(" "), version = versions[scrub.value];
+    const bars = [...document.querySelectorAll("#timeline rect")], size = Math.ceil(versions.length / bars.length);
+    bars.forEach((bar, number) => bar.classList.toggle("chosen", number === Math.floor(scrub.value / size)));
     scrub.setAttribute("aria-valuetext", `v${version}`);
     clearTimeout(soon);
     soon = setTimeout(async () => {
@@ -142,7 +157,8 @@ function scrubbing(scrub) {
 function countdowns() {
   for (const mark of document.querySelectorAll("[data-until]")) {
     const left = Math.round((new Date(mark.dataset.until) - Date.now()) / 1000);
-    if (left > 0) mark.textContent = left >= 3600 ? `${Math.floor(left / 3600)}h ${Math.floor(left % 3600 / 60)}m` : left >= 60 ? `${Math.floor(left / 60)}m ${left % 60}s` : `${left}s`;
+    const amount = left >= 3600 ? `${Math.floor(left / 3600)}h ${Math.floor(left % 3600 / 60)}m` : left >= 60 ? `${Math.floor(left / 60)}m ${left % 60}s` : `${left}s`;
+    if (left > 0) mark.textContent = mark.dataset.in.replace("{}", amount);
   }
 }
 
@@ -172,6 +188,7 @@ themes();
 localTimes(document);
 countdowns();
 setInterval(countdowns, 1000);
+setInterval(() => localTimes(document), 20000);
 const scrub = document.getElementById("scrub");
 if (scrub) scrubbing(scrub);
 if (!(await enter()) && body.dataset.signed === "yes") follow();

@@ -1,0 +1,201 @@
+"""What people answer: reviews, questions, secrets and budgets, each of which lets a task go on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from holdfast.core.errors import Conflict, Usage
+from holdfast.supervisor import checkpoints, documents, questions, reviews, telling
+from holdfast.supervisor import task as machine
+from holdfast.supervisor.asking import hold_open
+from holdfast.supervisor.settling import keep_final
+from holdfast.supervisor.showing import Shown
+from holdfast.supervisor.tables import Prompt, Task
+from holdfast.supervisor.task import BUDGET, NotAllowed
+from holdfast.supervisor.wake import wake
+
+if TYPE_CHECKING:
+    from holdfast.supervisor.reviews import Remark
+
+
+class Moved(Shown):
+    """A step of the state machine, written, told to the workspace, and the supervisor woken."""
+
+    def _move(self, task: Task, action: str, trigger: str, **columns: Any) -> Task:
+        with self.tables.write():
+            self.tables.move(task.id, action, self.ground.now(), trigger=trigger, **columns)
+        return self._told(task.id)
+
+    def _want(self, task: Task, what: str) -> Task:
+        with self.tables.write():
+            self.tables.change(task.id, self.ground.now(), wanted=what)
+            self.tables.log(task.id, self.ground.now(), "wanted", {"what": what or "go on"})
+        return self._told(task.id)
+
+    def _lift(self, task: Task, trigger: str, **columns: Any) -> Task:
+        now = self.ground.now()
+        with self.tables.write():
+            self.tables.move(task.id, "lift", now, trigger=trigger, reason="", **columns)
+            hold_open(self.tables, task.id, now, trigger)
+        return self._told(task.id)
+
+    def _go_on(self, id: str, trigger: str) -> Task:
+        """Lift the hold of a task whose questions are all answered."""
+        hold = self.tables.hold(id)
+        if hold is None or hold.kind not in (machine.QUESTION, machine.SECRET):
+            return self._told(id)
+        return self._lift(self.tables.task(id), trigger)
+
+    def _check_epoch(self, task: Task) -> None:
+        if self.tables.task(task.id).epoch != task.epoch:
+            raise Conflict("The task went on in the meantime.", "Look again.")
+
+    def _told(self, id: str) -> Task:
+        documents.project(self.ground, id)
+        wake(self.ground.folder)
+        return self.tables.task(id)
+
+
+class Answered(Moved):
+    """Compare and set: of two answers only the first counts."""
+
+    def approve(self, ref: str, *, by: str = "user", anyway: bool = False) -> Task:
+        """Let a reviewed phase pass. Raises `Conflict` if its verification fails, or the workspace is not what was reviewed."""
+        task, prompt = self._approval(ref)
+        if prompt.flagged and not anyway:
+            raise Conflict("The verification of this phase fails.", "Read its output, and approve with --anyway.")
+        if prompt.tree and not anyway and checkpoints.changed_since(self.ground, task, prompt.tree):
+            raise Conflict("The workspace changed since the review began.", "Look again, and approve with --anyway.")
+        last = task.phase >= len(task.phases)
+        text = "" if last else telling.next_phase(task, task.phase + 1)
+        more = {} if last else {"phase": task.phase + 1, "reworks": 0, "fraction": 0.0, "next_prompt": text}
+        with self.tables.write():
+            self._answer(prompt, "approved", by)
+            self._check_epoch(task)
+            done = self._move(task, "finish" if last else "approve", "approve", epoch=task.epoch + 1, **more)
+        if last:
+            keep_final(self.ground, task.id)
+        return done
+
+    def reject(self, ref: str, comments: str, remarks: Sequence[Remark] = (), *, by: str = "user") -> Task:
+        """Ask for changes; the comments become the next prompt. After three reworks only approve or cancel is left."""
+        task, prompt = self._approval(ref)
+        if not comments.strip() and not remarks:
+            raise Usage("Changes need a comment: it is what the agent is told.")
+        if task.reworks >= self.ground.options.max_attempts:
+            raise NotAllowed(
+                f"Phase {task.phase} was reworked {task.reworks} times already.", "Approve it, or cancel the task."
+            )
+        text = reviews.rejected(comments, remarks)
+        facts = {"id": prompt.id, "phase": task.phase, "comments": comments.strip(), "by": by}
+        with self.tables.write():
+            self._answer(prompt, "changes requested", by)
+            self._check_epoch(task)
+            said = [{"path": one.path, "line": one.line, "text": one.text} for one in remarks]
+            self.tables.log(task.id, self.ground.now(), "changes_requested", {**facts, "remarks": said})
+            return self._move(
+                task,
+                "reject",
+                "reject",
+                epoch=task.epoch + 1,
+                reworks=task.reworks + 1,
+                next_prompt=text,
+            )
+
+    def answer(self, id: str, text: str, *, by: str = "user") -> tuple[Task, str]:
+        """Answer a question by its id, or the only open one of a task; return the task and a warning.
+
+        Raises `Conflict` if it is no longer waiting, and `Usage` with a suggestion if the answer is none of the options.
+        """
+        prompt = self._question(id)
+        if prompt.kind == "secret":
+            raise Usage("A secret is not given as an answer.", "`holdfast task secret` takes it without showing it.")
+        if prompt.kind == "approval":
+            raise Usage("A review is not a question.", "`holdfast task approve` or `holdfast task reject`.")
+        checked = questions.check(text, prompt.options)
+        if checked.value is None:
+            with self.tables.write():
+                self.tables.do("UPDATE prompt SET tries = tries + 1 WHERE id = ?", prompt.id)
+            raise Usage(checked.why, f"Answer with {checked.suggestion!r}." if checked.suggestion else None)
+        with self.tables.write():
+            self._answer(prompt, checked.value, by)
+            return self._go_on(prompt.task, "answer"), checked.warning
+
+    def secret(self, ref: str, name: str, value: str, *, type: str = "env_variable") -> Task:
+        """Keep a value, sealed; it is in the agent's environment from its next start on."""
+        task = self.find(ref)
+        if not name.isidentifier() or not name.isascii():
+            raise Usage(f"{name!r} cannot be the name of an environment variable.")
+        if not value or "\0" in value:
+            raise Usage("The value is empty or holds a NUL character.")
+        sealed = self.ground.seals.seal_value(name, value.encode())
+        now = self.ground.now()
+        with self.tables.write():
+            self.tables.keep_secret(task.id, name, sealed, type, now)
+            self.tables.log(task.id, now, "secret_provided", {"name": name})
+            where = "task = ? AND kind = 'secret' AND key = ? AND status IN ('pending', 'presented')"
+            for prompt in self.tables.prompts(where, task.id, name):
+                self._answer(prompt, "provided", "user")
+            return self._go_on(task.id, "secret")
+
+    def budget(
+        self, ref: str, *, tokens: int | None = None, money: float | None = None, minutes: float | None = None
+    ) -> Task:
+        """Set limits; a task that was held by its budget goes on if there is room again."""
+        task = self.find(ref)
+        budget = dict(task.budget)
+        for name, amount in (
+            ("tokens", tokens),
+            ("money", money),
+            ("seconds", None if minutes is None else int(minutes * 60)),
+        ):
+            if amount is not None:
+                if amount < 0:
+                    raise Usage(f"A budget of {name} cannot be {amount}.")
+                budget[name] = amount
+        with self.tables.write():
+            self.tables.change(task.id, self.ground.now(), budget=budget, told=0)
+            self.tables.log(task.id, self.ground.now(), "budget_set", budget)
+            hold = self.tables.hold(task.id)
+            if hold is not None and hold.kind == BUDGET:
+                return self._lift(task, "budget")
+        return self.tables.task(task.id)
+
+    def _answer(self, prompt: Prompt, answer: str, by: str) -> None:
+        """Compare and set: of two answers only the first counts."""
+        now = self.ground.now()
+        changed = self.tables.do(
+            "UPDATE prompt SET status = 'answered', answer = ?, answered_by = ?, answered_at = ? "
+            "WHERE id = ? AND status IN ('pending', 'presented')",
+            answer, by, now, prompt.id,
+        )  # fmt: skip
+        if not changed:
+            raise Conflict(f"{prompt.id} is no longer waiting.", "It was answered, or the task went on without it.")
+        shown = answer if prompt.kind != "secret" else "provided"
+        self.tables.log(prompt.task, now, "answered", {"id": prompt.id, "kind": prompt.kind, "answer": shown, "by": by})
+
+    def _approval(self, ref: str) -> tuple[Task, Prompt]:
+        waiting = "kind = 'approval' AND status IN ('pending', 'presented')"
+        found = self.tables.prompts(f"id = ? AND {waiting}", ref)
+        if not found:
+            task = self.find(ref)
+            found = self.tables.prompts(f"task = ? AND {waiting}", task.id)
+        if not found:
+            raise Conflict("No review is waiting here.", "`holdfast task show` says what the task does.")
+        return self.tables.task(found[-1].task), found[-1]
+
+    def _question(self, ref: str) -> Prompt:
+        found = self.tables.prompts("id = ?", ref)
+        if not found:
+            task = self.find(ref)
+            found = self.tables.prompts(
+                "task = ? AND kind = 'question' AND status IN ('pending', 'presented')", task.id
+            )
+            if len(found) > 1:
+                raise Usage(
+                    "Several questions wait.", f"Give the id of one: {', '.join([prompt.id for prompt in found])}."
+                )
+        if not found:
+            raise Conflict("No question is waiting here.", "`holdfast task show` says what the task does.")
+        return found[-1]

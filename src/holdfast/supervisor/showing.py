@@ -1,0 +1,175 @@
+"""Tasks as people, the page and programs are shown them."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from holdfast.core.errors import HoldfastError, NotFound, Usage
+from holdfast.supervisor import documents, questions
+from holdfast.supervisor import task as machine
+from holdfast.supervisor.tables import Hold, Prompt, Run, Task
+
+if TYPE_CHECKING:
+    from holdfast.supervisor.ground import Ground
+
+SECOND = 1_000_000_000
+
+
+class Shown:
+    """What there is; nothing is changed here."""
+
+    def __init__(self, ground: Ground) -> None:
+        self.ground, self.tables = ground, ground.tables
+
+    def find(self, ref: str) -> Task:
+        """The task with this id, or the only one whose id or title begins so. Raises `NotFound`, `Usage`."""
+        rows = self.tables.tasks("id = ?", ref)
+        if not rows:
+            rows = [task for task in self.tables.tasks() if ref and task.id.startswith(ref)]
+        if not rows:
+            rows = [task for task in self.tables.tasks("archived = 0") if ref and task.title.startswith(ref)]
+        if not rows:
+            raise NotFound(f"There is no task {ref!r}.", "`holdfast task list` shows what there is.")
+        if len(rows) > 1:
+            raise Usage(f"{ref!r} could be {', '.join([task.id for task in rows[:5]])}.", "Give more of the id.")
+        return rows[0]
+
+    def listing(self, *, state: str = "", archived: bool = False) -> list[dict[str, Any]]:
+        found = self.tables.tasks("archived = 0") if not archived else self.tables.tasks()
+        shown = [self.describe(task) for task in found]
+        return [one for one in shown if not state or state in (one["state"], one["status"])]
+
+    def describe(self, task: Task) -> dict[str, Any]:
+        """A task as JSON: the source's status beside our own state and hold."""
+        hold, run = self.tables.hold(task.id), self.tables.last_run(task.id)
+        state = machine.State(task.state, hold.kind if hold else "")
+        return {
+            "id": task.id,
+            "title": task.title,
+            "type": task.type,
+            "status": machine.status(state),
+            "state": task.state,
+            "hold": self._hold(hold),
+            "agent_status": machine.agent_status(state, run.state if run else ""),
+            "frozen": task.wanted == machine.FROZEN,
+            "wanted": task.wanted or None,
+            "phase": task.phase if task.phases else None,
+            "phases": [phase["name"] for phase in task.phases],
+            "step": task.step or None,
+            "progress": machine.progress(task.phase, max(len(task.phases), 1), task.fraction, task.state),
+            "attempt": task.attempt,
+            "reworks": task.reworks,
+            "priority": task.priority,
+            "workspace": task.workspace,
+            "agent": task.agent.get("kind"),
+            "session": task.session or None,
+            "reason": task.reason or None,
+            "waits_for": self._waits_for(task),
+            "used": {"tokens": task.tokens, "money": round(task.money, 4), "seconds": round(task.seconds)},
+            "budget": task.budget,
+            "actions": machine.actions(state),
+            "archived": bool(task.archived),
+            "created_at": documents.moment(task.created_at),
+            "updated_at": documents.moment(task.updated_at),
+            "started_at": documents.moment(task.started_at) if task.started_at else None,
+            "ended_at": documents.moment(task.ended_at) if task.ended_at else None,
+        }
+
+    def show(self, ref: str) -> dict[str, Any]:
+        """Everything about a task: runs, prompts, checkpoints, and the newest document's incremental form."""
+        task = self.find(ref)
+        rows = self.tables.all("SELECT * FROM checkpoint WHERE task = ? ORDER BY made_at DESC LIMIT 50", task.id)
+        return {
+            **self.describe(task),
+            "brief": task.brief,
+            "gates": [{"name": one["name"], "verify": one["verify"], "review": one["review"]} for one in task.phases],
+            "prompts": [self.prompt(one) for one in self.tables.prompts("task = ?", task.id)],
+            "runs": [self._run(run) for run in self.tables.runs("task = ?", task.id)],
+            "checkpoints": [
+                {
+                    "id": row["id"], "version": f"v{row['version']}", "reason": row["reason"], "phase": row["phase"],
+                    "created_at": documents.moment(row["made_at"]), "file": row["file"] or None,
+                }
+                for row in rows
+            ],
+            "secrets": [row["name"] for row in self.tables.all("SELECT name FROM secret WHERE task = ? ORDER BY name", task.id)],
+            "incremental": self._incremental(task),
+        }  # fmt: skip
+
+    def log(self, ref: str, since: int = 0, limit: int = 1000) -> list[dict[str, Any]]:
+        """Events of a task in order, after the one with the number `since`."""
+        task = self.find(ref)
+        rows = self.tables.all(
+            "SELECT * FROM event WHERE task = ? AND sequence > ? ORDER BY sequence LIMIT ?", task.id, since, limit
+        )
+        return [documents.event(row) for row in rows]
+
+    def inbox(self) -> list[dict[str, Any]]:
+        """Everything that waits for a person, the most urgent first."""
+        now, found = self.ground.now(), []
+        for prompt in self.tables.prompts("status IN ('pending', 'presented')"):
+            task = self.tables.task(prompt.task)
+            weight = questions.priority(task.priority, prompt.category, now - prompt.created_at)
+            found.append((weight, {**self.prompt(prompt), "title": task.title, "priority": weight}))
+        return [one for _, one in sorted(found, key=lambda pair: -pair[0])]
+
+    def prompt(self, prompt: Prompt) -> dict[str, Any]:
+        return {
+            "id": prompt.id,
+            "task": prompt.task,
+            "kind": prompt.kind,
+            "text": prompt.text,
+            "name": prompt.key if prompt.kind == "secret" else None,
+            "category": prompt.category or None,
+            "options": prompt.options,
+            "default": prompt.standard or None,
+            "required": bool(prompt.required),
+            "status": prompt.status,
+            "answer": prompt.answer if prompt.kind != "secret" else None,
+            "answered_by": prompt.answered_by or None,
+            "flagged": bool(prompt.flagged),
+            "output": prompt.output or None,
+            "phase": prompt.phase or None,
+            "created_at": documents.moment(prompt.created_at),
+        }
+
+    def _hold(self, hold: Hold | None) -> dict[str, Any] | None:
+        if hold is None:
+            return None
+        left = max(hold.due_at - self.ground.now(), 0) // SECOND if hold.due_at else None
+        return {
+            "kind": hold.kind, "reason": hold.reason or None, "since": documents.moment(hold.since),
+            "until": documents.moment(hold.due_at) if hold.due_at else None, "seconds_left": left,
+            "needs_you": bool(hold.human), "prompt": hold.prompt or None,
+        }  # fmt: skip
+
+    def _waits_for(self, task: Task) -> list[str]:
+        if task.state != machine.QUEUED:
+            return []
+        return [id for id in task.after if self.tables.task(id).state != machine.DONE]
+
+    def _run(self, run: Run) -> dict[str, Any]:
+        return {
+            "id": run.id, "state": run.state, "phase": run.phase, "session": run.session, "resumed": bool(run.resume),
+            "outcome": run.outcome or None, "reason": run.reason or None, "exit_code": run.exit_code, "tokens": run.tokens,
+            "money": round(run.money, 4), "started_at": documents.moment(run.started_at),
+            "ended_at": documents.moment(run.ended_at) if run.ended_at else None, "log": f"{run.folder}/out.log",
+        }  # fmt: skip
+
+    def _incremental(self, task: Task) -> dict[str, Any] | None:
+        rows = self.tables.all(
+            "SELECT file FROM checkpoint WHERE task = ? AND file != '' ORDER BY made_at DESC LIMIT 2", task.id
+        )
+        if len(rows) < 2:
+            return None
+        folder = f"{task.workspace}/{documents.CHECKPOINTS}"
+        try:
+            newest, base = [documents.load(self.ground, _stored(f"{folder}/{row['file']}")) for row in rows]
+            return documents.incremental(base, newest)
+        except (HoldfastError, KeyError, TypeError):
+            return None
+
+
+def _stored(path: str) -> str:
+    return path if os.path.exists(path) else path + ".gz"

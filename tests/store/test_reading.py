@@ -1,0 +1,151 @@
+"""Many contents are handed over together: each once, whole and checked, however they are asked for and by whom."""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Lock, get_ident
+
+import pytest
+
+from holdfast.core.errors import Damaged
+from holdfast.store import reading
+from holdfast.store.digest import digest
+from holdfast.store.open import create_store
+from holdfast.store.packs import RAW, ZLIB, ZSTD, PackWriter, beginning, compress
+from holdfast.store.reading import hand_over
+from holdfast.store.repository import Repository
+from holdfast.store.rows import CHUNKS, CONTENT
+
+CHANCE = random.Random(3)
+CONTENTS = [b"%d " % number + CHANCE.randbytes(9) * CHANCE.randrange(400) for number in range(300)]
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Iterator[Repository]:
+    """All contents in many small frames of two packs, and a list of chunks among them."""
+    made = create_store(str(tmp_path / "store"), durable=False)
+    for part in (CONTENTS[:170], CONTENTS[170:]):
+        writer = PackWriter(made.blobs, frame=20_000)
+        for content in part:
+            writer.add(digest(content), content, CONTENT)
+        writer.add(digest(part[0][:9]), part[0][:9], CHUNKS)
+        writer.sync()
+        with made.ledger.transaction() as tx:
+            tx.add_pack(writer.name, writer.size, writer.entries())
+            writer.finish()
+    yield made
+    made.close()
+
+
+class Taken:
+    """Who took what."""
+
+    def __init__(self) -> None:
+        self.contents: dict[int, list[bytes]] = {}
+        self.threads: set[int] = set()
+        self._guard = Lock()
+
+    def __call__(self, frame: bytes, parts: list[tuple[int, int, int]]) -> None:
+        with self._guard:
+            self.threads.add(get_ident())
+            for number, offset, length in parts:
+                self.contents.setdefault(number, []).append(frame[offset : offset + length])
+
+
+@pytest.mark.parametrize(("first", "asked"), [(512, 4096), (1, 1), (40, 7), (3, 100)])
+@pytest.mark.parametrize("order", ["as stored", "shuffled", "with repetitions"])
+def test_every_content_comes_once_and_whole(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch, first: int, asked: int, order: str
+) -> None:
+    monkeypatch.setattr(reading, "FIRST", first)
+    monkeypatch.setattr(reading, "ASKED", asked)
+    wanted = list(CONTENTS)
+    if order == "shuffled":
+        random.Random(1).shuffle(wanted)
+    elif order == "with repetitions":
+        wanted = random.Random(2).choices(CONTENTS, k=500)
+    taken = Taken()
+
+    assert hand_over(repository, [digest(content) for content in wanted], taken) == []
+
+    assert taken.contents == {number: [content] for number, content in enumerate(wanted)}
+
+
+def test_what_comes_in_parts_is_named_and_left(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "FIRST", 2)
+    lists = [digest(CONTENTS[0][:9]), digest(CONTENTS[170][:9])]
+    taken = Taken()
+
+    keys = [lists[0], *map(digest, CONTENTS), lists[1]]
+
+    assert hand_over(repository, keys, taken) == [0, len(keys) - 1]
+    assert sorted(taken.contents) == list(range(1, len(keys) - 1))
+
+
+def test_nothing_is_nothing(repository: Repository) -> None:
+    taken = Taken()
+    assert hand_over(repository, [], taken) == [] and not taken.contents
+
+
+@pytest.mark.parametrize("at", [0, 100, 299])
+def test_a_content_that_is_not_there_is_named(repository: Repository, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+    monkeypatch.setattr(reading, "FIRST", 40)
+    monkeypatch.setattr(reading, "ASKED", 40)
+    keys = [digest(content) for content in CONTENTS]
+    keys[at] = digest(b"nobody has this")
+
+    with pytest.raises(Damaged, match=keys[at].hex()):
+        hand_over(repository, keys, Taken())
+
+
+def test_what_goes_wrong_in_either_thread_ends_both(repository: Repository) -> None:
+    seen: set[int] = set()
+
+    def take(frame: bytes, parts: list[tuple[int, int, int]]) -> None:
+        seen.update([number for number, _, _ in parts])
+        raise OSError("the disk is full")
+
+    with pytest.raises(OSError, match="full"):
+        hand_over(repository, [digest(content) for content in CONTENTS], take)
+
+    assert 0 < len(seen) < len(CONTENTS)
+
+
+def test_a_frame_that_says_something_else_is_refused(repository: Repository) -> None:
+    place = repository.ledger.locate([digest(CONTENTS[5])])[digest(CONTENTS[5])]
+    path = Path(repository.blobs.folder) / f"{place.pack}.pack"  # type: ignore[attr-defined]
+    data = bytearray(path.read_bytes())
+    data[place.frame + 1 + place.stored // 2] ^= 1
+    path.chmod(0o600)
+    path.write_bytes(data)
+
+    with pytest.raises(Damaged):
+        hand_over(repository, [digest(content) for content in CONTENTS], Taken())
+
+
+@pytest.mark.parametrize("codec", [ZSTD, ZLIB, RAW])
+def test_of_a_frame_no_more_is_unpacked_than_is_wanted(codec: int) -> None:
+    raw = b"".join(CONTENTS) * 3
+    stored = {ZSTD: compress(raw, 1), ZLIB: bytes([ZLIB]) + zlib.compress(raw), RAW: bytes([RAW]) + raw}[codec]
+
+    assert stored[0] == codec
+    for most in (1, 1000, len(raw)):
+        assert beginning(stored, most)[:most] == raw[:most]
+    assert codec == RAW or len(beginning(stored, 1000)) == 1000
+
+
+def test_an_empty_content_comes_too(repository: Repository) -> None:
+    with repository.ledger.transaction() as tx:
+        writer = PackWriter(repository.blobs)
+        writer.add(digest(b""), b"", CONTENT)
+        writer.sync()
+        tx.add_pack(writer.name, writer.size, writer.entries())
+        writer.finish()
+    taken = Taken()
+
+    hand_over(repository, [digest(b"")], taken)
+
+    assert taken.contents == {0: [b""]}
