@@ -84,6 +84,24 @@ def test_a_save_starts_tidying_when_packs_pile_up(tmp_path: Path, way: str) -> N
     assert len(list(packs.iterdir())) <= 8
 
 
+def test_different_files_are_not_packed_so_that_one_costs_as_much_as_four(saver: Saver) -> None:
+    chance = random.Random(2)
+    for number in range(24):
+        (saver.root / f"file{number}").write_bytes(b"%d " % number * 60_000 + chance.randbytes(1000))
+        saver.save("manual")
+    engine = saver.engine()
+    try:
+        compact(engine.repository(), str(saver.store))
+        ends: dict[tuple[str, int], int] = {}
+        for _, place in engine.repository().ledger.locations():
+            slot = place.pack, place.frame
+            ends[slot] = max(ends.get(slot, 0), place.offset + place.length)
+        assert len({pack for pack, _ in ends}) == 1
+        assert max(ends.values()) <= 1 << 20 < sum(ends.values())
+    finally:
+        engine.close()
+
+
 def test_versions_of_a_file_that_were_packed_at_different_times_come_together(saver: Saver) -> None:
     """Each state of the file cannot be compressed; but every one is nearly the one before it."""
     noise = random.Random(1).randbytes(50_000)

@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 SMALL_PACK = 8 << 20
 FEW_SMALL = 8
 DEAD_SHARE = 0.25
-FRAME, LEVEL = 1 << 20, 9
-"""Larger frames would save a hundredth or three, and every single file that comes back would pay for it."""
+FRAME, TOGETHER, LEVEL = 1 << 20, 4 << 20, 9
+"""Versions of one file share a larger frame. For different files that would save three hundredths, and every single file
+that comes back would pay for it."""
 MOST_PACK = 128 << 20
 MOST_REPACKED = 64 << 20
 """A larger pack of a save is compressed anew only when somebody asks for it: that takes a while."""
@@ -276,6 +277,7 @@ class _Compacting:
         near = self._neighbours({key for key, _ in entries})
         entries.sort(key=lambda entry: near.get(entry[0], (b"", 0, entry[0])))
         writers: list[PackWriter] = []
+        last = b""
         try:
             for number, (key, place) in enumerate(entries):
                 if self.progress is not None and not number & 255:
@@ -288,7 +290,10 @@ class _Compacting:
                     raise _DamagedPack(place.pack) from None
                 if not writers or writers[-1].size > MOST_PACK:
                     writers.append(PackWriter(repository.blobs, level=LEVEL, frame=FRAME))
+                path = near[key][0] if key in near else b""
+                writers[-1].frame_size = TOGETHER if path and path == last else FRAME
                 writers[-1].add(key, data, place.kind)
+                last = path
             for writer in writers:
                 writer.sync()
         except BaseException:
