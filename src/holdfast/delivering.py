@@ -41,7 +41,7 @@ class Delivery:
             return self._after_pause() if self.part == 1 else Reply()
         report = self._cleared() if source == CLEAR else ""
         mode = self.settings["hooks.auto_resume_on_start"]
-        told = self.resuming.newest(self._session(source), but=self.event.session if source == STARTUP else "")
+        told = self.resuming.newest(self._session(source), but="" if source == COMPACT else self.event.session)
         if told is None or mode is False or not self._is_wanted(source, told):
             return Reply(told_user=report)
         if mode == "prompt":

@@ -61,6 +61,13 @@ class Bench:
     def close(self) -> None:
         self.endpoint.close()
 
+    def move(self, name: str) -> None:
+        """From now on another project of the same user is worked in."""
+        self.project = self.base / name
+        self.project.mkdir()
+        self._onboarded()
+        self._git_project()
+
     # The model
 
     def script(self, *steps: Reply, rules: list[Rule] | None = None) -> None:

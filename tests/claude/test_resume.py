@@ -104,3 +104,19 @@ def test_an_interactive_start_gets_the_first_part(hooked: Bench) -> None:
     (body,) = requested(hooked, "what was I doing")[:1]
     assert OPENING in body
     assert "test_add passes" in body
+
+
+def test_another_workspaces_work_is_not_told(hooked: Bench) -> None:
+    work(hooked)
+    hooked.run("make add() return the sum so that test_add passes")
+    hooked.settle()
+    hooked.move("elsewhere")
+    hooked.script(say("Good morning."))
+
+    with Terminal(hooked, *FREELY) as terminal:
+        terminal.wait(PROMPT)
+        terminal.type("what was I doing")
+        terminal.wait("Good morning")
+
+    (body,) = requested(hooked, "what was I doing")[:1]
+    assert OPENING not in body and "test_add passes" not in body

@@ -129,3 +129,17 @@ def test_notes_by_a_command_are_asked_for_after_the_turn(worked: Ground) -> None
     answer(worked, "Stop", last_assistant_message="Next I'll round them.")
 
     assert "## Current Task\nExact totals" in told(start(worked, "compact", session=SESSION))
+
+
+@pytest.mark.parametrize("source", ["startup", "clear", "compact"])
+def test_another_workspaces_checkpoint_never_appears(worked: Ground, source: str) -> None:
+    """Not even where client, session and transcript are the same."""
+    answer(worked, "SessionEnd", reason="clear")
+    other = Ground(worked.base, project="other")
+    other.variables = worked.variables
+    (other.project / "b.txt").write_text("mine\n")
+
+    for part in (1, 2):
+        reply = start(other, source, part, SESSION)
+        assert "make the totals exact" not in json.dumps(reply) and told(reply) == ""
+    assert "make the totals exact" in told(start(worked, source, 1, SESSION if source == "compact" else OTHER))

@@ -15,23 +15,19 @@ def cut(lines: list[str | None], first: int = 0, last: int | None = None) -> lis
     with a closing bracket."""
     blocks = []
     stop = len(lines) if last is None else min(len(lines), last + 1)
+    usable = [line is not None and len(line) <= LONGEST_LINE for line in lines[first:stop]]
+    usable.append(False)
     at = first
     while at < stop:
-        if _unusable(lines[at]):
+        if not usable[at - first]:
             at += 1
             continue
-        end = at
-        while end < stop and not _unusable(lines[end]):
-            end += 1
+        end = first + usable.index(False, at - first)
         while at < end:
             after = _end(lines, at, end)
             blocks.append((at, after - 1))
             at = after
     return blocks
-
-
-def _unusable(line: str | None) -> bool:
-    return line is None or len(line) > LONGEST_LINE
 
 
 def _end(lines: list[str | None], start: int, end: int) -> int:

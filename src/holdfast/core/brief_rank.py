@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import exp, log, log1p
 
 from holdfast.core.brief_blocks import cut
-from holdfast.core.brief_spans import LN2, Nearness, fading
+from holdfast.core.brief_spans import LN2, MOST_SPANS, Nearness, fading
 from holdfast.core.brief_weights import WEIGHTS
 from holdfast.core.signals import Signals
 from holdfast.core.working import Span, WorkingFile
@@ -160,7 +160,12 @@ class _Session:
     def __init__(self, files: list[WorkingFile], signals: Signals) -> None:
         self.signals, self.now = signals, signals.now
         self.words = {source: signals.of(source) for source in SOURCES}
-        changes = [(hunk.at, -number, file.path, hunk) for number, file in enumerate(files) for hunk in file.hunks]
+        # A long session has thousands of changes, in the order of time.
+        changes = [
+            (hunk.at, -number, file.path, hunk)
+            for number, file in enumerate(files)
+            for hunk in file.hunks[-MOST_SPANS:]
+        ]
         self.latest: tuple[str, Span] | None = None
         if changes:
             _, _, path, hunk = max(changes, key=lambda change: change[:2])
@@ -168,7 +173,7 @@ class _Session:
         self.edited: dict[str, list[tuple[float, str]]] = {}
         for file in files:
             if file.hunks:
-                fresh = fading(signals.now - max([hunk.at for hunk in file.hunks]))
+                fresh = fading(signals.now - max([hunk.at for hunk in file.hunks[-MOST_SPANS:]]))
                 self.edited.setdefault(stem(file.path), []).append((fresh, file.path))
 
     def sibling(self, path: str) -> float:
@@ -195,25 +200,32 @@ class _About:
             for number in self.near.covered(line, line):
                 self.found[number] = max(weight, self.found.get(number, 0.0))
         self.sibling = session.sibling(file.path)
-        self.edits = log1p(len({hunk.at for hunk in file.hunks if now - hunk.at < LATELY}))
+        self.edits = log1p(len({hunk.at for hunk in file.hunks[-LATELY:] if now - hunk.at < LATELY}))
 
     def signs(
         self, at: int, first: int, last: int, length: int, words: set[str], rarity: dict[str, float]
     ) -> list[float]:
         near, lines = self.near, self.lines[first : last + 1]
-        recent, last_said, removed, open_ = self.words.values()
-        shared = [word for word in words if word in recent]
+        shared: list[str] = []
+        said = last_rare = gone = still_open = 0.0
+        if words:  # most blocks have none
+            recent, last_said, removed, open_ = self.words.values()
+            shared = [word for word in words if word in recent]
+            said = log1p(sum([min(recent[word], MOST_COUNTED) for word in shared]))
+            last_rare = log1p(sum([rarity[word] for word in words if word in last_said]))
+            gone = log1p(sum([removed[word] * rarity[word] for word in words if word in removed]))
+            still_open = log1p(sum([min(open_[word], MOST_COUNTED) * rarity[word] for word in words if word in open_]))
         closest = near.closest[at]
         return [
             self.touched,
             exp(-LN2 * closest / NEAR) if closest < FARTHEST else 0.0,
             near.read[at],
             near.narrow[at],
-            log1p(sum([min(recent[word], MOST_COUNTED) for word in shared])),
+            said,
             log1p(length),
             self.touched_now,
             self.named,
-            log1p(sum([rarity[word] for word in words if word in last_said])),
+            last_rare,
             self.named_open,
             self.touched if first < IMPORTS_END and _imports(lines) else 0.0,
             max([weight for line, weight in self.pointed if first - 2 <= line <= last + 4], default=0.0)
@@ -222,11 +234,11 @@ class _About:
             log1p(near.overs[at]),
             near.near_long[at],
             float(bool(shared) and _defines(lines, shared)),
-            log1p(sum([removed[word] * rarity[word] for word in words if word in removed])),
+            gone,
             near.small[at],
             1 / (1 + near.distance(at, self.latest) / NEAR) if self.latest is not None else 0.0,
             near.read_lately[at],
-            log1p(sum([min(open_[word], MOST_COUNTED) * rarity[word] for word in words if word in open_])),
+            still_open,
             self.found.get(at, 0.0),
             self.sibling,
             self.edits,

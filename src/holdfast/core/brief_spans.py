@@ -34,10 +34,10 @@ class Nearness:
         self.narrow = [0.0] * count
         self.small = [0.0] * count
         # A hunk without a place says only that the file was changed.
-        hunks = [hunk for hunk in file.hunks if hunk.count or hunk.start > 1][-MOST_SPANS:]
+        hunks = [hunk for hunk in file.hunks[-2 * MOST_SPANS :] if hunk.count or hunk.start > 1][-MOST_SPANS:]
         if hunks:
             self._changed(hunks, now)
-        last_edit = max([hunk.at for hunk in file.hunks], default=-1)
+        last_edit = max([hunk.at for hunk in file.hunks[-MOST_SPANS:]], default=-1)
         for span in file.reads[-MOST_SPANS:]:
             self._seen(span, now, span.at > last_edit)
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 KIND = "brief"
-PATIENCE, STEP = 10.0, 0.02
-"""Seconds that a hook waits for the one that builds; one that dies lets go of its lock at once."""
+PATIENCE, STEP = 20.0, 0.02
+"""Seconds that a hook waits for the one that builds, of the thirty that it has; one that dies lets go of its lock at once."""
 LIFE = 20_000_000_000
 """Nanoseconds after which nobody comes for a part any more; below the rest between two starts of one session."""
 MOST = 256 << 10
