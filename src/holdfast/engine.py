@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from holdfast.core.entry import Entry
     from holdfast.settings import Settings
     from holdfast.store.place import Place
-    from holdfast.store.repository import Repository, Saving
+    from holdfast.store.repository import Repository
     from holdfast.store.rows import WorkspaceRow
+    from holdfast.store.saving import Saving
     from holdfast.workspace.read import Sink
 
 ATTEMPTS = 5
@@ -68,7 +69,7 @@ class Engine:
             return self._save(event, folder, changes)
 
     def _save(self, event: Event, folder: Folder, changes: Any) -> Outcome:
-        from holdfast.store.repository import Swept
+        from holdfast.store.saving import Swept
 
         repository = self.repository()
         folder.settle(repository, event.at)

@@ -273,7 +273,7 @@ def test_the_search_without_the_accelerator_says_the_same(monkeypatch: pytest.Mo
         return [[(scan(text, kinds), places(text, kinds)) for kinds in (1, 2, 3)] for text in texts]
 
     fast = found()
-    monkeypatch.setattr(judge, "_needles", None)
+    monkeypatch.setattr(judge, "_marks", None)
 
     for quick, plain in zip(fast, found(), strict=True):
         assert [kinds for kinds, _ in quick] == [kinds for kinds, _ in plain]

@@ -246,6 +246,53 @@ def test_a_browser_is_notified_of_what_waits_and_led_to_it(browser: Browser, pro
     visit.browsing.close()
 
 
+TOUCH = """registration.getNotifications().then((shown) => {
+    const touched = shown.find((one) => one.title === TITLE);
+    if (touched) self.dispatchEvent(new NotificationEvent("notificationclick", { notification: touched }));
+    return touched ? touched.data : "";
+})"""
+"""What the browser does when somebody touches a notification. Headless nobody can, so the worker gets the browser's event."""
+
+
+def test_a_touched_notification_leads_the_open_page_to_its_question(browser: Browser, program: Program) -> None:
+    visit = Visit(browser, program, permissions=["notifications"])
+    page = visit.enter()
+    name = make(program, "touched", [{"say": QUESTION}], [phase(1)])
+    script = TOUCH.replace("TITLE", '"touched"')
+    address, end = "", time.monotonic() + 90
+    while not address and time.monotonic() < end:
+        workers = page.context.service_workers
+        address = workers[0].evaluate(script) if workers else ""
+        page.wait_for_timeout(200)
+    page.wait_for_url(re.compile("/p/q_"), timeout=90_000)
+    (prompt,) = json.loads(program.run("task", "show", name, "--json"))["prompts"]
+    shown = page.inner_text("#prompt")
+    left = page.context.service_workers[0].evaluate("registration.getNotifications().then((list) => list.length)")
+
+    assert (address, page.url) == (f"/p/{prompt['id']}", f"{program.origin}/p/{prompt['id']}")
+    assert "Which colour?" in shown
+    assert left == 0
+    visit.browsing.close()
+
+
+def test_a_notification_touched_after_the_answer_leads_to_no_longer_waiting(browser: Browser, program: Program) -> None:
+    visit = Visit(browser, program, permissions=["notifications"])
+    page = visit.enter()
+    name = make(program, "late", [{"say": QUESTION}], [phase(1)])
+    count = "registration.getNotifications().then((list) => list.length)"
+    end = time.monotonic() + 90
+    while not (page.context.service_workers and page.context.service_workers[0].evaluate(count)):
+        assert time.monotonic() < end
+        page.wait_for_timeout(200)
+    (prompt,) = json.loads(program.run("task", "show", name, "--json"))["prompts"]
+    program.run("task", "answer", prompt["id"], "blue")
+    page.context.service_workers[0].evaluate(TOUCH.replace("TITLE", '"late"'))
+    page.wait_for_url(re.compile(prompt["id"]), timeout=90_000)
+
+    assert "no longer waiting" in page.inner_text("main")
+    visit.browsing.close()
+
+
 def test_nobody_is_notified_unasked(visit: Visit) -> None:
     page = visit.enter()
 

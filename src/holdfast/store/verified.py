@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from holdfast.store.local import replace
 
+if TYPE_CHECKING:
+    from holdfast.store.findings import Problem
+
 NAME = "/verified.json"
+NAMED, LONGEST, CHECKPOINTS = 20, 300, 8
+"""So many problems are written down, so much of each, and so many checkpoints that it costs."""
+MOST = 256 << 10
 
 
-def keep(store: str, at: int, quick: bool, problems: int, checkpoints: int) -> None:
-    """Write it down. A store that cannot be written has been verified all the same."""
-    said = {"at": at, "quick": quick, "problems": problems, "checkpoints": checkpoints}
+def keep(store: str, at: int, quick: bool, problems: Sequence[Problem], checkpoints: int | None) -> None:
+    """Write it down; `checkpoints` is None if nobody counted. A store that cannot be written has been verified all the same."""
+    found = [{"text": one.text[:LONGEST], "checkpoints": one.checkpoints[:CHECKPOINTS]} for one in problems[:NAMED]]
+    said = {"at": at, "quick": quick, "problems": len(problems), "checkpoints": checkpoints, "found": found}
     try:
         replace(store + NAME, json.dumps(said).encode())
     except OSError:
@@ -23,10 +31,14 @@ def last(store: str) -> dict[str, Any] | None:
     """What the last verify found; None if nobody knows of one."""
     try:
         with open(store + NAME, "rb") as file:
-            said = json.loads(file.read(4096))
+            said = json.loads(file.read(MOST))
+        counted = said["checkpoints"]
         return {
             "at": int(said["at"]), "quick": bool(said["quick"]), "problems": int(said["problems"]),
-            "checkpoints": int(said["checkpoints"]),
+            "checkpoints": int(counted) if counted is not None else None,
+            "found": [
+                {"text": str(one["text"]), "checkpoints": [str(name) for name in one["checkpoints"]]} for one in said["found"]
+            ],
         }  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -5,9 +5,9 @@ from __future__ import annotations
 from holdfast.core.secrecy import KEY, TEXT_LIMIT, WORDS, by_name, is_configuration, packed, signs
 
 try:
-    from holdfast.workspace import _needles
+    from holdfast.workspace import _marks
 except ImportError:
-    _needles = None  # type: ignore[assignment]
+    _marks = None  # type: ignore[assignment]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,18 +64,18 @@ def _around(content: bytes, wanted: int) -> Iterator[bytes]:
 def scan(content: bytes, wanted: int = SIGN | WORD) -> int:
     """Return which of the wanted marks are in it: of well-known keys, of words that stand beside secrets, both, or none."""
     global _loaded
-    if _needles is None:
+    if _marks is None:
         return _scan_in_python(content, wanted)
     if not _loaded:
-        _needles.load(packed())
+        _marks.load(packed())
         _loaded = True
-    return _needles.scan(content, wanted)
+    return _marks.scan(content, wanted)
 
 
 def places(content: bytes, wanted: int) -> list[int]:
     """Where marks of the wanted kinds begin, in order."""
-    if _needles is not None and _loaded:
-        return _needles.places(content, wanted)
+    if _marks is not None and _loaded:
+        return _marks.places(content, wanted)
     found = [
         match.start()
         for kind, pattern in zip((SIGN, WORD), _compiled(), strict=True)

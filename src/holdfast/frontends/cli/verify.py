@@ -94,7 +94,7 @@ def _verify(session: Session, quick: bool) -> int:
 
     with session.progress("Verifying") as progress:
         report = check(session.repository, session.engine.place.path, quick=quick, progress=progress)
-    keep(session.engine.place.path, session.now(), quick, len(report.problems), report.checkpoints)
+    keep(session.engine.place.path, session.now(), quick, report.problems, report.checkpoints)
     if session.json:
         write_json(
             {
@@ -119,10 +119,12 @@ def _verify(session: Session, quick: bool) -> int:
 def _repair(session: Session) -> int:
     from holdfast.frontends.paint import plural
     from holdfast.store.healing import repair as heal
+    from holdfast.store.verified import keep
 
     _reach(session)
     with session.progress("Repairing") as progress:
         report = heal(session.engine.place, progress=progress)
+    keep(session.engine.place.path, session.now(), False, report.lost, None)
     if session.json:
         write_json({"healed": report.healed, "lost": [_problem(problem) for problem in report.lost]})
         return Damaged.exit_code if report.lost else 0

@@ -93,7 +93,8 @@ def told(event: dict[str, Any]) -> list[tuple[str, str]]:
         if key == "account" and isinstance(value, dict):
             pairs += [(name, f"{percent:.0f} %") for name, percent in _account(value).items()]
         else:
-            pairs.append((key, f"{value:,}" if type(value) is int else str(value)[:160]))
+            said = {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)[:160]
+            pairs.append((key, f"{value:,}" if type(value) is int else said))
     return pairs
 
 

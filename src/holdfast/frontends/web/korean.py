@@ -1,6 +1,7 @@
 """The page's sentences in Korean, by the English ones."""
 
 KOREAN = {
+    "What they should have saved is saved by the next hook that succeeds; `holdfast save` does it now.": "놓친 내용은 다음에 성공하는 훅이 저장합니다. `holdfast save`로 지금 저장할 수 있습니다.",
     "Overview": "개요",
     "Search": "검색",
     "Storage": "저장 공간",
@@ -96,7 +97,7 @@ KOREAN = {
     "New folder": "새 폴더",
     "An absolute path that is not there yet.": "아직 없는 절대 경로를 입력하세요.",
     "Forget for good?": "영구히 삭제할까요?",
-    "What only they hold cannot come back.": "이 체크포인트에만 있는 내용은 되돌릴 수 없습니다.",
+    "What only this checkpoint holds cannot come back.": "이 체크포인트에만 있는 내용은 되돌릴 수 없습니다.",
     "Find checkpoints by message, name, tag or path": "메시지, 이름, 태그, 경로로 찾기",
     "Nothing was found.": "찾은 것이 없습니다.",
     "Store": "저장소",

@@ -123,7 +123,7 @@ def _name(place: Callable[[int], float], span: Span) -> str:
 
 def _restart(x: float) -> str:
     """Where an agent was started again: a line through its lane, for a bar alone would hide behind the one before."""
-    return f'<line class="restart" x1="{x:.2f}%" x2="{x:.2f}%" y1="{TOP - 3}" y2="{TOP + BAR + 3}"/>'
+    return f'<line class="restart" x1="{x:.2f}%" x2="{x:.2f}%" y1="{TOP - 1}" y2="{TOP + BAR + 4}"/>'
 
 
 def _dot(place: Callable[[int], float], mark: Mark) -> str:

@@ -149,7 +149,9 @@ class Work:
         """One prompt, also if it was answered long ago."""
         found = self.ground.tables.prompts("id = ?", prompt)
         if not found:
-            raise NotFound(f"There is nothing {prompt[:40]} that anybody was asked.")
+            raise NotFound(
+                f"There is no question or review {prompt[:40]}.", "The first page lists everything that waits."
+            )
         return {**self.tasks.prompt(found[0]), "title": self._row(found[0].task).title}
 
     def verifications(self, task: str) -> list[dict[str, Any]]:

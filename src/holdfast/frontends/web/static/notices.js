@@ -47,6 +47,12 @@ async function look(first) {
 
 if (can && button) {
   label();
+  // Somebody touched a notification while this page was open. Only our own worker can say so, and only an address of ours counts.
+  navigator.serviceWorker.addEventListener("message", ({ data }) => {
+    const address = new URL(data.goto, location.origin);
+    if (address.origin === location.origin) location.assign(address);
+  });
+  navigator.serviceWorker.startMessages();
   button.addEventListener("click", async () => {
     await Notification.requestPermission();
     if (Notification.permission === "granted") await worker();

@@ -213,6 +213,6 @@ static PyMethodDef methods[] = {
     {"places", places, METH_VARARGS, "places(content, kinds): where marks of these kinds begin, in order."},
     {NULL, NULL, 0, NULL},
 };
-static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_needles", NULL, -1, methods, NULL, NULL, NULL, NULL};
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_marks", NULL, -1, methods, NULL, NULL, NULL, NULL};
 
-PyMODINIT_FUNC PyInit__needles(void) { return PyModule_Create(&module); }
+PyMODINIT_FUNC PyInit__marks(void) { return PyModule_Create(&module); }
