@@ -13,7 +13,10 @@ from time import sleep
 import pytest
 
 from holdfast.core.errors import Conflict, NotFound, Usage
+from holdfast.supervisor import attempts
 from holdfast.supervisor.attempts import Threads
+from holdfast.supervisor.ground import Ground
+from holdfast.supervisor.settling import settle
 from holdfast.supervisor.supervise import Supervisor
 from holdfast.supervisor.task import NotAllowed
 
@@ -448,6 +451,25 @@ def test_how_full_an_agent_is_is_told_once_for_each_request(place: Place) -> Non
         (1, 50_000, 25.0), (2, 90_000, 45.0), (3, 180_000, 90.0),
     ]  # fmt: skip
     assert {one["window"] for one in told} == {200_000}
+
+
+def test_a_fault_of_ours_is_said_and_tried_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    faults = [ZeroDivisionError("planted")]
+
+    def faulty(ground: Ground, run: str) -> None:
+        if faults:
+            raise faults.pop()
+        settle(ground, run)
+
+    monkeypatch.setattr(attempts, "settle", faulty)
+    task = place.task([DONE])
+
+    place.supervise()
+
+    assert place.state(task) == ("done", "")
+    [trouble] = [one for one in place.tasks.log(task.id) if one["type"] == "trouble"]
+    assert trouble["error"] == "ZeroDivisionError: planted"
+    assert place.journal() == ["begin 0", "end 0"]
 
 
 def test_an_agent_that_only_talks_about_limits_is_never_held(place: Place) -> None:

@@ -64,16 +64,18 @@ class Threads:
     def _run(self, run: str) -> None:
         try:
             carry_out(self.ground, run, self.halt)
-        except (HoldfastError, OSError) as error:
+        except Exception as error:
             log_trouble(self.ground, run, error)
         finally:
             self.threads.pop(run, None)
 
 
 def log_trouble(ground: Ground, run: str, error: Exception) -> None:
-    """What a step could not do is kept in the log; reconcile tries again."""
+    """What a step could not do is kept in the log, a fault of ours with its name; reconcile tries again."""
+    expected = isinstance(error, HoldfastError | OSError)
+    why = str(error) if expected else f"{type(error).__name__}: {error}"
     try:
         with ground.tables.write() as tables:
-            tables.log(tables.run(run).task, ground.now(), "trouble", {"error": str(error)}, run)
+            tables.log(tables.run(run).task, ground.now(), "trouble", {"error": why}, run)
     except HoldfastError:
-        ground.trouble = str(error)  # there is no room even for that
+        ground.trouble = why  # there is no room even for that

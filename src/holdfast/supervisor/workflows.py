@@ -14,7 +14,6 @@ from dbos import DBOS, DBOSConfig, SetWorkflowID
 from dbos._serialization import DBOSPortableJSONSerializer
 from sqlalchemy import create_engine, event
 
-from holdfast.core.errors import HoldfastError
 from holdfast.core.steps import step
 from holdfast.supervisor import observing, runs
 from holdfast.supervisor.attempts import log_trouble
@@ -80,7 +79,7 @@ def _run(run: str) -> str:
             return "halted"
         _settle(run)
         return "settled"
-    except (HoldfastError, OSError) as error:
+    except Exception as error:
         log_trouble(_ground(), run, error)
         return "trouble"
     finally:
