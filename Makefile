@@ -39,7 +39,7 @@ check: install
 
 # What makes notes, briefs, settings and the tools of agents; `make check` prints its own share of lines and branches.
 RESUME := src/holdfast/conversation/*,src/holdfast/core/brief*,src/holdfast/core/extract.py,src/holdfast/analysing.py,$\
-src/holdfast/describing.py,src/holdfast/recalling.py,src/holdfast/resuming.py,src/holdfast/settings/*,src/holdfast/frontends/mcp/*
+src/holdfast/delivering.py,src/holdfast/store/parts.py,src/holdfast/describing.py,src/holdfast/recalling.py,src/holdfast/resuming.py,src/holdfast/settings/*,src/holdfast/frontends/mcp/*
 
 bench: install
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m compileall -q src/holdfast

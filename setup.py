@@ -20,6 +20,6 @@ def accelerator(name: str) -> Extension:
 
 
 setup(
-    ext_modules=[accelerator(name) for name in ("_check", "_needles", *LINUX_ONLY)],
+    ext_modules=[accelerator(name) for name in ("_check", "_marks", "_read", *LINUX_ONLY)],
     options={"bdist_wheel": {"py_limited_api": False}},
 )

@@ -7,7 +7,7 @@ import signal
 import sys
 from pathlib import Path
 
-from .ground import Ground
+from .ground import PATIENCE_SECONDS, Ground
 from .measure import Failed
 from .plan import Plan, add_options, plan_of
 from .report import Report
@@ -45,7 +45,8 @@ def measure(parts: tuple[str, ...], plan: Plan, report: Report, path: Path | Non
             report.write(path)
 
     print_opening()
-    with Ground(plan.cache, plan.limit, not plan.quick, say) as ground:
+    patience = PATIENCE_SECONDS if plan.minutes is None else plan.minutes * 6  # a tenth of it
+    with Ground(plan.cache, plan.limit, 0.0 if plan.quick else patience, say) as ground:
         if "startup" in parts:
             # The start comes first: later the disk is busy with what the saves have written.
             try:

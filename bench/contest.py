@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
+from .budget import COMPACTION, LEAST_RUNS, Budget
 from .changes import Workspace
 from .ground import CLEAN_MICROSECONDS, Ground
 from .measure import Failed, Usage, shuffled, summarise
@@ -21,8 +22,11 @@ from .trees import Tree, survey
 class Contest:
     """All tools on one tree."""
 
-    def __init__(self, tree: Tree, plan: Plan, ground: Ground, report: Report, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, tree: Tree, plan: Plan, budget: Budget, ground: Ground, report: Report, say: Callable[[str], None]
+    ) -> None:
         self.tree = tree
+        self.budget = budget
         self.plan = plan
         self.ground = ground
         self.report = report
@@ -30,26 +34,29 @@ class Contest:
         self.copy = ground.copy(tree)
         self.chance = random.Random(f"{plan.seed} {tree.name}")
         self.workspace = Workspace(self.copy, ground.fresh("graveyard"), plan.seed)
-        self.tools = list(plan.tools)
+        self.tools = plan.tools_on(tree.name)
         self.peers: dict[str, Peer] = {}
         self.past: dict[str, Peer] = {}
 
     def run(self, finish: Callable[[str], None]) -> None:
         """Run the chosen cases in order; `finish` is told each case that is done."""
-        cases = [case for case in TREE_CASES[self.tree.name] if case in self.plan.cases]
+        cases = cases_of(self.tree.name, self.plan)
+        self._begin_case("first")  # without a first save there is nothing to repeat
         self._first("first" in cases)
         if "first" in cases:
             finish("first")
         for case in cases:
-            if case in CASES:
+            if case in CASES and self._begin_case(case):
                 self._repeat(case)
                 finish(case)
-        if "history" in cases:
+        if "history" in cases and self._begin_case("history"):
             self._make_history()
             finish("history")
 
     def compact(self) -> None:
         """Compact all stores. This deletes many files, so nothing can be measured well after it."""
+        if not self._begin_case(COMPACTION):
+            return
         for tool, peer in self.peers.items():
             self._compact("all cases", tool, peer)
         for tool, peer in self.past.items():
@@ -59,6 +66,8 @@ class Contest:
         usages: dict[str, list[Usage]] = {tool: [] for tool in self.tools}
         begun = self._begin()
         for number in range(self.plan.long if measured else 1):
+            if number >= LEAST_RUNS and self._is_over("first", number):
+                break
             self.say(f"{self.tree.name}: first save, round {number + 1}")
             for tool in shuffled(self.tools, self.chance):
                 if self.plan.quick and tool in SLOW_TOOLS and usages[tool]:
@@ -86,10 +95,12 @@ class Contest:
         before = {tool: self.peers[tool].disk() for tool in self.tools}
         usages: dict[str, list[Usage]] = {tool: [] for tool in self.tools}
         begun = self._begin()
-        self.say(f"{self.tree.name}: {case}")
         while active := [tool for tool in self.tools if not self.plan.is_finished(tool, usages[tool])]:
             # The pair decides: nobody goes on alone once tuned git or holdfast has its runs.
             if any(pair in self.tools and pair not in active for pair in (REFERENCE, SUBJECT)):
+                break
+            least = min((len(usages[tool]) for tool in active), default=0)
+            if least >= LEAST_RUNS and self._is_over(case, least):
                 break
             CASES[case](self.workspace)
             for tool in shuffled(active, self.chance):
@@ -114,6 +125,8 @@ class Contest:
         usages: dict[str, list[Usage]] = {tool: [] for tool in peers}
         begun = self._begin()
         for number in range(self.plan.history):
+            if number >= LEAST_RUNS and self._is_over("history", number):
+                break
             if number % 50 == 0:
                 self.say(f"{self.tree.name}: history, checkpoint {number + 1} of {self.plan.history}")
             self.workspace.apply(HISTORY_MIX)
@@ -130,7 +143,7 @@ class Contest:
             after = peer.disk()
             growth = per_save(after - before[tool], len(usages[tool]))
             self._keep("history", tool, usages[tool], after, growth, conditions)
-        quarter = max(1, self.plan.history // 4)
+        quarter = max(1, min(map(len, usages.values()), default=0) // 4)
         for tool in peers:
             early, late = (median(usage.wall for usage in part) for part in ends(usages[tool], quarter))
             self._note(f"{tool}: first {quarter} saves of the history {early * 1e3:.1f} ms, last {late * 1e3:.1f} ms.")
@@ -140,12 +153,12 @@ class Contest:
         self.say(f"{self.tree.name}: compacting {tool} ({history})")
         before = peer.disk()
         try:
-            usage = peer.compact(self.plan.compaction_seconds)
+            usage = peer.compact(self.budget.share(self.plan.compaction_seconds))
         except Failed as problem:
             self._note(f"{tool} could not be compacted: {problem}")
             return
         if usage is not None:
-            saves = self.plan.history if history == "history" else self._saves(tool)
+            saves = self._saves(tool, ("history",) if history == "history" else tuple(CASES))
             after = peer.disk()
             done = Compaction(self.tree.name, history, tool, saves, before, after, usage.wall, usage.cpu, usage.rss)
             self.report.compactions.append(done)
@@ -160,9 +173,23 @@ class Contest:
             self._note(f"POLLUTED in {case}: {why}. A tool with a file per object looks too slow.")
         return Conditions(begun.load, cost)
 
-    def _saves(self, tool: str) -> int:
+    def _saves(self, tool: str, cases: tuple[str, ...]) -> int:
         rows = [row for row in self.report.rows if (row.tree, row.tool) == (self.tree.name, tool)]
-        return sum(row.summary.runs for row in rows if row.case in CASES) + 1
+        return sum(row.summary.runs for row in rows if row.case in cases) + 1
+
+    def _begin_case(self, case: str) -> bool:
+        is_time = self.budget.begin(self.tree.name, case)
+        if is_time:
+            self.say(f"{self.tree.name}: {case} ({self.budget})")
+        else:
+            self._note(f"{case} was not reached within {self.budget.minutes:g} minutes.")
+        return is_time
+
+    def _is_over(self, case: str, rounds: int) -> bool:
+        if self.budget.is_over():
+            self._note(f"{case} ended after {rounds} rounds: its share of the time was used up.")
+            return True
+        return False
 
     def _try(self, tool: str, action: Callable[[], Usage]) -> Usage | None:
         # Without this a tool that syncs would also wait for the bytes that another tool has just written.
@@ -211,6 +238,10 @@ class Contest:
     def _note(self, text: str) -> None:
         self.say(text)
         self.report.notes.append(f"{self.tree.name}: {text}")
+
+
+def cases_of(tree: str, plan: Plan) -> list[str]:
+    return [case for case in TREE_CASES[tree] if case in plan.cases]
 
 
 def per_save(growth: Disk, saves: int) -> Disk:

@@ -25,10 +25,10 @@ STEP_SECONDS = 20.0
 class Ground:
     """A folder for one run of the bench; it goes away with everything in it, also after an interrupt."""
 
-    def __init__(self, cache: Path, limit: int, patient: bool, say: Callable[[str], None]) -> None:
+    def __init__(self, cache: Path, limit: int, patience: float, say: Callable[[str], None]) -> None:
         self.folder = cache / f"run-{os.getpid()}"
         self.limit = limit
-        self.patience = PATIENCE_SECONDS if patient else 0.0
+        self.patience = patience
         self.say = say
         self.retired: list[Path] = []
         self.retired_bytes = 0

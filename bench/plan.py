@@ -17,6 +17,8 @@ LONG_SECONDS = 1.0
 HISTORY_TOOLS = ("holdfast", "holdfast-py", "git-tuned", "git-cline")
 HISTORY_MIX = Mix(edited=7, added=1, deleted=1, renamed=1)
 SLOW_TOOLS = ("restic", "borg", "git-tuned+fsync")
+FEW_TOOLS = ("holdfast", "holdfast-py", "git-tuned")
+"""What the goals are judged by."""
 CHECKED_FILES = 3
 
 CASES: dict[str, Callable[[Workspace], None]] = {
@@ -53,12 +55,17 @@ class Plan:
     seed: int = 1
     cache: Path = CACHE
     limit: int = 10 * GB
+    minutes: float | None = None
+    few: tuple[str, ...] = ()
+
+    def tools_on(self, tree: str) -> list[str]:
+        return [tool for tool in self.tools if tree not in self.few or tool in FEW_TOOLS]
 
     def is_finished(self, tool: str, usages: list[Usage]) -> bool:
-        """A short case has 30 runs; one whose runs take over a second has 5, as has a slow tool in a quick bench."""
+        """A short case has 30 runs; one whose runs take over a second has 5, as has a slow tool where time is short."""
         if len(usages) < self.long:
             return False
-        slow = self.quick and tool in SLOW_TOOLS
+        slow = (self.quick or self.minutes is not None) and tool in SLOW_TOOLS
         return len(usages) >= self.short or slow or median(usage.wall for usage in usages) > LONG_SECONDS
 
 
@@ -72,6 +79,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--case", help=f"which cases: {', '.join(ALL_CASES)}")
     parser.add_argument("--quick", action="store_true", help="few runs on the project only, to see that all works")
     parser.add_argument("--pairs", type=int, metavar="N", help="N runs of every tool in every case")
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        metavar="N",
+        help="end the saves after about N minutes: every case has its share, at least two rounds, and says if it was cut",
+    )
+    parser.add_argument("--few", metavar="TREES", help=f"trees on which only {', '.join(FEW_TOOLS)} run")
     parser.add_argument("--history", type=int, metavar="N", help="checkpoints in the history case (default 200)")
     parser.add_argument("--seed", type=int, default=1, help="seed of the changes and of the order")
     parser.add_argument("--dir", type=Path, default=CACHE, help="folder for trees and stores (default .bench)")
@@ -90,8 +104,15 @@ def plan_of(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Pla
         plan = replace(plan, long=options.pairs, short=options.pairs)
     if options.history:
         plan = replace(plan, history=options.history)
+    if options.minutes:
+        plan = replace(plan, minutes=options.minutes)
     chosen: dict[str, tuple[str, ...]] = {}
-    known = (("tree", "trees", MEASURED), ("tools", "tools", tuple(PEERS)), ("case", "cases", ALL_CASES))
+    known = (
+        ("tree", "trees", MEASURED),
+        ("few", "few", MEASURED),
+        ("tools", "tools", tuple(PEERS)),
+        ("case", "cases", ALL_CASES),
+    )
     for option, key, names in known:
         if not (text := getattr(options, option)):
             continue
@@ -103,6 +124,7 @@ def plan_of(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Pla
     return replace(
         plan,
         trees=chosen.get("trees", plan.trees),
+        few=chosen.get("few", ()),
         tools=chosen.get("tools", plan.tools),
         cases=chosen.get("cases", plan.cases),
     )

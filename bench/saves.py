@@ -6,12 +6,13 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 
-from .contest import Contest
+from .budget import Budget
+from .contest import Contest, cases_of
 from .ground import Ground
 from .peers import PEERS, accelerator_is_built, compile_sources, missing, versions
 from .plan import Plan
 from .report import Report, case_table, compaction_table, durability_table, goal_table
-from .trees import CAPTURE, GB, Tree, Unavailable, demand_space, prepare
+from .trees import CAPTURE, Tree, Unavailable, demand_space, prepare
 
 
 def measure_saves(
@@ -20,7 +21,9 @@ def measure_saves(
     """Run the plan tree by tree and print each case when it is done; `keep` is called after each."""
     plan = replace(plan, tools=present(plan.tools, report, say))
     contests: list[Contest] = []
-    for tree in ready(plan, report, say):
+    trees = ready(plan, report, say)
+    budget = Budget(plan.minutes, [(tree.name, case) for tree in trees for case in cases_of(tree.name, plan)])
+    for tree in trees:
         report.trees.append(tree)
         print(f"\n{tree}", flush=True)
 
@@ -28,7 +31,7 @@ def measure_saves(
             print(f"\n{case_table(report, name, case)}", flush=True)
             keep()
 
-        contest = Contest(tree, plan, ground, report, say)
+        contest = Contest(tree, plan, budget, ground, report, say)
         contest.run(finish)
         contests.append(contest)
     for contest in contests:
@@ -56,7 +59,9 @@ def ready(plan: Plan, report: Report, say: Callable[[str], None]) -> list[Tree]:
         except Unavailable as problem:
             report.notes.append(f"{name} is left out: {problem}")
             say(report.notes[-1])
-    demand_space(plan.cache, min(plan.limit + 20 * GB, sum(40 * tree.bytes for tree in trees)), "the bench")
+    # A copy of each tree and a store of each tool; and what old first saves may hold before they are emptied.
+    stores = sum((len(plan.tools_on(tree.name)) + 1) * tree.bytes for tree in trees)
+    demand_space(plan.cache, stores + min(plan.limit, plan.long * stores), "the bench")
     return trees
 
 

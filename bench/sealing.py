@@ -17,7 +17,7 @@ from statistics import median
 from holdfast.core.model import Event
 from holdfast.engine import Engine
 from holdfast.settings import Settings
-from holdfast.store.repository import LARGE
+from holdfast.store.saving import LARGE
 from holdfast.wiring import build
 from holdfast.workspace import judge, read
 

@@ -1,6 +1,6 @@
 """What supervision costs: agent time with and without it, and CPU and memory of the supervisor per task.
 
-Run as `python -m bench.supervisor [TASKS]`.
+Run as `python -m bench.supervisor [TASKS] [--only PART…] [--pairs N]`; the parts are tasks, steps and pairs.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from argparse import ArgumentParser
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,18 +23,23 @@ AGENT = Path(__file__).parents[1] / "tools" / "scripted_agent.py"
 HOLDFAST = [sys.executable, "-m", "holdfast"]
 CONCURRENCY = 20
 PAIRS, INTERVAL, STEPS, TURNS = 3, 5, 11, 12
+PARTS = ("tasks", "steps", "pairs")
+TICK = os.sysconf("SC_CLK_TCK")
 
 
-def main(count: int) -> None:
-    for word, measure in (("--only-pairs", pairs), ("--only-steps", steps)):
-        if word in sys.argv:
-            measure()
-            return
-    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
-        many(Path(folder), count)
-    if "--only-tasks" not in sys.argv:
+def main() -> None:
+    parser = ArgumentParser(prog="python -m bench.supervisor", description="What supervision costs.")
+    parser.add_argument("tasks", nargs="?", type=int, default=200, help="tasks at once")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="measure these parts")
+    parser.add_argument("--pairs", type=int, default=PAIRS, help="whole runs, alone and supervised in turn")
+    wanted = parser.parse_args()
+    if "tasks" in wanted.only:
+        with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
+            many(Path(folder), wanted.tasks)
+    if "steps" in wanted.only:
         steps()
-        pairs()
+    if "pairs" in wanted.only:
+        pairs(wanted.pairs)
 
 
 def environment(base: Path, **settings: object) -> dict[str, str]:
@@ -62,9 +68,10 @@ def many(base: Path, count: int) -> None:
     subprocess.run(
         [*HOLDFAST, "-q", "task", "new", "--file", str(base / "tasks.json")], cwd=base, env=variables, check=True
     )
+    idle = _idle()
     begin = time.monotonic()
     child = subprocess.Popen([*HOLDFAST, "-q", "supervise", "--until-idle"], cwd=base, env=variables)
-    _, status, used = os.wait4(child.pid, 0)
+    own, status, used = _watched(child)
     seconds = time.monotonic() - begin
     listed = _answer(base, variables, "task", "list")
     done = sum(one["status"] == "completed" for one in listed)
@@ -73,17 +80,20 @@ def many(base: Path, count: int) -> None:
         f"{done} of {count} tasks done in {seconds:.0f} s, {CONCURRENCY} at a time (exit {os.waitstatus_to_exitcode(status)})"
     )
     print(
-        f"supervisor, shims and agents together: {cpu:.1f} s CPU, {1000 * cpu / count:.0f} ms a task; the supervisor at most "
-        f"{used.ru_maxrss >> 10} MB, {(used.ru_maxrss / count):.0f} KB a task; load {os.getloadavg()[0]:.1f}"
+        f"the supervisor: {own:.1f} s CPU, {1000 * (own - idle.own) / count:.0f} ms a task; at most {used.ru_maxrss >> 10} MB, "
+        f"{(used.ru_maxrss - idle.memory) / count:.0f} KB a task; without any task {idle.own:.1f} s and {idle.memory >> 10} MB"
+    )
+    print(
+        f"with all shims and agents: {cpu:.1f} s CPU, {1000 * cpu / count:.0f} ms a task; load {os.getloadavg()[0]:.1f}"
     )
 
 
-def pairs() -> None:
+def pairs(count: int) -> None:
     """An agent that works, with an interval of 5 s and 10 checkpoints or more, against the same without supervision."""
-    empty = _idle()
+    empty = _idle().cpu
     print(f"starting and ending a supervisor that has nothing to do: {empty:.1f} s CPU")
     ratios, costs = [], []
-    for _ in range(PAIRS):
+    for _ in range(count):
         plain, with_us = _timed(supervised=False), _timed(supervised=True)
         ratios.append(with_us.seconds / plain.seconds)
         cost = with_us.cpu - plain.cpu - empty
@@ -93,7 +103,7 @@ def pairs() -> None:
             f"checkpoints, {cost:.1f} s CPU beside the agent's {plain.cpu:.1f} s; load {os.getloadavg()[0]:.1f}"
         )
     print(
-        f"median over {PAIRS} interleaved pairs: {statistics.median(ratios):.3f}x the time, "
+        f"median over {count} interleaved pairs: {statistics.median(ratios):.3f}x the time, "
         f"{statistics.median(costs):.1f} % of one core"
     )
 
@@ -168,10 +178,36 @@ def _timed(supervised: bool) -> Timed:
         return Timed((base / "t.journal").stat().st_mtime - first, cpu, kept)
 
 
-def _idle() -> float:
+class Idle(NamedTuple):
+    """What a supervisor uses that starts, finds nothing to do, and ends: its own CPU, all CPU, and memory in KB."""
+
+    own: float
+    cpu: float
+    memory: int
+
+
+def _idle() -> Idle:
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
         base = Path(folder)
-        return _run([*HOLDFAST, "-q", "supervise", "--until-idle"], base, environment(base))
+        child = subprocess.Popen(
+            [*HOLDFAST, "-q", "supervise", "--until-idle"], cwd=base, env=environment(base), stdin=subprocess.DEVNULL
+        )
+        own, status, used = _watched(child)
+        assert os.waitstatus_to_exitcode(status) == 0
+        return Idle(own, used.ru_utime + used.ru_stime, used.ru_maxrss)
+
+
+def _watched(child: subprocess.Popen[bytes]) -> tuple[float, int, resource.struct_rusage]:
+    """Wait for a process; return the CPU seconds of itself alone, its status, and what it used with all it waited for."""
+    own = 0.0
+    while True:
+        with open(f"/proc/{child.pid}/stat") as file:
+            fields = file.read().rpartition(")")[2].split()
+        own = max(own, (int(fields[11]) + int(fields[12])) / TICK)
+        if fields[0] == "Z":
+            _, status, used = os.wait4(child.pid, 0)
+            return own, status, used
+        time.sleep(0.05)
 
 
 def _run(command: list[str], cwd: Path, variables: dict[str, str]) -> float:
@@ -189,4 +225,4 @@ def _answer(base: Path, variables: dict[str, str], *words: str) -> Any:
 
 if __name__ == "__main__":
     resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
-    main(int(next((word for word in sys.argv[1:] if word.isdigit()), "200")))
+    main()

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from holdfast.core.entry import Entry
     from holdfast.settings import Settings
     from holdfast.store.place import Place
-    from holdfast.store.repository import Repository, Saving
+    from holdfast.store.repository import Repository
     from holdfast.store.rows import WorkspaceRow
+    from holdfast.store.saving import Saving
     from holdfast.workspace.read import Sink
 
 ATTEMPTS = 5
@@ -68,7 +69,7 @@ class Engine:
             return self._save(event, folder, changes)
 
     def _save(self, event: Event, folder: Folder, changes: Any) -> Outcome:
-        from holdfast.store.repository import Swept
+        from holdfast.store.saving import Swept
 
         repository = self.repository()
         folder.settle(repository, event.at)
@@ -94,7 +95,7 @@ class Engine:
         if event.force:
             folder.force(scan, event.force, saving)
         step("save:scanned")
-        rows = capture(folder.fd, scan, folder.now, saving, self.progress)
+        rows = capture(folder.fd, scan, folder.now, saving, self.progress, folder.capture.accelerated)
         step("save:read")
         changed, old = saving.changes(rows, scan.seen if scan.full else None)
         row = saving.row
@@ -160,7 +161,7 @@ class Engine:
                         return [], {}, []
                 saving = self.repository().begin(workspace)
                 scan = folder.scan_only(only, saving) if only else folder.scan(saving, changes)
-                rows = capture(folder.fd, scan, folder.now, sink, self.progress)
+                rows = capture(folder.fd, scan, folder.now, sink, self.progress, folder.capture.accelerated)
                 return *saving.changes(rows, scan.seen if scan.full else None), scan.notices
         except OSError as error:
             raise Failed(f"{show(root)} could not be looked at: {error.strerror or error}.") from None

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from holdfast.engine import Engine
-    from holdfast.store.repository import Repository, Saving
+    from holdfast.store.repository import Repository
+    from holdfast.store.saving import Saving
     from holdfast.workspace.cache import Cache
     from holdfast.workspace.capture import Capture
     from holdfast.workspace.scan import Scan

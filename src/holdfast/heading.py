@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from holdfast.core.entry import Entry
     from holdfast.core.model import Event
-    from holdfast.store.repository import Saving
+    from holdfast.store.saving import Saving
     from holdfast.workspace.git import GitFacts
 
 AWAITED = frozenset(("before_command", "auto_70", "auto_80", "auto_90"))

@@ -6,7 +6,7 @@ from posix import O_NONBLOCK, O_RDONLY, close, fstat, lstat, read
 from posix import open as open_fd
 from stat import S_IMODE, S_ISREG
 
-from holdfast.core.entry import FILE, FOLDER, GONE, IGNORED, LEFT_OUT, LINK, OVERSIZE, SPECIAL, Entry, same
+from holdfast.core.entry import FILE, FOLDER, GONE, IGNORED, LEFT_OUT, LINK, OVERSIZE, SEALED, SPECIAL, Entry, same
 from holdfast.core.errors import Conflict, Damaged, NotFound
 from holdfast.core.planning import Plan, parents, plan
 from holdfast.looking import disk_now, lies_below, pairs_between
@@ -190,7 +190,7 @@ class Previewing:
                 seen = fstat(fd)
                 if not S_ISREG(seen.st_mode) or (seen.st_size, S_IMODE(seen.st_mode)) != (wanted.size, wanted.mode):
                     return False
-                return wanted.content in self.repository.ids(lambda most: read(fd, most))
+                return wanted.content in self.repository.ids(lambda most: read(fd, most), bool(wanted.flags & SEALED))
             finally:
                 close(fd)
         except OSError:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -180,6 +181,39 @@ def test_a_client_that_was_killed_goes_on_with_its_session(here: ClientPlace) ->
     assert f"its effects may exist: Bash {LONG}" in here.last_request()
     assert here.requests() == 2
     assert not _alive("time.sleep(60)", run.token)
+
+
+@pytest.mark.campaign
+def test_a_supervisor_that_is_killed_costs_no_request(here: ClientPlace, request: pytest.FixtureRequest) -> None:
+    """The model is asked the same, once each, however often `holdfast supervise` is killed meanwhile."""
+    one_store(here)
+    settings = here.bench.home / ".config/holdfast/config.json"
+    settings.parent.mkdir(parents=True)
+    settings.write_text(json.dumps({"supervisor": {"tick": 0.5, "database": here.options.database}}))
+    work = [bash(f"sleep 1; echo {number} > {number}.txt") for number in range(4)]
+    wanted, kills, tasks, noise = 50 if request.config.getoption("campaign") else 3, 0, 0, Random(7)
+    while kills < wanted:
+        tasks += 1
+        before = here.requests()
+        here.bench.script(*work[:2], ONE, *work[2:], TWO)
+        task = here.ask(phases=PHASES)
+        while kills < wanted and here.state(task)[0] != "done":
+            supervisor = subprocess.Popen(
+                [here.bench.bin / "holdfast", "-q", "supervise"], env=here.bench.environment()
+            )
+            time.sleep(1 + noise.random() * 5)
+            kills += supervisor.poll() is None
+            supervisor.kill()
+            supervisor.wait()
+        here.supervise()
+
+        assert here.state(task) == ("done", ""), here
+        assert here.outcomes(task) == ["phase", "phase"]
+        assert sorted(here.reasons(task)) == ["final", "phase_complete", "phase_complete", "start"]
+        assert here.requests() - before == 6
+        assert {path.name for path in here.bench.project.glob("*.txt")} == {f"{number}.txt" for number in range(4)}
+        assert sum(process.end_strays(run.token) for run in here.ground.tables.runs("task = ?", task.id)) == 0
+        print(f"{kills} kills of the supervisor in {tasks} tasks", flush=True)
 
 
 def test_a_question_is_answered_from_another_process(here: ClientPlace) -> None:

@@ -164,7 +164,7 @@ def always(content: bytes) -> Callable[[Sequence[bytes], Take], list[int]]:
     return hand_over
 
 
-def ids(read: Callable[[int], bytes]) -> list[bytes]:
+def ids(read: Callable[[int], bytes], sealed: bool) -> list[bytes]:
     return [digest(b"".join(iter(lambda: read(1 << 20), b"")))]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 import holdfast
 from holdfast.agents.claude_sessions import forked, last_message
-from holdfast.core.patterns import ASSIGNED, BEGINNINGS
+from holdfast.core.patterns import ASSIGNED, BEGINNINGS, CONTINUED, ESCAPE, WRAP
 from holdfast.core.redact import _assignments, find, redact
 from holdfast.core.secrecy import without_secrets
 
@@ -232,3 +233,19 @@ def test_a_pattern_compiled_alone_is_the_one_that_re_compiles() -> None:
     )
     site = str(Path(holdfast.__file__).parents[1])
     subprocess.run([sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {site!r}); {code}"], check=True)
+
+
+PLAINLY = {
+    WRAP: r"(?:[\"']?[ \t]{0,8}\+?[ \t]{0,8}\\?\r?\n|\\{1,2}r?\\{0,2}n)[ \t>|#*+]{0,60}[\"']?",
+    CONTINUED: r"\\\r?\n[ \t]{0,60}|[\"'][ \t]{0,8}[+.]?[ \t]{0,8}\\?\r?\n[ \t]{0,60}[+.]?[ \t]{0,8}[\"']",
+    ESCAPE: r"\\+u00([0-7][0-9a-fA-F])|%([2-7][0-9a-fA-F])",
+}
+"""The same patterns as one would write them if time did not count."""
+
+
+@given(st.text(alphabet="\"' \t+.\\\r\nrnu0a4F%>|#*", max_size=120))
+def test_patterns_written_for_speed_find_what_the_plain_ones_find(text: str) -> None:
+    for quick, plain in PLAINLY.items():
+        assert [(match.span(), match.groups()) for match in quick.finditer(text)] == [
+            (match.span(), match.groups()) for match in re.finditer(plain, text)
+        ]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from cli.box import Box
 from holdfast.core.entry import SEALED
+from holdfast.core.secrecy import WORDS, signs
 from holdfast.workspace import judge
 from holdfast.workspace.judge import is_secret, places, scan
 
@@ -263,10 +265,20 @@ def test_the_search_without_the_accelerator_says_the_same(monkeypatch: pytest.Mo
         b"", b"abc", b"x" * 7 + b"ghp_", b"AKI", b"a token", b"TOKEN", b"postgres://u:p@h", b"http://u@h", b"http://h/a:b@c",
         *(b"." * shift + b"xoxb-1 and a PassWord" for shift in range(12)),
     ]  # fmt: skip
-    fast = [(scan(text), places(text, 3)) for text in texts]
-    monkeypatch.setattr(judge, "_needles", None)
+    chance = Random(8)
+    marks = [*signs(), *WORDS, b"a://u:p@", b"KEY", b"\n", b" ", b"PRIV", b"pass"]
+    texts += [b"".join(chance.choices(marks, k=chance.randrange(8))) + b"x" * chance.randrange(3) for _ in range(3000)]
 
-    assert fast == [(scan(text), places(text, 3)) for text in texts]
+    def found() -> list[list[tuple[int, list[int]]]]:
+        return [[(scan(text, kinds), places(text, kinds)) for kinds in (1, 2, 3)] for text in texts]
+
+    fast = found()
+    monkeypatch.setattr(judge, "_marks", None)
+
+    for quick, plain in zip(fast, found(), strict=True):
+        assert [kinds for kinds, _ in quick] == [kinds for kinds, _ in plain]
+        # The pattern skips marks that overlap with one before; the search names all.
+        assert all(set(few) <= set(every) for (_, every), (_, few) in zip(quick, plain, strict=True))
 
 
 def test_rows_say_that_their_content_is_sealed(box: Box) -> None:

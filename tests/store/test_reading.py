@@ -85,6 +85,18 @@ def test_what_comes_in_parts_is_named_and_left(repository: Repository, monkeypat
     assert sorted(taken.contents) == list(range(1, len(keys) - 1))
 
 
+def test_where_no_thread_can_be_had_one_does_it_all(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> int:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(reading, "start_new_thread", refuse)
+    taken = Taken()
+
+    hand_over(repository, [digest(content) for content in CONTENTS], taken)
+
+    assert len(taken.contents) == len(CONTENTS) and taken.threads == {get_ident()}
+
+
 def test_nothing_is_nothing(repository: Repository) -> None:
     taken = Taken()
     assert hand_over(repository, [], taken) == [] and not taken.contents

@@ -30,8 +30,9 @@ from holdfast.store.open import create_store, open_store
 from holdfast.store.packs import END, MAGIC, RAW, ZLIB, ZSTD, PackWriter, compress, decompress, read_index
 from holdfast.store.ports import Blobs, Ledger, Records, Transaction
 from holdfast.store.records import Chain, line
-from holdfast.store.repository import CHUNK_MAX, Repository, Saving, Swept
+from holdfast.store.repository import Repository
 from holdfast.store.rows import CHUNKS, CONTENT, DOCUMENT, CheckpointRow, Location, Query, WorkspaceRow
+from holdfast.store.saving import CHUNK_MAX, Saving, Swept
 
 MB = 1 << 20
 NOON = 1_800_000_000_000_000_000

@@ -12,10 +12,8 @@ from holdfast.core.brief_rank import FEATURES, collect
 SAMPLE_EVERY = 6  # calls between two moments of a session
 KEEP_ONE_IN = 4  # of the blocks that were not needed
 SOON = 2.0  # the first edit counts up to three times a late one
-PENALTY = 0.0013  # per sample, on the distance from the prior
-STEPS = 8
-# What an earlier study found on five projects for the signs that it knew.
-PRIOR = {"touched": 0.28, "near": 0.46, "read": 1.65, "narrow": 0.91, "said": 0.34}
+PENALTY = 0.02  # per sample, on every weight: strong, because it is other projects that count
+STEPS, LONGEST_STEP = 14, 1.0
 
 
 @dataclass(slots=True)
@@ -66,8 +64,7 @@ def fit(given: Iterable[Sample], names: Iterable[str] | None = None) -> dict[str
         [1.0, *[(value - mean) / spread for value, mean, spread in zip(vector, means, spreads, strict=True)]]
         for vector in vectors
     ]
-    prior = [0.0, *[PRIOR.get(name, 0.0) * spread for name, spread in zip(used, spreads, strict=True)]]
-    solution = _newton(scaled, [row.needed for row in rows], weights, prior)
+    solution = _newton(scaled, [row.needed for row in rows], weights)
     fitted = {name: value / spread for name, value, spread in zip(used, solution[1:], spreads, strict=True)}
     fitted["constant"] = solution[0] - sum([fitted[name] * mean for name, mean in zip(used, means, strict=True)])
     return fitted
@@ -83,12 +80,12 @@ def _standard(vectors: list[list[float]]) -> tuple[list[float], list[float]]:
     return means, spreads
 
 
-def _newton(vectors: list[list[float]], needed: list[bool], weights: list[float], prior: list[float]) -> list[float]:
-    size = len(prior)
+def _newton(vectors: list[list[float]], needed: list[bool], weights: list[float]) -> list[float]:
+    size = len(vectors[0])
     penalty = PENALTY * len(vectors)
-    solution = list(prior)
+    solution = [0.0] * size
     for _ in range(STEPS):
-        gradient = [penalty * (wanted - value) for wanted, value in zip(prior, solution, strict=True)]
+        gradient = [-penalty * value for value in solution]
         curve = [[penalty if row == column else 0.0 for column in range(size)] for row in range(size)]
         gradient[0], curve[0][0] = 0.0, 1e-6
         for vector, hit, weight in zip(vectors, needed, weights, strict=True):
@@ -105,7 +102,9 @@ def _newton(vectors: list[list[float]], needed: list[bool], weights: list[float]
             for other in range(at):
                 curve[other][at] = curve[at][other]
         step = _solve(curve, gradient)
-        solution = [a + b for a, b in zip(solution, step, strict=True)]
+        # Far from the solution a whole step may lead further away.
+        part = min(1.0, LONGEST_STEP / max(map(abs, step[1:]), default=LONGEST_STEP))
+        solution = [a + part * b for a, b in zip(solution, step, strict=True)]
     return solution
 
 

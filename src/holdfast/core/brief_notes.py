@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from holdfast.core.notes import FileNote, Notes
 
 SECOND = 1_000_000_000
+SHARED = 8  # letters of a folder that are worth a place in the heading
 AGES = ((86_400 * 2, 86_400, "days"), (3_600 * 2, 3_600, "hours"), (120, 60, "minutes"))
 
 
@@ -85,7 +86,7 @@ def render_notes(notes: Notes, scale: float = 1.0, facts: Facts | None = None) -
         line = f"## Last test: {'passed' if run.passed else 'FAILED'}\n$ {clip(command, most(140))}"
         rows.append(line if run.passed or not run.tail else f"{line}\n{tail(run.tail, most(550))}")
     if notes.files:
-        rows.append("## Files, newest first (M edited, r read)\n" + _files(notes, some(14)))
+        rows.append(_files(notes, some(14)))
     if notes.cwd:
         rows.append(f"Working Directory: {notes.cwd}")
     branch = (facts.branch if facts else "") or notes.branch
@@ -133,16 +134,31 @@ def _files(notes: Notes, count: int) -> str:
     from holdfast.core.brief_rank import is_generated
 
     listed = [file for file in notes.files if not is_generated(file.path, notes.cwd)]
-    rows = [_file(file, notes.cwd) for file in listed[:count]]
+    names = [_name(file, notes.cwd) for file in listed[:count]]
+    folder = _common(names)
+    title = f"## Files{f' in {folder}' if folder else ''}, newest first (M edited, r read)"
+    rows = [_file(file, name[len(folder) :]) for file, name in zip(listed, names, strict=False)]
     if len(listed) > count:
         rows.append(f"and {len(listed) - count} more")
-    return "\n".join(rows)
+    return "\n".join([title, *rows])
 
 
-def _file(file: FileNote, cwd: str) -> str:
+def _common(names: list[str]) -> str:
+    """The folder that all names share, where saying it once is shorter."""
+    if len(names) < 3:
+        return ""
+    low, high = min(names), max(names)
+    same = next((at for at, sign in enumerate(low) if high[at : at + 1] != sign), len(low))
+    folder = low[: low.rfind("/", 0, same) + 1]
+    return folder if len(folder) >= SHARED else ""
+
+
+def _name(file: FileNote, cwd: str) -> str:
     path = file.path
-    if cwd and path.startswith(cwd.rstrip("/") + "/"):
-        path = path[len(cwd) :].lstrip("/")
+    return path[len(cwd) :].lstrip("/") if cwd and path.startswith(cwd.rstrip("/") + "/") else path
+
+
+def _file(file: FileNote, name: str) -> str:
     spans = sorted(set(file.changed[-2:] if file.edited else file.read[-1:]))
     where = ",".join([f"{a}-{b}" if b > a else str(a) for a, b in spans if (a, b) != (1, 1)])
-    return f"{'M' if file.edited else 'r'} {path}{f' L{where}' if where else ''}"
+    return f"{'M' if file.edited else 'r'} {name}{f' L{where}' if where else ''}"

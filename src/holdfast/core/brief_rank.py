@@ -7,17 +7,13 @@ from dataclasses import dataclass
 from math import exp, log, log1p
 
 from holdfast.core.brief_blocks import cut
+from holdfast.core.brief_spans import LN2, Nearness, fading
 from holdfast.core.brief_weights import WEIGHTS
 from holdfast.core.signals import Signals
-from holdfast.core.working import WorkingFile
+from holdfast.core.working import Span, WorkingFile
 
-LN2 = 0.6931471805599453
-HALF = 12.0  # tool calls until a sign counts half
-LONG = 40.0
 NEAR = 8.0  # lines until closeness counts half
-FAR = 25.0
-NARROW = 60  # a read of so many lines or fewer was meant for them
-SMALL = 40
+LATELY = 60  # tool calls
 NEIGHBOUR = 0.3  # share of a better neighbour's lead that a block is given: edits cross the borders of blocks
 
 # Never worth an excerpt: made by tools, or no text.
@@ -50,12 +46,17 @@ MOST_TEXT = 450_000
 MOST_FILES = 40
 AROUND = 60
 IMPORTS_END = 120
-MOST_SPANS = 20
 
 FEATURES = (
     "touched near read narrow said length touched_now named last_rare named_open imports pointed overs near_long defines "
-    "removed small"
+    "removed small latest read_lately open found sibling edits"
 ).split()
+
+SOURCES = ("recent", "last", "removed", "open")
+"""Where the words come from that blocks are searched for."""
+MOST_COUNTED = 3.0  # of one word
+FARTHEST = 999
+TESTING = re.compile(r"^tests?_|[._-]?(?:tests?|spec)$", re.I)
 
 SEPARATORS = {code: " " for code in range(128) if not (chr(code).isalnum() or chr(code) == "_")}
 
@@ -69,6 +70,7 @@ class Block:
     last: int
     length: int
     signs: list[float]
+    ascii: bool = True
     chance: float = 0.0
 
 
@@ -96,29 +98,28 @@ def _adjoin(upper: Block, lower: Block) -> bool:
 
 def collect(files: list[WorkingFile], signals: Signals) -> list[Block]:
     """The blocks with their signs, unweighed."""
-    cuts = _cuts(files)
-    telling = {*signals.of("recent"), *signals.of("last"), *signals.of("removed")}
+    telling = {word for source in SOURCES for word in signals.of(source)}
     spread: dict[str, int] = {}
-    found: list[tuple[int, list[tuple[int, int]], list[set[str]]]] = []
+    found: list[tuple[int, list[tuple[int, int]], list[set[str]], list[str]]] = []
     total = 0
-    for number, blocks in cuts.items():
+    for number, blocks in _cuts(files).items():
         lines = files[number].lines
-        words = []
-        for first, last in blocks:
-            text = "\n".join([line or "" for line in lines[first : last + 1]])
-            of = telling.intersection(text.translate(SEPARATORS).split())
-            words.append(of)
+        texts = ["\n".join([line or "" for line in lines[first : last + 1]]) for first, last in blocks]
+        words = [telling.intersection(text.translate(SEPARATORS).split()) for text in texts]
+        for of in words:
             for word in of:
                 spread[word] = spread.get(word, 0) + 1
         total += len(blocks)
-        found.append((number, blocks, words))
+        found.append((number, blocks, words, texts))
     # A word that stands in few blocks tells more.
     rarity = {word: log(total / count + 1) for word, count in spread.items()}
+    session = _Session(files, signals)
     ranked = []
-    for number, blocks, words in found:
-        about = _About(files[number], signals)
-        for (first, last), of in zip(blocks, words, strict=True):
-            ranked.append(_block(about, number, first, last, of, signals, rarity))
+    for number, blocks, words, texts in found:
+        about = _About(files[number], blocks, session)
+        for at, ((first, last), of, text) in enumerate(zip(blocks, words, texts, strict=True)):
+            signs = about.signs(at, first, last, len(text) + 1, of, rarity)
+            ranked.append(Block(number, first, last, len(text) + 1, signs, text.isascii()))
     return ranked
 
 
@@ -153,82 +154,88 @@ def _windows(file: WorkingFile) -> list[tuple[int, int]]:
     return [(a, min(b, len(file.lines) - 1)) for a, b in merged if a < len(file.lines)]
 
 
-def fading(age: float, half: float = HALF) -> float:
-    return exp(-LN2 * max(age, 0) / half)
+class _Session:
+    """What is the same for all files."""
+
+    def __init__(self, files: list[WorkingFile], signals: Signals) -> None:
+        self.signals, self.now = signals, signals.now
+        self.words = {source: signals.of(source) for source in SOURCES}
+        changes = [(hunk.at, -number, file.path, hunk) for number, file in enumerate(files) for hunk in file.hunks]
+        self.latest: tuple[str, Span] | None = None
+        if changes:
+            _, _, path, hunk = max(changes, key=lambda change: change[:2])
+            self.latest = path, hunk
+        self.edited: dict[str, list[tuple[float, str]]] = {}
+        for file in files:
+            if file.hunks:
+                fresh = fading(signals.now - max([hunk.at for hunk in file.hunks]))
+                self.edited.setdefault(stem(file.path), []).append((fresh, file.path))
+
+    def sibling(self, path: str) -> float:
+        """How fresh the last change of another file of that name is: a module and its test are changed in turn."""
+        return max([fresh for fresh, other in self.edited.get(stem(path), ()) if other != path], default=0.0)
 
 
 class _About:
-    """What is the same for all blocks of a file."""
+    """What is the same for all blocks of a file, and the signs of each."""
 
-    def __init__(self, file: WorkingFile, signals: Signals) -> None:
-        now = signals.now
+    def __init__(self, file: WorkingFile, blocks: list[tuple[int, int]], session: _Session) -> None:
+        signals, now = session.signals, session.now
         name = file.path.rsplit("/", 1)[-1]
-        last_edit = max([hunk.at for hunk in file.hunks], default=-1)
-        self.lines = file.lines
-        # A hunk without a place says only that the file was changed.
-        placed = [hunk for hunk in file.hunks if hunk.count or hunk.start > 1][-MOST_SPANS:]
-        self.hunks = [(hunk.start, hunk.end, fading(now - hunk.at, LONG)) for hunk in placed]
-        self.reads = []
-        for span in file.reads[-MOST_SPANS:]:
-            fresh = fading(now - span.at)
-            small = fresh * min(1.0, SMALL / max(span.count, 1)) if span.at > last_edit else 0.0
-            self.reads.append((span.start, span.end, fresh, fresh * min(1.0, NARROW / max(span.count, 1)), small))
+        self.lines, self.words = file.lines, session.words
+        self.near = Nearness(file, blocks, now)
+        self.latest = session.latest[1] if session.latest is not None and session.latest[0] == file.path else None
         self.touched = fading(now - file.touched)
         self.touched_now = float(file.touched >= signals.prompt_at)
         self.named = float(name in signals.named.get("recent", ()))
         self.named_open = float(name in signals.named.get("open", ()))
         self.pointed = signals.pointed.get(name, [])
+        self.found: dict[int, float] = {}
+        for line, weight in signals.found.get(name, ()):
+            for number in self.near.covered(line, line):
+                self.found[number] = max(weight, self.found.get(number, 0.0))
+        self.sibling = session.sibling(file.path)
+        self.edits = log1p(len({hunk.at for hunk in file.hunks if now - hunk.at < LATELY}))
+
+    def signs(
+        self, at: int, first: int, last: int, length: int, words: set[str], rarity: dict[str, float]
+    ) -> list[float]:
+        near, lines = self.near, self.lines[first : last + 1]
+        recent, last_said, removed, open_ = self.words.values()
+        shared = [word for word in words if word in recent]
+        closest = near.closest[at]
+        return [
+            self.touched,
+            exp(-LN2 * closest / NEAR) if closest < FARTHEST else 0.0,
+            near.read[at],
+            near.narrow[at],
+            log1p(sum([min(recent[word], MOST_COUNTED) for word in shared])),
+            log1p(length),
+            self.touched_now,
+            self.named,
+            log1p(sum([rarity[word] for word in words if word in last_said])),
+            self.named_open,
+            self.touched if first < IMPORTS_END and _imports(lines) else 0.0,
+            max([weight for line, weight in self.pointed if first - 2 <= line <= last + 4], default=0.0)
+            if self.pointed
+            else 0.0,
+            log1p(near.overs[at]),
+            near.near_long[at],
+            float(bool(shared) and _defines(lines, shared)),
+            log1p(sum([removed[word] * rarity[word] for word in words if word in removed])),
+            near.small[at],
+            1 / (1 + near.distance(at, self.latest) / NEAR) if self.latest is not None else 0.0,
+            near.read_lately[at],
+            log1p(sum([min(open_[word], MOST_COUNTED) * rarity[word] for word in words if word in open_])),
+            self.found.get(at, 0.0),
+            self.sibling,
+            self.edits,
+        ]
 
 
-def _block(
-    about: _About, number: int, first: int, last: int, words: set[str], signals: Signals, rarity: dict[str, float]
-) -> Block:
-    top, bottom = first + 1, last + 1
-    near_long = 0.0
-    overs = 0
-    closest = 999
-    # Thousands of blocks by dozens of spans: comparisons, because calls of `min` and `max` cost three times as much.
-    for start, end, fresh_long in about.hunks:
-        distance = start - bottom if start > bottom else top - end if top > end else 0
-        if distance < closest:
-            closest = distance
-        closeness = fresh_long / (1 + distance / FAR)
-        if closeness > near_long:
-            near_long = closeness
-        if distance == 0:
-            overs += 1
-    read = narrow = small = 0.0
-    for start, end, fresh, fresh_narrow, fresh_small in about.reads:
-        if start <= bottom and end >= top:
-            read = fresh if fresh > read else read
-            narrow = fresh_narrow if fresh_narrow > narrow else narrow
-            small = fresh_small if fresh_small > small else small
-    recent, last_said, removed = signals.of("recent"), signals.of("last"), signals.of("removed")
-    lines = about.lines[first : last + 1]
-    shared = [word for word in words if word in recent]
-    length = sum([len(line or "") + 1 for line in lines])
-    signs = [
-        about.touched,
-        exp(-LN2 * closest / NEAR) if closest < 999 else 0.0,
-        read,
-        narrow,
-        log1p(sum([min(recent[word], 3.0) for word in shared])),
-        log1p(length),
-        about.touched_now,
-        about.named,
-        log1p(sum([rarity[word] for word in words if word in last_said])),
-        about.named_open,
-        about.touched if first < IMPORTS_END and _imports(lines) else 0.0,
-        max([weight for line, weight in about.pointed if top - 3 <= line <= bottom + 3], default=0.0)
-        if about.pointed
-        else 0.0,
-        log1p(overs),
-        near_long,
-        float(bool(shared) and _defines(lines, shared)),
-        log1p(sum([removed[word] * rarity[word] for word in words if word in removed])),
-        small,
-    ]
-    return Block(number, first, last, length, signs)
+def stem(path: str) -> str:
+    """A file's name without its ending and without what makes it the test of another."""
+    return TESTING.sub("", path.rsplit("/", 1)[-1].split(".", 1)[0]).lower()
 
 
 def _imports(lines: list[str | None]) -> bool:

@@ -7,7 +7,9 @@ from holdfast.core.tokens import CHARACTERS, weigh
 from holdfast.core.working import WorkingFile
 
 # What is added to a block's own cost before its worth is divided by it: short blocks are not to crowd out whole ones.
-OVERHEAD = 90
+OVERHEAD = 130
+# A likely block is worth more than two half as likely ones: chances are estimates, and doubtful ones are overestimated.
+TRUST = 1.6
 SMALLEST = 60
 RANGE = 14  # "@1200-1234" and its line end
 
@@ -23,7 +25,7 @@ class Selector:
         self, blocks: list[Block], files: list[WorkingFile], names: list[str], characters: float = CHARACTERS
     ) -> None:
         costs = [_cost(files[block.file], block, characters) for block in blocks]
-        worths = [block.chance / (cost + OVERHEAD) for block, cost in zip(blocks, costs, strict=True)]
+        worths = [block.chance**TRUST / (cost + OVERHEAD) for block, cost in zip(blocks, costs, strict=True)]
         order = sorted(range(len(blocks)), key=lambda at: (-worths[at], at))
         self.ordered = [(blocks[at], costs[at]) for at in order]
         self.headings = [len(name) + 6 + RANGE for name in names]
@@ -49,8 +51,10 @@ class Selector:
 
 
 def _cost(file: WorkingFile, block: Block, characters: float) -> float:
+    if block.ascii:
+        return float(block.length)
     text = "\n".join([line or "" for line in file.lines[block.first : block.last + 1]])
-    return float(block.length) if text.isascii() else weigh(text, characters) * characters + 1
+    return weigh(text, characters) * characters + 1
 
 
 def ranges(lines: set[int], file: WorkingFile) -> list[tuple[int, int]]:

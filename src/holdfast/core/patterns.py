@@ -102,11 +102,18 @@ PARAMETER = lazy(
 )
 RANDOM = lazy(r"(?<![A-Za-z0-9+/_=.@-])[A-Za-z0-9+/_-]{32,512}={0,2}(?![A-Za-z0-9+/_=-])")
 CODED = lazy(r"[A-Za-z0-9+/_-]{20,}={0,2}")
-# Blanks are counted: without an end to them, a page of blanks would be tried from every one of them.
-WRAP = lazy(r"(?:[\"']?[ \t]{0,8}\+?[ \t]{0,8}\\?\r?\n|\\{1,2}r?\\{0,2}n)[ \t>|#*+]{0,60}[\"']?")
-CONTINUED = lazy(r"\\\r?\n[ \t]{0,60}|[\"'][ \t]{0,8}[+.]?[ \t]{0,8}\\?\r?\n[ \t]{0,60}[+.]?[ \t]{0,8}[\"']")
+# Blanks are counted: without an end to them, a page of blanks would be tried from every one of them. Each way begins with
+# a character of its own, so that the search skips all others; and blanks that were taken are not given back.
+_END = r"[ \t]{0,8}+\\?\r?\n"
+_WRAPS = (
+    r"\n", r"\r\n", r"\\\r?\n", r" [ \t]{0,7}+\+?" + _END, r"\t[ \t]{0,7}+\+?" + _END, r"\+" + _END,
+    r"\"[ \t]{0,8}+\+?" + _END, r"'[ \t]{0,8}+\+?" + _END, r"\\\\?r?\\{0,2}n",
+)  # fmt: skip
+WRAP = lazy(r"(?:" + "|".join(_WRAPS) + r")[ \t>|#*+]{0,60}[\"']?")
+_GOES_ON = r"[ \t]{0,8}[+.]?[ \t]{0,8}\\?\r?\n[ \t]{0,60}[+.]?[ \t]{0,8}[\"']"
+CONTINUED = lazy(r"\\\r?\n[ \t]{0,60}|\"" + _GOES_ON + r"|'" + _GOES_ON)
 """Line breaks that a shell or a compiler takes out: only across these a value goes on for sure."""
-ESCAPE = lazy(r"\\+u00([0-7][0-9a-fA-F])|%([2-7][0-9a-fA-F])")
+ESCAPE = lazy(r"\\\\*u00([0-7][0-9a-fA-F])|%([2-7][0-9a-fA-F])")
 
 PLACEHOLDER = lazy(
     r"(?i)^(?:[x*.•#_-]{3,}.*|<.*|\$.*|%.*%?|\{.*|\[.*|.*(?:\$\{|\{\{|<%).*|your.*|my[-_]?.*|example.*|sample.*|dummy.*|fake.*|mock.*|"

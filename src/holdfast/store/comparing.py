@@ -10,7 +10,7 @@ from holdfast.store.findings import concerned, everything, labels, many, text
 from holdfast.store.places import follow
 from holdfast.store.rebuilding import LOST, Log
 from holdfast.store.records import STORE_LOG
-from holdfast.store.repository import checkpoint_row
+from holdfast.store.replaying import checkpoint_row
 from holdfast.store.rows import Query
 
 TYPE_CHECKING = False

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from holdfast.store.repository import Repository, Saving
+    from holdfast.store.repository import Repository
+    from holdfast.store.saving import Saving
 
 PART = 1 << 20
 GROUP = 64

@@ -9,8 +9,8 @@ from holdfast.core.retention import KEPT
 from holdfast.core.steps import step
 from holdfast.store.digest import ZERO, digest
 from holdfast.store.local import Lock, explain, make_folder
-from holdfast.store.repository import Saving, Swept
 from holdfast.store.rows import DOCUMENT, Query, WorkspaceRow
+from holdfast.store.saving import Saving, Swept
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

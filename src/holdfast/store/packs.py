@@ -29,6 +29,8 @@ MOST_RAW = 1 << 30
 """No frame is larger; one that claims more is damage, not a reason to ask for memory."""
 MOST_SHARED = 64 << 20
 """No frame of several blobs is larger."""
+LITTLE = 352 << 10
+"""Up to so much of a frame is unpacked by itself: the first three pieces of memory that Zstandard's module asks for."""
 FEW = 512 << 10
 """Up to this many bytes a save compresses with zlib and does not pay for loading Zstandard."""
 
@@ -176,9 +178,13 @@ def decompress(stored: bytes, most: int = MOST_RAW) -> bytes:
     return data
 
 
-def beginning(stored: bytes, most: int) -> bytes:
-    """The first bytes of a frame's raw form, for whoever checks what is in them: the rest is not unpacked."""
-    return _inflated(stored, most)[0]
+def beginning(stored: bytes, least: int) -> bytes:
+    """At least so many first bytes of a frame's raw form, for whoever checks what is in them: less is there if it is cut.
+
+    Where little is wanted, no more is unpacked. Else all of it: Zstandard's module asks for memory in a few sizes, which
+    the next frame finds as it was left, and a limit of any other size would cost more than it spares.
+    """
+    return _inflated(stored, max(least, 1) if least <= LITTLE else max(MOST_SHARED, least))[0]
 
 
 def _inflated(stored: bytes, most: int) -> tuple[bytes, bool]:

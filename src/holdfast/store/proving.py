@@ -8,10 +8,11 @@ from holdfast.core import document
 from holdfast.core.entry import FILE, GONE
 from holdfast.core.errors import HoldfastError
 from holdfast.core.planning import refuse_crafted
+from holdfast.store.contents import MOST_NESTED
 from holdfast.store.conversations import checked, ids_of
 from holdfast.store.digest import add, weight
-from holdfast.store.repository import CHUNK_MAX, MOST_NESTED
 from holdfast.store.rows import CONTENT, DOCUMENT, LIST, SEALED
+from holdfast.store.saving import CHUNK_MAX
 from holdfast.store.sealed import length_of
 
 TYPE_CHECKING = False

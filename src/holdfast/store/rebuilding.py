@@ -12,7 +12,8 @@ from holdfast.store.local import LocalBlobs, LocalRecords, Lock, explain, make_f
 from holdfast.store.mending import mended, misplaced, workspaces_told
 from holdfast.store.packs import read_index
 from holdfast.store.records import STORE_LOG, Chain
-from holdfast.store.repository import Repository, checkpoint_row
+from holdfast.store.replaying import checkpoint_row
+from holdfast.store.repository import Repository
 from holdfast.store.rows import CheckpointRow
 from holdfast.store.sqlite import SqliteLedger
 

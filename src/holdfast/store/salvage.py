@@ -14,8 +14,8 @@ from holdfast.store.check import adds_up
 from holdfast.store.digest import ZERO, digest
 from holdfast.store.packs import read_index
 from holdfast.store.records import line
-from holdfast.store.repository import CHUNK_AVERAGE, CHUNK_MAX, CHUNK_MIN
 from holdfast.store.rows import CHUNKS, CONTENT, DOCUMENT, LIST, SEALED, Query
+from holdfast.store.saving import CHUNK_AVERAGE, CHUNK_MAX, CHUNK_MIN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

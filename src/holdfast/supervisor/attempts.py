@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from holdfast.core.errors import HoldfastError
 from holdfast.core.steps import step
-from holdfast.supervisor import runs
+from holdfast.supervisor import observing, runs
 from holdfast.supervisor.settling import settle
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def carry_out(ground: Ground, run: str, halt: Flag) -> None:
     runs.baseline(ground, run)
     step("run:baseline")
     runs.spawn(ground, run)
-    if runs.observe(ground, run, halt):
+    if observing.observe(ground, run, halt):
         step("run:observed")
         settle(ground, run)
 

@@ -16,7 +16,7 @@ from sqlalchemy import create_engine, event
 
 from holdfast.core.errors import HoldfastError
 from holdfast.core.steps import step
-from holdfast.supervisor import runs
+from holdfast.supervisor import observing, runs
 from holdfast.supervisor.attempts import log_trouble
 from holdfast.supervisor.settling import settle
 
@@ -56,7 +56,7 @@ def _spawn(run: str) -> None:
 
 @DBOS.step(name="observe")
 def _observe(run: str) -> bool:
-    done = runs.observe(_ground(), run, _Here.halt)
+    done = observing.observe(_ground(), run, _Here.halt)
     step("run:observed")
     return done
 

@@ -18,17 +18,18 @@ from holdfast.workspace.system import Folders, System
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from holdfast.workspace.building import NewFolder
     from holdfast.workspace.preparing import Group
+    from holdfast.workspace.staging import Ids
 
 
 class Apply:
     """One plan on one root.
 
     `anchors` are files already in place to which others of their group are to be linked; `contents` gives what files
-    hold; `ids(read)` the ids that a stream has as a content. `known(digest)` and `known_link(target)` say whether a
+    hold; `ids` the ids that a stream has as a content. `known(digest)` and `known_link(target)` say whether a
     checkpoint has what a restore that was cut off left behind: what none has is never removed. `closed` are folders
     that must be opened for writing meanwhile, with the modes that they have and shall keep. `touched` tells whether
     anything in the tree was changed.
@@ -39,7 +40,7 @@ class Apply:
         root: int,
         anchors: dict[Group, bytes],
         contents: Contents,
-        ids: Callable[[Callable[[int], bytes]], Sequence[bytes]],
+        ids: Ids,
         known: Callable[[bytes], bool],
         *,
         known_link: Callable[[bytes], bool] = lambda target: False,

@@ -7,21 +7,21 @@ from posix import O_NONBLOCK, O_RDONLY, close, fstat, ftruncate, lseek, read
 from posix import open as open_fd
 from stat import S_ISREG
 
+from holdfast.core.entry import SEALED
 from holdfast.workspace.below import open_below
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from holdfast.core.entry import Entry
+    from holdfast.workspace.staging import Ids
 
 FICLONE = 0x40049409
 
 
 class Cloning:
-    """Takes contents from files below `root` that still have them; `ids(read)` gives the ids that a stream has."""
+    """Takes contents from files below `root` that still have them; `ids` gives the ids that a stream has."""
 
-    def __init__(self, root: bytes, ids: Callable[[Callable[[int], bytes]], Sequence[bytes]]) -> None:
+    def __init__(self, root: bytes, ids: Ids) -> None:
         self.root, self.ids = root, ids
         self.possible = True
         """False once the file system has said that it shares no blocks."""
@@ -50,7 +50,7 @@ class Cloning:
         finally:
             close(source)
         # What was cloned is judged, not what it was cloned from: that may change at any moment.
-        if entry.content in self.ids(lambda most: read(fd, most)):
+        if entry.content in self.ids(lambda most: read(fd, most), bool(entry.flags & SEALED)):
             return True
         ftruncate(fd, 0)
         lseek(fd, 0, 0)

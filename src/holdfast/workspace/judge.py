@@ -5,9 +5,9 @@ from __future__ import annotations
 from holdfast.core.secrecy import KEY, TEXT_LIMIT, WORDS, by_name, is_configuration, packed, signs
 
 try:
-    from holdfast.workspace import _needles
+    from holdfast.workspace import _marks
 except ImportError:
-    _needles = None  # type: ignore[assignment]
+    _marks = None  # type: ignore[assignment]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,12 +35,11 @@ def is_secret(path: bytes, content: bytes | None) -> bool:
         return False
     if content.startswith(UTF_16):
         content = content.decode("utf-16", "replace").encode("utf-8", "replace")
-    marks = scan(content)
+    # Words count where people put passwords, and only there they are looked for.
+    marks = scan(content, SIGN | WORD if is_configuration(path) else SIGN)
     if not marks:
         return False
-    words = bool(marks & WORD) and is_configuration(path)
-    if not words and not marks & SIGN:
-        return False
+    words = bool(marks & WORD)
     from holdfast.core.redact import holds_secret
 
     if words and len(content) <= WHOLE:
@@ -62,21 +61,21 @@ def _around(content: bytes, wanted: int) -> Iterator[bytes]:
         yield content[start:end]
 
 
-def scan(content: bytes) -> int:
-    """Return which marks are in it: of well-known keys, of words that stand beside secrets, both, or none."""
+def scan(content: bytes, wanted: int = SIGN | WORD) -> int:
+    """Return which of the wanted marks are in it: of well-known keys, of words that stand beside secrets, both, or none."""
     global _loaded
-    if _needles is None:
-        return _scan_in_python(content)
+    if _marks is None:
+        return _scan_in_python(content, wanted)
     if not _loaded:
-        _needles.load(packed())
+        _marks.load(packed())
         _loaded = True
-    return _needles.scan(content)
+    return _marks.scan(content, wanted)
 
 
 def places(content: bytes, wanted: int) -> list[int]:
     """Where marks of the wanted kinds begin, in order."""
-    if _needles is not None and _loaded:
-        return _needles.places(content, wanted)
+    if _marks is not None and _loaded:
+        return _marks.places(content, wanted)
     found = [
         match.start()
         for kind, pattern in zip((SIGN, WORD), _compiled(), strict=True)
@@ -86,9 +85,11 @@ def places(content: bytes, wanted: int) -> list[int]:
     return sorted(found)
 
 
-def _scan_in_python(content: bytes) -> int:
+def _scan_in_python(content: bytes, wanted: int) -> int:
     sign, word = _compiled()
-    return (SIGN if sign.search(content) else 0) | (WORD if word.search(content) else 0)
+    return (SIGN if wanted & SIGN and sign.search(content) else 0) | (
+        WORD if wanted & WORD and word.search(content) else 0
+    )
 
 
 def _compiled() -> list[Pattern[bytes]]:

@@ -27,7 +27,7 @@ from posix import (
 from posix import open as open_fd
 from stat import S_IMODE, S_ISREG
 
-from holdfast.core.entry import ATTRIBUTES, FILE, LINK, SPARSE, Entry
+from holdfast.core.entry import ATTRIBUTES, FILE, LINK, SEALED, SPARSE, Entry
 from holdfast.core.light_json import loads
 from holdfast.core.planning import Step
 from holdfast.core.steps import step as note
@@ -213,7 +213,7 @@ class Preparing:
                 utime(name, ns=(entry.mtime, entry.mtime), dir_fd=self.staging.fd, follow_symlinks=False)
             return name
         group = group_of(entry)
-        if entry.group and self._link(group, groups, name):
+        if entry.group and self._link(group, groups, name, bool(entry.flags & SEALED)):
             return name
         fd = open_fd(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o600, dir_fd=self.staging.fd)
         try:
@@ -231,7 +231,7 @@ class Preparing:
         groups[group] = name
         return name
 
-    def _link(self, group: Group, groups: dict[Group, bytes], name: bytes) -> bool:
+    def _link(self, group: Group, groups: dict[Group, bytes], name: bytes, sealed: bool) -> bool:
         """Make the staged file another name of one of its group: a hard link comes back as one."""
         try:
             if group in groups:
@@ -245,7 +245,8 @@ class Preparing:
             return False  # no links here, or too many: a copy has to do
         seen = stat(name, dir_fd=self.staging.fd, follow_symlinks=False)
         # Somebody may have changed the one in place since the plan was made.
-        if S_ISREG(seen.st_mode) and S_IMODE(seen.st_mode) == group[2] and group[1] in self.staging.content(name):
+        alike = S_ISREG(seen.st_mode) and S_IMODE(seen.st_mode) == group[2]
+        if alike and group[1] in self.staging.content(name, sealed):
             return True
         unlink(name, dir_fd=self.staging.fd)
         return False

@@ -26,7 +26,7 @@ from stat import S_ISDIR, S_ISLNK, S_ISREG
 from sys import getfilesystemencodeerrors, getfilesystemencoding
 from time import sleep
 
-from holdfast.core.entry import FILE, LINK, Entry
+from holdfast.core.entry import FILE, LINK, SEALED, Entry
 
 try:
     from fcntl import F_GETLEASE, F_SETLEASE, F_SETSIG
@@ -36,6 +36,9 @@ except ImportError:  # no leases on this system: the comparison has to do
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    Ids = Callable[[Callable[[int], bytes], bool], Sequence[bytes]]
+    """`ids(read, sealed)`: the ids that a stream has as a content, those that it has when it is sealed only if wanted."""
 
 ENCODING, ERRORS = getfilesystemencoding(), getfilesystemencodeerrors()
 MARKER, PREFIX, ASIDE = b".holdfast", b"restore-", b"aside"
@@ -49,7 +52,7 @@ PATIENCE = 20
 class Staging:
     """`.holdfast/restore-<random>`: outside of capture, on the workspace's own file system, unknown to anybody else."""
 
-    def __init__(self, root: int, ids: Callable[[Callable[[int], bytes]], Sequence[bytes]]) -> None:
+    def __init__(self, root: int, ids: Ids) -> None:
         self.root, self.ids = root, ids
         self.name = PREFIX + urandom(4).hex().encode()
         self.fd = self.marker = -1
@@ -112,7 +115,7 @@ class Staging:
         try:
             # Another name of the file stays behind: whoever writes to it loses nothing.
             lease = None if seen.st_nlink > 1 else _lease(fd)
-            if entry.content not in self.ids(lambda most: read(fd, most)):
+            if entry.content not in self.ids(lambda most: read(fd, most), bool(entry.flags & SEALED)):
                 return CHANGED
             if lease is False or _was_broken(fd, lease):
                 return BUSY
@@ -121,11 +124,11 @@ class Staging:
         finally:
             close(fd)
 
-    def content(self, name: bytes) -> Sequence[bytes]:
+    def content(self, name: bytes, sealed: bool) -> Sequence[bytes]:
         """The ids that the content of a file here has."""
         fd = open_fd(name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, dir_fd=self.fd)
         try:
-            return self.ids(lambda most: read(fd, most))
+            return self.ids(lambda most: read(fd, most), sealed)
         finally:
             close(fd)
 
@@ -190,7 +193,7 @@ class Staging:
                 return False
             try:
                 lease = _lease(fd)
-                ids = self.ids(lambda most: read(fd, most))
+                ids = self.ids(lambda most: read(fd, most), True)
                 if not any(map(known, ids)) or lease is False or _was_broken(fd, lease):
                     return False
             finally:

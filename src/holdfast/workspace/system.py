@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from _thread import allocate_lock
+from _thread import allocate_lock, start_new_thread
 from errno import EAGAIN, EEXIST, EINVAL, ENOSYS, ENOTDIR, EPERM
 from posix import (
     O_CLOEXEC,
@@ -31,7 +31,6 @@ except ImportError:  # not built here: the C library has the same calls
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from threading import Thread
     from typing import Any
 
 AHEAD = 16 << 20
@@ -130,32 +129,33 @@ class SyncAhead:
         self.system = system
         self._guard = allocate_lock()
         self._written = 0
-        self._thread: Thread | None = None
+        self._syncing = allocate_lock()
         self._error: OSError | None = None
 
     def wrote(self, folder: int, size: int) -> None:
         """So much more was written on the folder's file system, by whichever thread."""
         with self._guard:
             self._written += size
-            if self._written < AHEAD or (self._thread is not None and self._thread.is_alive()):
+            if self._written < AHEAD or not self._syncing.acquire(False):
                 return
-            from threading import Thread
-
             self._written = 0
-            self._thread = Thread(target=self._sync, args=(folder,), daemon=True)
-            self._thread.start()
+            try:
+                start_new_thread(self._sync, (folder,))
+            except RuntimeError:  # no more threads: then it is synced at the end, as always
+                self._syncing.release()
 
     def _sync(self, folder: int) -> None:
         try:
             self.system.sync(folder)
         except OSError as error:
             self._error = error
+        finally:
+            self._syncing.release()
 
     def wait(self) -> None:
         """Wait for what was begun. Raises `OSError` if something could not be written."""
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+        with self._syncing:
+            pass
         if self._error is not None:
             error, self._error = self._error, None
             raise error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from holdfast.conversation.measuring import BRIEF, CLAIM, SOURCE, Report
+from holdfast.conversation.measuring import BRIEF, CLAIM, SOURCE, SOURCE_ALL, Report
 
 if TYPE_CHECKING:
     from holdfast.frontends.paint import Paint
@@ -44,6 +44,11 @@ def lines(report: Report, paint: Paint) -> list[str]:
             f"{project}: edit-span {score.edit_span:.3f} ({score.hits} of {score.edits}), first-edit {score.first_edit:.3f}; "
             f"git status order {rival.edit_span:.3f}, {rival.first_edit:.3f}"
         )
+    out.append(
+        f"edit-span {_times(report, 'edit_span', SOURCE)} and first-edit {_times(report, 'first_edit', SOURCE)} times the source "
+        f"document's method in the same room; {_times(report, 'edit_span', SOURCE_ALL)} and "
+        f"{_times(report, 'first_edit', SOURCE_ALL)} times where it has all tokens and no notes"
+    )
     for name, (low, high) in report.bounds.items():
         out.append(f"edit-span above “{name}” by {low:+.3f} to {high:+.3f} (95 % of draws of sessions)")
     out.append(
@@ -57,6 +62,11 @@ def lines(report: Report, paint: Paint) -> list[str]:
     if report.compactions.cuts:
         out += _compactions(report)
     return out
+
+
+def _times(report: Report, figure: str, rival: str) -> str:
+    theirs = report.mean(rival, figure)
+    return f"{report.mean(BRIEF, figure) / theirs:.1f}" if theirs else "∞"
 
 
 def _compactions(report: Report) -> list[str]:

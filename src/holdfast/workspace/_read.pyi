@@ -1,0 +1,3 @@
+def take(
+    folder: int, name: bytes, size: int, ctime: int, inode: int, uid: int, gid: int, /
+) -> tuple[bytes, int, int, int, int] | None: ...
