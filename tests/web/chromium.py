@@ -22,6 +22,12 @@ ARGUMENTS = [
     "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
 AXE = "4.10.3"
+DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
+LOOKS = {
+    f"{width}-{theme}": {"viewport": size, "color_scheme": theme}
+    for width, size in (("desktop", DESKTOP), ("phone", PHONE))
+    for theme in ("light", "dark")
+}
 
 
 class Unavailable(Exception):

@@ -1,11 +1,22 @@
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from web.chromium import LOOKS
 from web.served import Served
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Each story of a browser takes one of the looks, always the same; in the campaign, all of them."""
+    if "look" in metafunc.fixturenames:
+        names = list(LOOKS)
+        mine = names[zlib.crc32(metafunc.function.__name__.encode()) % len(names)]
+        chosen = names if metafunc.config.getoption("campaign") else [mine]
+        metafunc.parametrize("look", [LOOKS[name] for name in chosen], ids=chosen)
 
 
 @pytest.fixture

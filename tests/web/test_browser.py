@@ -12,12 +12,11 @@ import pytest
 
 from claude.client import Unavailable as NoPackage
 from web import chromium
+from web.chromium import DESKTOP, PHONE
 from web.served import Program
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
-
-DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
 
 
 @pytest.fixture(scope="module")
@@ -52,9 +51,9 @@ def program(tmp_path: Path) -> Iterator[Program]:
 class Visit:
     """A browser that has come in, and every complaint of its console."""
 
-    def __init__(self, browser: Browser, program: Program, size: Any = DESKTOP, **options: Any) -> None:
+    def __init__(self, browser: Browser, program: Program, **options: Any) -> None:
         self.program = program
-        self.browsing = browser.new_context(viewport=size, **options)
+        self.browsing = browser.new_context(**{"viewport": DESKTOP, **options})
         self.page: Page = self.browsing.new_page()
         self.page.set_default_timeout(90_000)
         self.complaints: list[str] = []
@@ -77,8 +76,8 @@ class Visit:
 
 
 @pytest.fixture
-def visit(browser: Browser, program: Program) -> Iterator[Visit]:
-    made = Visit(browser, program)
+def visit(browser: Browser, program: Program, look: dict[str, Any]) -> Iterator[Visit]:
+    made = Visit(browser, program, **look)
     yield made
     made.browsing.close()
 
@@ -100,7 +99,7 @@ def test_the_link_lets_one_browser_in_and_leaves_no_trace(visit: Visit) -> None:
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_every_page_can_be_looked_at(browser: Browser, program: Program, size: Any, theme: Any) -> None:
-    visit = Visit(browser, program, size, color_scheme=theme)
+    visit = Visit(browser, program, viewport=size, color_scheme=theme)
     page = visit.open_project()
     base = page.url
     for path in ("", "/v/v3", "/diff?old=v1&new=v4", "/diff?old=v1&new=v4&path=app.py", "/diff?old=v1&new=v4&path=app.py&view=side",
@@ -213,6 +212,34 @@ def test_a_fork_becomes_a_workspace(visit: Visit) -> None:
     assert page.inner_text("h1") == "forked"
 
 
+def test_looking_around_leads_from_one_thing_to_the_next(visit: Visit) -> None:
+    page = visit.open_project()
+    page.click("#list >> text=v3")
+    page.click(".changes >> text=app.py")
+    page.wait_for_selector(".diff .plus:has-text('return 3')")
+    page.click("text=Side by side")
+    page.wait_for_selector(".diff.side .minus:has-text('return 2')")
+    page.click("text=History")
+    page.click("tr:has-text('v2') >> text=Restore…")
+    page.wait_for_selector("h1:has-text('Restore v2')")
+    page.click("nav >> text=Search")
+    page.fill("input[name=text]", "step 2")
+    page.click("main >> button:has-text('Search')")
+    page.click(".hits >> text=v2")
+    page.click("text=Brief")
+    told = page.inner_text("main")
+    page.go_back()
+    page.click("text=Browse all files")
+    page.click(".tree >> text=app.py")
+    page.wait_for_selector(".code:has-text('return 2')")
+    page.click("nav >> text=Storage")
+    stored = page.inner_text("main")
+
+    assert "of 5,000 tokens" in told
+    assert "One an hour is kept for" in stored
+    assert visit.complaints == []
+
+
 def test_moving_through_time_shows_each_state(visit: Visit) -> None:
     page = visit.open_project()
     page.focus("#scrub")
@@ -225,7 +252,7 @@ def test_moving_through_time_shows_each_state(visit: Visit) -> None:
 
 
 def test_two_browsers_see_each_others_changes(browser: Browser, visit: Visit) -> None:
-    other = Visit(browser, visit.program)
+    other = Visit(browser, visit.program, viewport=PHONE)
     one, two = visit.open_project(), other.open_project()
     two.fill("input[name=message]", "seen by the other")
     two.click("text=Save now")
@@ -268,14 +295,14 @@ def test_everything_can_be_done_with_the_keyboard(visit: Visit) -> None:
     assert (project / "app.py").read_text() == "def answer():\n    return 1\n"
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_no_page_has_a_serious_barrier(browser: Browser, program: Program, theme: Any) -> None:
+@pytest.mark.parametrize("name", ["desktop-light", "phone-dark"])
+def test_no_page_has_a_serious_barrier(browser: Browser, program: Program, name: str) -> None:
     try:
         rules = chromium.axe()
     except NoPackage as why:
         pytest.skip(f"NO ACCESSIBILITY TEST: {why}")
     (program.home / "project" / "app.py").write_text("changed on disk\n")
-    visit = Visit(browser, program, color_scheme=theme, bypass_csp=True)
+    visit = Visit(browser, program, **chromium.LOOKS[name], bypass_csp=True)
     page = visit.open_project()
     base = page.url.removeprefix(program.origin)
     addresses = (

@@ -15,8 +15,9 @@ import pytest
 
 from claude.client import Unavailable as NoPackage
 from web import chromium
+from web.chromium import PHONE
 from web.served import Program
-from web.test_browser import PHONE, Visit
+from web.test_browser import Visit
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -82,8 +83,8 @@ def make(program: Program, name: str, *turns: list[dict[str, Any]], phases: int 
 
 
 @pytest.fixture
-def visit(browser: Browser, program: Program) -> Iterator[Visit]:
-    made = Visit(browser, program)
+def visit(browser: Browser, program: Program, look: dict[str, Any]) -> Iterator[Visit]:
+    made = Visit(browser, program, **look)
     yield made
     made.browsing.close()
 
@@ -195,9 +196,30 @@ def test_a_task_is_made_paused_resumed_and_cancelled(visit: Visit) -> None:
     assert visit.complaints == []
 
 
+def test_a_limit_is_counted_down_a_budget_set_and_the_task_tried_now(visit: Visit) -> None:
+    name = make(visit.program, "limited", [{"limited": 3600}, {"exit": 1}], [phase(1)])
+    page = visit.enter()
+    page.wait_for_selector("#board >> .badge:has-text('waiting rate limit')", timeout=90_000)
+    page.wait_for_selector("#board >> [data-until]:has-text('goes on in')")
+    page.goto(f"{visit.program.origin}/t/{name}")
+    page.fill("input[name=tokens]", "50000")
+    page.click("text=Set limits")
+    page.wait_for_selector(".facts:has-text('of 50,000')")
+    page.click("#head >> button:has-text('Try now')")
+    page.wait_for_selector("#head >> button:has-text('Approve')", timeout=150_000)
+    wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+    lanes = page.locator(".course rect").count()
+    clock = page.locator(".course text.hour").all_text_contents()
+
+    assert wide <= 0
+    assert lanes >= 4  # a phase, two runs, two holds at least
+    assert clock and all(re.fullmatch(r"\d\d:\d\d(:\d\d)?", text) for text in clock)
+    assert visit.complaints == []
+
+
 def test_an_answer_that_came_too_late_says_so(browser: Browser, visit: Visit) -> None:
     make(visit.program, "late", [{"say": QUESTION}], [phase(1)])
-    other = Visit(browser, visit.program, PHONE)
+    other = Visit(browser, visit.program, viewport=PHONE)
     page, phone = visit.enter(), other.enter()
     for one in (page, phone):
         one.wait_for_selector("#inbox >> text=Which colour?", timeout=90_000)
@@ -296,7 +318,7 @@ def test_a_notification_touched_after_the_answer_leads_to_no_longer_waiting(brow
 def test_nobody_is_notified_unasked(visit: Visit) -> None:
     page = visit.enter()
 
-    assert page.inner_text("#notify") == "Notify me"
+    assert (page.get_attribute("#notify", "title"), page.is_enabled("#notify")) == ("Notify me", True)
     assert page.evaluate("navigator.serviceWorker.getRegistration('/static/').then((found) => found === undefined)")
 
 
@@ -355,15 +377,15 @@ def test_answer_approve_pause_and_resume_by_the_keyboard_alone(visit: Visit) -> 
     assert visit.complaints == []
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_no_page_of_a_task_has_a_serious_barrier(browser: Browser, program: Program, theme: Any) -> None:
+@pytest.mark.parametrize("name", ["desktop-light", "phone-dark"])
+def test_no_page_of_a_task_has_a_serious_barrier(browser: Browser, program: Program, name: str) -> None:
     try:
         rules = chromium.axe()
     except NoPackage as why:
         pytest.skip(f"NO ACCESSIBILITY TEST: {why}")
     asking = make(program, "asking", [{"say": QUESTION}], [phase(1)])
     waiting = make(program, "waiting", [{"write": ["page.html", "<p>"]}, phase(1)])
-    visit = Visit(browser, program, color_scheme=theme, bypass_csp=True)
+    visit = Visit(browser, program, **chromium.LOOKS[name], bypass_csp=True)
     page = visit.enter()
     page.wait_for_selector("#inbox >> button:has-text('blue')", timeout=90_000)
     page.wait_for_selector("#inbox >> button:has-text('Approve')", timeout=90_000)

@@ -1,6 +1,7 @@
 """The page's sentences in Korean, by the English ones."""
 
 KOREAN = {
+    "It printed nothing.": "출력이 없습니다.",
     "What they should have saved is saved by the next hook that succeeds; `holdfast save` does it now.": "놓친 내용은 다음에 성공하는 훅이 저장합니다. `holdfast save`로 지금 저장할 수 있습니다.",
     "Overview": "개요",
     "Search": "검색",
