@@ -74,7 +74,8 @@ def test_an_error_at_any_system_call_is_told_and_either_end_can_be_reached(folde
 
 def _may_fail(call: Call, error: str) -> bool:
     # What the interpreter and SQLite read is not ours; a text that cannot be printed is nobody's loss.
-    if "/lib/python" in call.text or "/src/holdfast" in call.text:
+    # So are shared libraries that cannot be loaded: the command line makes a sentence of that, the child of these tests does not.
+    if any(part in call.text for part in ("/lib/python", "/src/holdfast", "/ld.so.cache", ".so.", '.so"')):
         return False
     if call.name in ("read", "fstat", "newfstatat", "fcntl", "getdents64", "pread64"):
         return "/work/" in call.text and "/.holdfast/workspace.json" not in call.text
