@@ -67,6 +67,37 @@ def test_what_was_asked_for_by_line_is_told_to_the_agent_and_kept_in_the_log(pla
     ]  # fmt: skip
 
 
+def test_comments_are_kept_while_a_review_waits_and_sent_along_with_the_changes(place: Place) -> None:
+    task = place.task([say_phase(1)], [say_phase(1)], phases=REVIEWED)
+    place.supervise()
+
+    place.tasks.comment(task.id, "Too long.", by="ann")
+    place.tasks.comment(task.id, "", [Remark("a.py", 3, "shorter")], by="bob")
+
+    assert place.state(task) == ("review", "approval")
+    [waiting] = place.tasks.inbox()
+    assert [(one["by"], one["comments"], len(one["remarks"])) for one in waiting["comments"]] == [
+        ("ann", "Too long.", 0), ("bob", "", 1),
+    ]  # fmt: skip
+    place.tasks.reject(task.id, "")
+    place.supervise()
+    assert "Too long.\n\n- a.py, line 3: shorter\n" in place.told()[1]
+    assert place.tasks.inbox()[0]["comments"] == []  # the next review of the phase begins afresh
+
+
+def test_an_empty_comment_and_one_too_many_are_refused(place: Place) -> None:
+    task = place.task([say_phase(1)], phases=REVIEWED)
+    place.supervise()
+    place.tasks.comment(task.id, "x" * 60_000)
+
+    with pytest.raises(Usage, match="nothing in this comment"):
+        place.tasks.comment(task.id, " ")
+    with pytest.raises(Usage, match="more than 100,000"):
+        place.tasks.comment(task.id, "x" * 60_000)
+
+    assert len(place.tasks.inbox()[0]["comments"]) == 1
+
+
 @pytest.mark.parametrize(
     ("hours", "reminded", "flagged", "after", "found"),
     [

@@ -75,6 +75,22 @@ def test_an_approval_of_what_was_changed_since(served: Served) -> None:
     assert served.ask("GET", f"/p/{prompt}").status == 200
 
 
+def test_a_comment_on_a_review_is_shown_as_it_was_said_and_an_empty_one_refused(served: Served) -> None:
+    prompt = Scene(served).prompt("approval")
+    feedback = f"/api/reviews/{prompt}/feedback"
+    remarks = [{"path": "<b>.py", "line": 3, "text": "<script>x</script>"}]
+    with nothing_changes(served):
+        says_so(served.ask("POST", feedback, {"comments": " "}), 400, "nothing in this comment")
+    assert served.ask("POST", feedback, {"comments": "Too long.", "remarks": remarks}).status == 200
+
+    page = served.ask("GET", f"/p/{prompt}").body.decode()
+    assert "Too long." in page
+    assert "<code>&lt;b&gt;.py:3</code> &lt;script&gt;" in page
+    assert served.ask("PATCH", f"/api/reviews/{prompt}/request-changes", {}).status == 200
+    with nothing_changes(served):
+        says_so(served.ask("POST", feedback, {"comments": "More."}), 409, "no longer waiting")
+
+
 def test_phases_of_a_form_are_told_apart(served: Served) -> None:
     fields = {"brief": "Do\r\nit.", "phases": "Plan\r\nit.\r\n---\r\nBuild it.", "command": "true", "start": "no"}
     made = post(served, "/tasks/new", workspace=str(served.root), **fields)

@@ -79,21 +79,23 @@ class Answered(Moved):
         return done
 
     def reject(self, ref: str, comments: str, remarks: Sequence[Remark] = (), *, by: str = "user") -> Task:
-        """Ask for changes; the comments become the next prompt. After three reworks only approve or cancel is left."""
+        """Ask for changes; the comments become the next prompt, behind those that were kept of this review.
+
+        After three reworks only approve or cancel is left.
+        """
         task, prompt = self._approval(ref)
-        if not comments.strip() and not remarks:
+        comments, remarks = self._with_kept(prompt, comments, remarks)
+        if not comments and not remarks:
             raise Usage("Changes need a comment: it is what the agent is told.")
         if task.reworks >= self.ground.options.max_attempts:
             raise NotAllowed(
                 f"Phase {task.phase} was reworked {task.reworks} times already.", "Approve it, or cancel the task."
             )
         text = reviews.rejected(comments, remarks)
-        facts = {"id": prompt.id, "phase": task.phase, "comments": comments.strip(), "by": by}
         with self.tables.write():
             self._answer(prompt, "changes requested", by)
             self._check_epoch(task)
-            said = [{"path": one.path, "line": one.line, "text": one.text} for one in remarks]
-            self.tables.log(task.id, self.ground.now(), "changes_requested", {**facts, "remarks": said})
+            self._note("changes_requested", prompt, comments, remarks, by)
             return self._move(
                 task,
                 "reject",
@@ -102,6 +104,28 @@ class Answered(Moved):
                 reworks=task.reworks + 1,
                 next_prompt=text,
             )
+
+    def comment(self, ref: str, comments: str, remarks: Sequence[Remark] = (), *, by: str = "user") -> Task:
+        """Keep comments on a review that goes on waiting: whoever asks for changes sends them along."""
+        _, prompt = self._approval(ref)
+        if not comments.strip() and not remarks:
+            raise Usage("There is nothing in this comment.")
+        reviews.rejected(*self._with_kept(prompt, comments, remarks))  # all of it must be tellable
+        with self.tables.write():
+            self._note("review_comment", prompt, comments.strip(), remarks, by)
+        return self._told(prompt.task)
+
+    def _with_kept(self, prompt: Prompt, comments: str, remarks: Sequence[Remark]) -> tuple[str, Sequence[Remark]]:
+        """These comments and remarks behind those that were kept of the review."""
+        kept = self.comments(prompt)
+        said = [*[one["comments"] for one in kept], comments.strip()]
+        marked = [reviews.Remark(one["path"], one["line"], one["text"]) for each in kept for one in each["remarks"]]
+        return "\n\n".join(filter(None, said)), [*marked, *remarks]
+
+    def _note(self, type: str, prompt: Prompt, comments: str, remarks: Sequence[Remark], by: str) -> None:
+        said = [{"path": one.path, "line": one.line, "text": one.text} for one in remarks]
+        facts = {"id": prompt.id, "phase": prompt.phase, "comments": comments, "by": by, "remarks": said}
+        self.tables.log(prompt.task, self.ground.now(), type, facts)
 
     def answer(self, id: str, text: str, *, by: str = "user") -> tuple[Task, str]:
         """Answer a question by its id, or the only open one of a task; return the task and a warning.

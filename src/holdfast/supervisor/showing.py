@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -132,7 +133,20 @@ class Shown:
             "output": prompt.output or None,
             "phase": prompt.phase or None,
             "created_at": documents.moment(prompt.created_at),
+            "comments": self.comments(prompt) if prompt.kind == "approval" else [],
         }
+
+    def comments(self, prompt: Prompt) -> list[dict[str, Any]]:
+        """What was said about a review while it waited, oldest first: `comments` and `remarks` each."""
+        rows = self.tables.all(
+            "SELECT facts FROM event WHERE task = ? AND type = 'review_comment' ORDER BY sequence", prompt.task
+        )
+        found = [json.loads(row["facts"]) for row in rows]
+        return [
+            {"comments": one["comments"], "remarks": one["remarks"], "by": one["by"]}
+            for one in found
+            if one["id"] == prompt.id
+        ]
 
     def _hold(self, hold: Hold | None) -> dict[str, Any] | None:
         if hold is None:

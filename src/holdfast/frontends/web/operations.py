@@ -44,6 +44,7 @@ REMARKS = {
         },
     },
 }  # fmt: skip
+COMMENTS = {"comments": {"type": "string", "maxLength": 50_000, "default": ""}, "remarks": REMARKS}
 COUNT = {"type": "integer", "minimum": 0, "maximum": 2**53, "default": 0}
 
 
@@ -58,13 +59,14 @@ def _preview(desk: Desk, values: Values) -> Any:
     )
 
 
-def _reject(desk: Desk, values: Values) -> Any:
+def _said(values: Values) -> tuple[str, str, str, list[Remark]]:
+    """A review, the words about it, who says them, and the remarks on its lines."""
     remarks = [
         Remark(show(as_path(one["path"])), one.get("line", 0), one["text"].strip())
         for one in values["remarks"]
         if one["text"].strip()
     ]
-    return desk.tasks.reject(values["prompt"], values["comments"], values["by"], remarks)
+    return values["prompt"], values["comments"], values["by"], remarks
 
 
 def _action(action: str) -> Callable[[Desk, Values], Any]:
@@ -192,7 +194,9 @@ OPERATIONS = (
               lambda desk, values: desk.tasks.approve(values["prompt"], values["by"], values["anyway"]),
               body={"comments": TEXT, "anyway": ANYWAY}),
     Operation("PATCH", "/api/reviews/{prompt}/request-changes", "requestChanges", "Send a phase back with comments.", APPROVER,
-              _reject, body={"comments": {"type": "string", "maxLength": 50_000, "default": ""}, "remarks": REMARKS}),
+              lambda desk, values: desk.tasks.reject(*_said(values)), body=COMMENTS),
+    Operation("POST", "/api/reviews/{prompt}/feedback", "commentReview", "Keep comments until changes are asked for.", APPROVER,
+              lambda desk, values: desk.tasks.comment(*_said(values)), body=COMMENTS),
     Operation("POST", "/api/questions/{prompt}/answer", "answer", "Answer a question.", APPROVER,
               lambda desk, values: desk.tasks.answer(values["prompt"], values["answer"], values["by"]),
               body={"answer": {"type": "string", "minLength": 1, "maxLength": 10_000}}, needed=("answer",)),

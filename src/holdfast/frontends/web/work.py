@@ -235,6 +235,9 @@ class Work:
     def reject(self, prompt: str, comments: str, by: str, remarks: Sequence[Remark] = ()) -> dict[str, Any]:
         return self.tasks.describe(self.tasks.reject(self._waiting(prompt, "approval"), comments, remarks, by=by))
 
+    def comment(self, prompt: str, comments: str, by: str, remarks: Sequence[Remark] = ()) -> dict[str, Any]:
+        return self.tasks.describe(self.tasks.comment(self._waiting(prompt, "approval"), comments, remarks, by=by))
+
     def answer(self, prompt: str, text: str, by: str) -> dict[str, Any]:
         task, warning = self.tasks.answer(self._waiting(prompt, "question"), text, by=by)
         return {**self.tasks.describe(task), "warning": warning or None}
