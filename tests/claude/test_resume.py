@@ -64,7 +64,7 @@ def test_a_resumed_session_is_not_told_again(hooked: Bench) -> None:
     assert OPENING not in body
 
 
-def test_after_a_compaction_the_brief_is_there(hooked: Bench) -> None:
+def test_after_a_compaction_the_next_request_holds_the_task_the_failing_test_and_the_file(hooked: Bench) -> None:
     work(hooked)
     first = hooked.run("make add() return the sum so that test_add passes")
     hooked.settle()
@@ -75,6 +75,8 @@ def test_after_a_compaction_the_brief_is_there(hooked: Bench) -> None:
 
     (body,) = requested(hooked, "after the compaction")[:1]
     assert OPENING in body
+    assert "make add() return the sum so that test_add passes" in body
+    assert "AssertionError" in body
     assert "return a * b" in body
 
 
