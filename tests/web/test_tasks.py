@@ -116,7 +116,7 @@ def test_changes_are_requested_with_comments_that_become_the_prompt(visit: Visit
     page = visit.enter()
     page.wait_for_selector("#inbox >> button:has-text('Approve')", timeout=90_000)
     page.click("#inbox >> a:has-text('site')")
-    page.click("text=Look at every line")
+    page.click("text=Review the changes")
     page.fill("textarea[name=comments]", "Close the tag.")
     page.click("tr:has-text('<p>') >> summary")
     page.fill("textarea[name='at page.html:1']", "the paragraph\nhere")
@@ -169,6 +169,23 @@ def test_a_secret_is_taken_and_never_shown(visit: Visit) -> None:
     assert stored == []
 
 
+def test_a_need_that_is_no_value_is_answered_and_another_is_done_without(visit: Visit) -> None:
+    service = "[DEPENDENCY_REQUEST]\ntype: service\nname: a mail server\n[/DEPENDENCY_REQUEST]"
+    key = NEED.replace("required: true", "required: false")
+    make(visit.program, "mail", [{"say": service}, {"say": key}], [{"say": "=== CUSTOM TASK COMPLETE ==="}], phases=0)
+    page = visit.enter()
+    page.wait_for_selector("#inbox >> input[name=answer]", timeout=90_000)
+    page.fill("#inbox >> input[name=answer]", "It listens on 2525.")
+    page.click("#inbox >> button:has-text('Answer')")
+    page.wait_for_selector("#inbox >> input[name=answer]", state="detached", timeout=90_000)
+    page.click("#inbox >> button:has-text('Do without it')", timeout=90_000)
+    page.wait_for_selector("#board >> .badge:has-text('completed')", timeout=90_000)
+
+    told = json.loads((visit.program.home / "mail.journal.told").read_text().splitlines()[-1])
+    assert "You needed: a mail server\nThe answer: It listens on 2525." in told
+    assert "SHOP_KEY is not provided; do without it." in told
+
+
 def test_a_task_is_made_paused_resumed_and_cancelled(visit: Visit) -> None:
     page = visit.enter()
     wait = visit.program.home / "go"
@@ -182,10 +199,10 @@ def test_a_task_is_made_paused_resumed_and_cancelled(visit: Visit) -> None:
     page.fill("textarea[name=brief]", "Wait.")
     page.fill("input[name=workspace]", str(visit.program.home / "project"))
     page.fill("input[name=command]", command)
-    page.click("text=Make it")
+    page.click("text=Create the task")
     page.wait_for_url(re.compile("/t/task_"))
     page.wait_for_selector("button:has-text('freeze')", timeout=90_000)
-    page.wait_for_function("document.querySelector('#log').innerText.includes('run begun')", timeout=90_000)
+    page.wait_for_function("document.querySelector('#log').innerText.includes('Run begun')", timeout=90_000)
     page.click("button:has-text('pause')")
     page.wait_for_selector("#head >> .badge:has-text('paused')", timeout=150_000)
     page.click("button:has-text('resume')")
@@ -199,7 +216,7 @@ def test_a_task_is_made_paused_resumed_and_cancelled(visit: Visit) -> None:
 def test_a_limit_is_counted_down_a_budget_set_and_the_task_tried_now(visit: Visit) -> None:
     name = make(visit.program, "limited", [{"limited": 3600}, {"exit": 1}], [phase(1)])
     page = visit.enter()
-    page.wait_for_selector("#board >> .badge:has-text('waiting rate limit')", timeout=90_000)
+    page.wait_for_selector("#board >> .badge:has-text('waiting for a limit')", timeout=90_000)
     page.wait_for_selector("#board >> [data-until]:has-text('goes on in')")
     page.goto(f"{visit.program.origin}/t/{name}")
     page.fill("input[name=tokens]", "50000")
