@@ -14,6 +14,7 @@ from typing import Any
 
 from faults.stage import Finished, run
 from faults.tracing import Call, after_start, inject, parse
+from holdfast.core.planning import parents
 from trees import disk
 
 from .child import command, main
@@ -120,22 +121,30 @@ class Series:
         subprocess.run(["cp", "-a", f"{self.folder}/{name}/work/.", self.root], check=True)
         subprocess.run(["cp", "-a", f"{self.folder}/{name}/store", self.store], check=True)
 
-    def findings(self) -> list[str]:
-        """After something went wrong: both ways out must lead where they say."""
+    def findings(self, unread: bool = False) -> list[str]:
+        """After something went wrong: both ways out must lead where they say.
+
+        `unread`: the safety checkpoint may not have been able to read something. No undo could bring that back, so that
+        `continue` leaves it as it is, and names it.
+        """
         cut_off = self._cut_off()
         if cut_off is None:
             now = disk(self.root)
             return [] if now in (self.before, self.target) else [f"half done, and nobody says so: {self.odd(now)}"]
         self.keep("after")
-        found = self._end("continue", self.target)
+        found = self._end("continue", self.target, unread)
         self.back_to("after")
         return found + self._end("abort", self.before)
 
-    def _end(self, name: str, goal: Disk) -> list[str]:
+    def _end(self, name: str, goal: Disk, unread: bool = False) -> list[str]:
         done = self.here(name)
         if done.returncode:
             return [f"{name} ended with {done.returncode}: {done.stderr}"]
         found, answer, now = [], json.loads(done.stdout), disk(self.root)
+        if unread:
+            named = [os.fsencode(path) for path, _ in answer.pop("kept")]
+            goal = goal | {path: self.before[path] for path in {*named, *parents(named)} if path in self.before}
+            answer["kept"] = [os.fsdecode(path) for path in named if path not in self.before]
         if now != goal:
             found.append(f"{name} did not get there: {self.odd(now, goal)}")
         if answer["kept"] or answer["aside"] or aside(self.root):

@@ -67,9 +67,24 @@ def test_an_error_at_any_system_call_is_told_and_either_end_can_be_reached(folde
         if done.returncode == 0 and disk(series.root) != series.target and '"kept": []' in done.stdout:
             findings.append(f"{where}: said to be done, and is not: {series.odd(disk(series.root), series.target)}")
         if done.returncode:
-            findings += [f"{where}: {text}" for text in series.findings()]
+            unread = error == "EIO" and call.name == "readlinkat"
+            findings += [f"{where}: {text}" for text in series.findings(unread)]
 
     report(f"restore with {points.tried} of {len(possible)} errors injected", findings)
+
+
+@needs_strace
+def test_a_link_that_the_safety_checkpoint_cannot_read_is_left_and_named(folder: Path) -> None:
+    """Without it in a checkpoint no undo could bring it back."""
+    series, met = Series(folder, fast=True), 0
+    for call in series.calls("readlinkat"):
+        done = series.disturbed(call, f"error=EIO:when={call.number}+")
+        if done.returncode:
+            met += 1
+            assert series.findings(unread=True) == [], call
+        else:
+            assert disk(series.root) == series.target or '"kept": []' not in done.stdout, call
+    assert met
 
 
 def _may_fail(call: Call, error: str) -> bool:
