@@ -7,18 +7,16 @@ NAMEs take only those pages. Needs Chromium and Playwright. Everything happens i
 from __future__ import annotations
 
 import json
-import re
-import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from screenshots import AGENT, DONE, GUIDE, PRICES, QUESTION, environment, figures, holdfast
+import house as building
+from house import DONE, GUIDE, NEVER, PRICES, QUESTION, House, environment, figures, holdfast, house
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -47,30 +45,20 @@ PLANS: dict[str, tuple[list[Any], str]] = {
     "Tidy up": ([[{"say": "Tidying."}, {"write": ["a.txt", "1"]}, DONE]], "true"),
     "Measure <b>everything</b>": ([[{"write": ["m.txt", "1"]}, DONE], *[[DONE]] * 5], "echo 3 failed, 9 passed; exit 1"),
     "Crash": ([[{"error": "Segmentation fault"}, {"exit": 139}]] * 9, "ls"),
-    LONG: ([[{"say": "Looking at the shop."}, {"wait_for": "/nonexistent/never"}]], "ls"),
-    "Stop here": ([[{"wait_for": "/nonexistent/never"}]], "ls"),
+    LONG: ([[{"say": "Looking at the shop."}, {"wait_for": NEVER}]], "ls"),
+    "Stop here": ([[{"wait_for": NEVER}]], "ls"),
 }  # fmt: skip
 """Title of a task, the turns of its agent, and its verification."""
 LIMITED = "Translate"
 SIGNS = {
-    "Build the shop": ".badge:has-text('waiting question')", "Name the shop": ".badge:has-text('waiting question')",
-    "Write the guide": ".badge:has-text('review')", "Take payments": ".badge:has-text('waiting dependency')",
+    "Build the shop": ".badge:has-text('waiting for an answer')", "Name the shop": ".badge:has-text('waiting for an answer')",
+    "Write the guide": ".badge:has-text('review')", "Take payments": ".badge:has-text('waiting for a secret')",
     "Tidy up": ".badge:has-text('completed')", LONG: ".badge:has-text('in progress')",
     "Stop here": ".badge:has-text('in progress')",
     "Measure <b>everything</b>": ".prompt", "Crash": ".badge.failed, .warn",
-    LIMITED: ".badge:has-text('waiting rate limit')",
+    LIMITED: ".badge:has-text('waiting for a limit')",
 }  # fmt: skip
 """How one sees that a task is where its picture is to be taken."""
-
-
-class House(NamedTuple):
-    """A running page with a home of its own."""
-
-    home: Path
-    origin: str
-
-    def link(self) -> str:
-        return holdfast(self.home, "serve", "--link").strip()
 
 
 class Shot(NamedTuple):
@@ -80,38 +68,17 @@ class Shot(NamedTuple):
     first: Callable[[Page], None] = lambda page: None
 
 
-@contextmanager
-def house(base: Path) -> Iterator[House]:
-    base.mkdir(exist_ok=True)
-    server = subprocess.Popen(
-        [sys.executable, "-m", "holdfast", "serve", "--no-open", "--port", "0"],
-        env=environment(base), stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    try:
-        assert server.stdout is not None
-        found = re.search(r"http://[^/]+", server.stdout.readline())
-        assert found is not None
-        yield House(base, found[0])
-    finally:
-        server.terminate()
-        server.wait(30)
-
-
 # What there is to see
 
 
 def _project(home: Path) -> None:
-    project = home / "shop"
-    (project / "src").mkdir(parents=True)
+    project = building.project(home, 60)
     (project / "logo.png").write_bytes(bytes(range(256)) * 8)
     (project / "한국어 파일.txt").write_text("안녕하세요\n")
-    holdfast(home, "init", cwd=project)
-    for number in range(1, 61):
-        for part in range(number % 5 + 1):
-            (project / f"src/part{part}.py").write_text(f"def price(item):\n    return item.cost * {number}.{part}\n")
-        if number % 9 == 0:
-            (project / "logo.png").write_bytes(bytes(range(number, 256)) * 8)
-        holdfast(home, "save", "-m", f"step {number}: prices", *(["--auto"] if number % 3 else []), cwd=project)
+    for number in range(61, 66):
+        (project / "logo.png").write_bytes(bytes(range(number, 256)) * 8)
+        (project / "src/part1.py").write_text(f"def price(item):\n    return item.cost * {number}\n")
+        holdfast(home, "save", "-m", f"a new logo, number {number - 60}", cwd=project)
     holdfast(home, "name", "v57", "before-the-sale", cwd=project)
     holdfast(home, "pin", "v57", cwd=project)
     (project / "src/part1.py").write_text("def price(item):\n    # discounts come later\n    return item.cost\n")
@@ -122,24 +89,22 @@ def _tasks(home: Path, titles: list[str]) -> dict[str, str]:
     made = {}
     for title in titles:
         number, (turns, verify) = list(PLANS).index(title), PLANS[title]
-        name = f"task{number}"
-        (home / name).mkdir()
-        (home / f"{name}.json").write_text(json.dumps({"turns": turns}))
-        task = {
-            "title": title, "brief": title, "workspace": str(home / name),
-            "agent": {"command": [sys.executable, str(AGENT), str(home / f"{name}.json"), str(home / f"{name}.journal")]},
-            "phases": [{"name": "Plan", "prompt": "Plan.", "verify": verify, "review": title != "Tidy up"},
-                       *([{"name": "Build", "prompt": "Build."}] if title != "Tidy up" else [])],
-        }  # fmt: skip
-        (home / f"{name}.task.json").write_text(json.dumps(task))
-        (found,) = json.loads(holdfast(home, "task", "new", "--file", str(home / f"{name}.task.json"), "--json"))
-        made[title] = found["id"]
+        phases = ("Plan",) if title == "Tidy up" else ("Plan", "Build")
+        made[title] = building.task(home, f"task{number}", title, turns, verify, phases)
     return made
 
 
 def _draft(home: Path) -> dict[str, str]:
     draft = home / "draft.task.json"
-    draft.write_text(json.dumps({"title": "Next month", "brief": "Later.", "workspace": str(home / "task0")}))
+    draft.write_text(
+        json.dumps(
+            {
+                "title": "Next month",
+                "brief": "Count what was sold in a month.\nWrite it to report.md.",
+                "workspace": str(home / "projects/task0"),
+            }
+        )
+    )
     (found,) = json.loads(holdfast(home, "task", "new", "--file", str(draft), "--draft", "--json"))
     return {"Next month": found["id"]}
 
@@ -202,18 +167,18 @@ def _rich(project: str, tasks: dict[str, str]) -> dict[str, Shot]:
         "changes": Shot(f"{project}/diff?old=v3&new=v9"),
         "diff": Shot(f"{project}/diff?old=v3&new=now{one}"),
         "side": Shot(f"{project}/diff?old=v3&new=now{one}&view=side"),
-        "binary": Shot(f"{project}/diff?old=v3&new=v60&path=logo.png"),
+        "binary": Shot(f"{project}/diff?old=v61&new=v65&path=logo.png"),
         "same": Shot(f"{project}/diff?old=v60&new=v60"),
         "history": Shot(f"{project}/history?path=src/part1.py"),
-        "tree": Shot(f"{project}/v/v9/tree"),
+        "tree": Shot(f"{project}/v/v62/tree"),
         "file": Shot(f"{project}/v/v9/file?path=src/part1.py"),
-        "binary-file": Shot(f"{project}/v/v9/file?path=logo.png"),
+        "binary-file": Shot(f"{project}/v/v62/file?path=logo.png"),
         "brief": Shot(f"{project}/v/v57/brief"),
         "restore": Shot(f"{project}/restore?reference=v3"),
         "restore-file": Shot(f"{project}/restore?reference=v3{one}"),
         "fork": Shot(f"{project}/v/v9/fork"),
         "forget": Shot(f"{project}/v/v9/forget"),
-        "search": Shot("/search?text=prices"),
+        "search": Shot("/search?text=discount"),
         "search-none": Shot("/search?text=zebra"),
         "search-empty": Shot("/search"),
         "storage": Shot("/storage"),
@@ -234,7 +199,7 @@ def _rich(project: str, tasks: dict[str, str]) -> dict[str, Shot]:
 
 BARE = {
     "bare-home": Shot("/"),
-    "bare-search": Shot("/search?text=prices"),
+    "bare-search": Shot("/search?text=discount"),
     "bare-storage": Shot("/storage"),
     "bare-health": Shot("/health"),
     "bare-new": Shot("/tasks/new"),
@@ -242,7 +207,7 @@ BARE = {
 
 
 def _broken(home: Path) -> None:
-    project = home / "shop"
+    project = home / "projects/shop"
     project.mkdir(parents=True)
     holdfast(home, "init", cwd=project)
     for number in range(1, 4):
@@ -267,6 +232,7 @@ def _damaged(project: str) -> dict[str, Shot]:
         "damaged-restore": Shot(f"{project}/restore?reference=v1"),
         "damaged-health": Shot("/health"),
         "damaged-workspace": Shot(project),
+        "damaged-home": Shot("/"),
     }
 
 
@@ -306,12 +272,8 @@ def _door(browser: Browser, house: House, looks: Any, folder: Path) -> None:
 
 
 def main(folder: Path, wanted: list[str], looks: Any) -> None:
-    from playwright.sync_api import sync_playwright
-
     folder.mkdir(parents=True, exist_ok=True)
-    program = shutil.which("chromium") or shutil.which("google-chrome")
-    with tempfile.TemporaryDirectory() as base, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+    with tempfile.TemporaryDirectory() as base, building.chromium() as browser:
         rich, bare, broken = (Path(base) / name / "home" for name in ("rich", "bare", "broken"))
         for one in (rich, bare, broken):
             one.mkdir(parents=True)
@@ -335,7 +297,6 @@ def main(folder: Path, wanted: list[str], looks: Any) -> None:
             finally:
                 for title in (LONG, "Stop here"):
                     holdfast(rich, "task", "cancel", tasks[title])
-        browser.close()
 
 
 def _first(browser: Browser, house: House) -> str:

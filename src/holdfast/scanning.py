@@ -7,6 +7,7 @@ from posix import stat, urandom
 
 from holdfast.core.entry import BY_NAME, EXCLUDED, FOLDER, IGNORED, OVERSIZE, SPECIAL, UNREADABLE
 from holdfast.core.errors import HoldfastError
+from holdfast.core.light_json import loads
 from holdfast.workspace.find import identity
 from holdfast.workspace.scan import Scan, recheck, walk
 
@@ -119,6 +120,9 @@ def force(folder: Folder, scan: Scan, paths: frozenset[bytes], saving: Saving) -
         else:
             kept.append((path, kind, flags, seen))
     scan.left[:] = kept
+    counts = loads(saving.row.counts)
+    if not any(counts.get(kind) for kind in OVERSIZE + IGNORED + UNREADABLE):
+        return
     # What was left out before and has not changed since is not named by the scan.
     for path, row in saving.repository.ledger.current(folder.workspace, sorted(paths - known)).items():
         if row.kind not in OVERSIZE + IGNORED + UNREADABLE:

@@ -140,12 +140,12 @@ def test_a_restore_is_shown_confirmed_done_and_taken_back(visit: Visit) -> None:
     page.click("text=Restore…")
     assert "part3.txt" in page.inner_text("main")
     assert (project / "part3.txt").exists()
-    page.click("text=Do it")
+    page.click("main form button.main")
     page.wait_for_selector("text=Done.")
     assert (project / "app.py").read_text() == "def answer():\n    return 2\n"
     assert not (project / "part3.txt").exists()
     page.click("text=Undo the last restore")
-    page.click("text=Do it")
+    page.click("main form button.main")
     page.wait_for_selector("text=Done.")
 
     assert (project / "app.py").read_text() == "def answer():\n    return 4\n"
@@ -159,7 +159,7 @@ def test_work_that_no_checkpoint_has_is_asked_about(visit: Visit) -> None:
     page = visit.open_project()
     page.goto(page.url + "/restore?reference=v1")
     page.click("text=Leave them as they are")
-    page.click("text=Do it")
+    page.click("main form button.main")
     page.wait_for_selector("text=Done.")
 
     assert (project / "app.py").read_text() == "mine\n"
@@ -172,7 +172,7 @@ def test_a_preview_that_is_old_does_nothing(visit: Visit) -> None:
     page.goto(page.url + "/restore?reference=v1")
     (project / "another.txt").write_text("came after the preview\n")
     visit.program.run("save", "-m", "meanwhile", cwd=project)
-    page.click("text=Do it")
+    page.click("main form button.main")
 
     assert "changed after the preview" in page.inner_text("main")
     assert (project / "part4.txt").exists()
@@ -289,7 +289,7 @@ def test_everything_can_be_done_with_the_keyboard(visit: Visit) -> None:
     project = visit.program.home / "project"
     page = visit.open_project()
     page.goto(page.url + "/restore?reference=v1")
-    chromium.press(page, "Do it")
+    chromium.press(page, "Restore v1")
     page.wait_for_selector("text=Done.")
 
     assert (project / "app.py").read_text() == "def answer():\n    return 1\n"

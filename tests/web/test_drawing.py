@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from holdfast.frontends.web import drawing
+import pytest
+
+from holdfast.frontends.web import drawing, log_lines
+from holdfast.store.rows import CheckpointRow
 
 
 def context(percent: float | None, **windows: float) -> dict[str, Any]:
@@ -12,14 +16,25 @@ def context(percent: float | None, **windows: float) -> dict[str, Any]:
     return {"type": "context", "request": 1, "used": 1, "window": 2, "percent": percent, "account": account}
 
 
-def test_context_and_windows_are_drawn_against_seventy_eighty_and_ninety() -> None:
-    plot = drawing.filled([context(10, five_hour=0.2), context(75, five_hour=0.4), context(92, seven_day=0.1)], "x")
+def test_context_and_windows_are_drawn_against_the_threshold_eighty_and_ninety() -> None:
+    events = [context(10, five_hour=0.2), context(75, five_hour=0.4), context(92, seven_day=0.1)]
+    plot = drawing.filled(events, 70)
 
     assert plot.count("<polyline") == 3
     assert 'points="0.0,90.0 500.0,25.0 1000.0,8.0"' in plot
     assert 'points="0.0,80.0 500.0,60.0"' in plot
-    assert [f'class="at{part}"' in plot for part in (70, 80, 90)] == [True] * 3
+    assert re.findall(r'<line class="(\w+)" x1="0" x2="100%" y1="(\d+)%"', plot) == [
+        ("threshold", "30"), ("at80", "20"), ("at90", "10"),
+    ]  # fmt: skip
     assert "context 92 %" in plot and "five hour 40 %" in plot
+
+
+def test_the_configured_threshold_is_drawn_and_its_number_covers_no_other() -> None:
+    events = [context(10), context(75)]
+    near, same = drawing.filled(events, 84), drawing.filled(events, 80)
+
+    assert '<line class="threshold" x1="0" x2="100%" y1="16%" y2="16%"/><text x="4" y="16%" dy="-3">84</text>' in near
+    assert same.count("<line") == 2
 
 
 def test_nothing_is_drawn_of_too_little_or_of_nonsense() -> None:
@@ -28,24 +43,82 @@ def test_nothing_is_drawn_of_too_little_or_of_nonsense() -> None:
         {"type": "context", "percent": None, "account": {"a": 1}},
     ]
 
-    assert drawing.filled([context(5)], "x") == ""
-    assert drawing.filled([*odd, {"type": "log", "percent": 5}], "x") == ""
+    assert drawing.filled([context(5)], 70) == ""
+    assert drawing.filled([*odd, {"type": "log", "percent": 5}], 70) == ""
 
 
 def test_a_window_with_markup_for_a_name_is_text() -> None:
-    plot = drawing.filled([context(1, **{"<script>": 0.1}), context(2, **{"<script>": 0.2})], '"><script>')
+    events = [context(1, **{"<script>": 0.1}), context(2, **{"<script>": 0.2})]
+    plot = drawing.filled(events, 70, title='"><script>')
 
     assert "<script>" not in plot
 
 
 def test_an_event_is_told_in_words() -> None:
-    told = drawing.told(
-        {**context(49.5, five_hour=0.5), "output": "long", "sequence": 7, "tokens": 12_345, "step": None}
+    event = {**context(49.5, five_hour=0.5), "output": "long", "sequence": 7, "tokens": 12_345, "step": None}
+
+    assert log_lines.told(event, str) == [
+        ("request", "1"), ("used", "1"), ("window", "2"), ("", "50 %"), ("five hour", "50 %"), ("", "12,345 tokens"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ({"type": "agent_ended", "outcome": "host_lost", "exit": 9, "reason": "gone"}, "host lost, exit code 9, gone"),
+        ({"type": "checkpoint_created", "reason": "user_pause", "size": 4_215, "duration_ms": 65}, "user pause, 4.1KB, 65 ms"),
+        ({"type": "agent_started", "pid": 12_946, "session": "4316d7a9"}, ""),
+        ({"type": "progress", "fraction": 0.25, "tokens": 0}, "25 %"),
+        ({"type": "phase_complete", "phase": 1, "passed": False, "gate": "rework"}, "phase 1, rework, failed"),
+        ({"type": "run_begun", "attempt": 2, "phase": 1, "resumed": True, "why": ""}, "attempt 2, phase 1, resumed"),
+        ({"type": "state_transition", "from": "draft", "to": "queued", "trigger": "start"}, "draft → queued"),
+        ({"type": "state_transition", "from": "active", "to": "active", "metadata": {"hold": "rate_limit"}}, "On hold: rate limit"),
+        ({"type": "state_transition", "from": "active", "to": "active", "metadata": {"lifted": "backoff"}}, "goes on"),
+    ],
+)  # fmt: skip
+def test_the_log_speaks_to_people(facts: dict[str, Any], said: str) -> None:
+    """Process ids, sessions and triggers are for programs; figures come with their units."""
+    told = log_lines.told({"sequence": 1, "timestamp": "x", "taskId": "t", **facts}, str)
+
+    assert ", ".join([" ".join([key, value]).strip() for key, value in told]) == said
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("/home/ann/projects/shop", "~/projects/shop"),
+        ("/home/ann", "~"),
+        ("There is no store at /home/ann/.local yet.", "There is no store at ~/.local yet."),
+        ("/home/anna/shop", "/home/anna/shop"),
+        ("/srv/home/ann/shop", "/srv/home/ann/shop"),
+        ("/home/ann-old", "/home/ann-old"),
+    ],
+)
+def test_the_home_folder_is_shown_as_a_tilde(text: str, said: str) -> None:
+    assert drawing.short(text, "/home/ann") == said
+    assert drawing.short(text, "/") == drawing.short(text, "") == text
+
+
+def row(version: int, trigger: str = "auto", pinned: int = 0) -> CheckpointRow:
+    return CheckpointRow(
+        "w", version, f"cp-{version}", b"", version, version, trigger, "", "", "", "", "", "", pinned, 0, 1, 1, 1, 1, ""
     )
 
-    assert ("five_hour", "50 %") in told
-    assert ("tokens", "12,345") in told
-    assert {key for key, _ in told} == {"request", "used", "window", "percent", "five_hour", "tokens"}
+
+def test_the_bars_stand_above_the_slider() -> None:
+    """The first bar begins and the last one ends where the slider does, however few there are."""
+    for count in (2, 3, 60, 1_000):
+        drawn = drawing.timeline([row(number) for number in range(1, count + 1)], 0, "")
+        places = [
+            (float(x), float(width)) for x, width in re.findall(r'x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', drawn)
+        ]
+
+        assert places[0][0] == 0
+        assert abs(sum(places[-1]) - 1000) < 0.2
+
+
+def test_only_colours_that_occur_are_explained() -> None:
+    assert drawing.kinds([row(1), row(2, "manual"), row(3, "crash", pinned=1)]) == ["turn", "manual", "alarm", "kept"]
 
 
 def test_what_stands_between_backticks_is_code_and_the_rest_is_text() -> None:

@@ -65,10 +65,10 @@ def test_a_machine_that_is_well_says_so(ground: Ground, program: Program) -> Non
     program.run("verify", cwd=ground.project)
     after = health(program)
 
-    assert "✓ fine store" in words(before, "checks")
+    assert "✓ fine Store" in words(before, "checks")
     assert "problem" not in words(before, "checks")
     assert "Never, as far as is known. holdfast verify reads everything" in words(before, "verified")
-    assert "All is well. 1 checkpoints" in words(after, "verified")
+    assert "All is well. 1 checkpoint" in words(after, "verified")
     assert "None in the last week." in words(after, "failed")
 
 
@@ -93,7 +93,7 @@ def test_after_a_repair_it_tells_what_is_left_of_that(ground: Ground, program: P
     (ground.project / "a.txt").write_text(content)  # repair takes contents from where they still are
     program.run("verify", "--repair", cwd=ground.project)
 
-    assert "problems; run holdfast verify --repair" in lost
+    assert "One problem; run holdfast verify --repair" in lost
     assert "✗" in lost
     assert words(health(program), "verified").endswith("All is well.")
 
@@ -120,7 +120,7 @@ def test_what_the_doctor_finds_wrong_comes_first_with_its_advice(ground: Ground,
     (ground.home / ".config/holdfast/config.json").write_text('{"retention": {"keep_last": "many"}}')
     said = words(health(program, session), "checks")
 
-    assert said.startswith("Checks ✗ problem settings")
+    assert said.startswith("Checks ✗ problem Settings")
     assert "keep_last" in said.partition("✓")[0]
 
 

@@ -58,11 +58,12 @@ class Site:
         password: Callable[[], str] = lambda: "",
         config: str = "",
         doctor: Callable[[], list[dict[str, Any]]] = list,
+        home: str = "",
     ) -> None:
         self.book, self.build, self.now, self.ground, self.password = book, build, now, ground, password
-        self.config, self.doctor = config, doctor
+        self.config, self.doctor, self.home = config, doctor, home
         self.stream = Stream(book, build, ground)
-        self.templates = pages.environment()
+        self.templates = pages.environment(home)
         self.gate: Gate | None = None
 
     def application(self, origins: dict[str, str], proxy: Proxy | None = None, gate: type[Gate] = Gate) -> Gate:
@@ -122,7 +123,8 @@ class Site:
         )
         with opened(self.build, self.now, self.ground, self.config) as desk:
             words = self._words(request)
-            return route.run(asking.Ask(desk, self.book, request.path_params, fields, visitor, words, self.doctor))
+            ask = asking.Ask(desk, self.book, request.path_params, fields, visitor, words, self.doctor, self.home)
+            return route.run(ask)
 
     def _operation(self, operation: api.Operation) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:

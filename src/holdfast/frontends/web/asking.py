@@ -26,10 +26,16 @@ class Ask(NamedTuple):
     visitor: Visitor
     words: Words
     doctor: Callable[[], list[dict[str, Any]]] = list
+    home: str = ""
 
     @property
     def workspace(self) -> str:
         return self.parts["workspace"]
+
+    def folder(self, name: str) -> str:
+        """A folder that somebody typed, who may write the home folder as the page does."""
+        text = self.fields.get(name, "").strip()
+        return self.home + text[1:] if self.home and (text == "~" or text.startswith("~/")) else text
 
     def path(self) -> bytes:
         return as_path(self.fields["path"]) if self.fields.get("path") else b""

@@ -65,7 +65,7 @@ def ask_fork(ask: Ask) -> Page:
 
 
 def fork(ask: Ask) -> Page:
-    made = ask.desk.bring.fork(ask.workspace, ask.parts["reference"], ask.fields.get("folder", ""))
+    made = ask.desk.bring.fork(ask.workspace, ask.parts["reference"], ask.folder("folder"))
     return Page(goto=f"/w/{made['workspace']}")
 
 

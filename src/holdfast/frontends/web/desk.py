@@ -198,7 +198,12 @@ class Desk:
     def resolve(self, workspace: str, reference: str) -> CheckpointRow:
         from holdfast.store.resolve import resolve
 
-        return resolve(self.repository, self.row(workspace).id, reference, self.now())
+        try:
+            return resolve(self.repository, self.row(workspace).id, reference, self.now())
+        except NotFound as error:
+            if error.hint != NotFound.hint:
+                raise
+            raise NotFound(str(error), "The page of the workspace lists them all.") from None
 
     def _before(self, row: CheckpointRow) -> CheckpointRow | None:
         found = self.ledger.find(Query(workspace=row.workspace, before=row.version, limit=1))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -29,8 +30,14 @@ GROUPS = {
     "before_compact": "guard", "before_clear": "guard", "rate_limit": "alarm", "error": "alarm", "crash": "alarm",
 }  # fmt: skip
 """Triggers by the colour of their bar; all others are the agent's everyday ones."""
+MEANINGS = {
+    "turn": "everyday", "manual": "by hand", "guard": "before something risky", "restore": "around a restore",
+    "alarm": "limit or error", "kept": "kept for good",
+}  # fmt: skip
+"""What the colours of the bars say."""
 CONTEXT, MOMENTS, SERIES = "context", 200, 5
-UNSAID = frozenset(("sequence", "timestamp", "taskId", "run", "type", "metadata", "output", "checkpointId"))
+ROOM = 9
+"""Percent between two numbers at the end of a plot, so that neither covers the other."""
 BROWSERS = (
     ("Firefox/", "Firefox"),
     ("Edg/", "Edge"),
@@ -67,6 +74,18 @@ def _sign(char: str) -> str:
     return char
 
 
+def sentence(text: str) -> str:
+    """The same, beginning as a sentence does."""
+    return text[:1].upper() + text[1:]
+
+
+def short(text: str, home: str) -> str:
+    """The same with the home folder as `~`, wherever a path in it leads there."""
+    if len(home) < 2 or home not in text:
+        return text
+    return re.sub(rf"(?<![\w./~-]){re.escape(home)}(?![\w.-])", "~", text)
+
+
 def coded(text: str) -> Markup:
     """A sentence of ours with what stands between backticks as code."""
     parts = [escape(part) for part in text.split("`")]
@@ -78,24 +97,6 @@ def browser(who: str) -> str:
     name = next((shown for sign, shown in BROWSERS if sign in who), "")
     system = next((shown for sign, shown in SYSTEMS if sign in who), "")
     return f"{name}, {system}" if name and system else who[:40]
-
-
-def told(event: dict[str, Any]) -> list[tuple[str, str]]:
-    """What an event says, as pairs of words; what stands elsewhere on the page is left out."""
-    pairs = []
-    for key, value in event.items():
-        if key in UNSAID or value in (None, "", [], {}):
-            continue
-        if event.get("type") == "state_transition" and key in ("from", "to"):
-            if key == "to":
-                pairs.append(("", str(value) if value == event.get("from") else f"{event.get('from')} → {value}"))
-            continue
-        if key == "account" and isinstance(value, dict):
-            pairs += [(name, f"{percent:.0f} %") for name, percent in _account(value).items()]
-        else:
-            said = {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)[:160]
-            pairs.append((key, f"{value:,}" if type(value) is int else said))
-    return pairs
 
 
 def amount(value: float, of: str) -> str:
@@ -168,6 +169,8 @@ def timeline(rows: Sequence[CheckpointRow], chosen: int, title: str) -> Markup:
     step = 1000 / max(len(bins), 1)
     width = min(max(step - 1, 1), WIDEST)
     most = max((math.log2(row.changed + 2) for row in rows), default=1.0)
+    # The first bar begins where the slider below it does, and the last one ends there.
+    apart = (1000 - width) / max(len(bins) - 1, 1)
     bars = []
     for number, group in enumerate(bins):
         top = max(group, key=lambda row: row.changed)
@@ -179,7 +182,7 @@ def timeline(rows: Sequence[CheckpointRow], chosen: int, title: str) -> Markup:
         if any(row.version == chosen for row in group):
             names.append("chosen")
         bars.append(
-            f'<rect class="{" ".join(names)}" x="{number * step + (step - width) / 2:.1f}" y="{96 - height:.1f}"'
+            f'<rect class="{" ".join(names)}" x="{number * apart:.1f}" y="{96 - height:.1f}"'
             f' width="{width:.1f}" height="{height:.1f}" rx="1"/>'
         )
     return Markup(
@@ -188,46 +191,66 @@ def timeline(rows: Sequence[CheckpointRow], chosen: int, title: str) -> Markup:
     )
 
 
-def filled(events: Sequence[dict[str, Any]], title: str) -> Markup:
-    """How full the conversation was, and the account's windows, in percent over time, against 70, 80 and 90.
+def kinds(rows: Sequence[CheckpointRow]) -> list[str]:
+    """The colours that occur among the bars, in the order in which they are explained."""
+    found = {GROUPS.get(row.trigger, "turn") for row in rows}
+    if any(row.pinned or row.name for row in rows):
+        found.add("kept")
+    return [name for name in MEANINGS if name in found]
 
-    Drawn from the events of type `context` (docs/format/task.md).
+
+def filled(
+    events: Sequence[dict[str, Any]], threshold: int, words: Callable[[str], str] = str, title: str = ""
+) -> Markup:
+    """How full the conversation was, and the account's windows, in percent over time.
+
+    Against the threshold at which a checkpoint is taken, and 80 and 90. Drawn from the events of type `context`
+    (docs/format/task.md).
     """
-    told = [found for found in map(_figures, events) if found][-MOMENTS:]
-    names = sorted({name for figures in told for name in figures}, key=lambda name: (name != CONTEXT, name))[:SERIES]
+    told = [found for found in map(figures, events) if found][-MOMENTS:]
+    names = sorted({name for found in told for name in found}, key=lambda name: (name != CONTEXT, name))[:SERIES]
     if len(told) < 2:
         return Markup("")
     step = 1000 / (len(told) - 1)
     lines, legend = [], []
     for number, name in enumerate(names):
-        points = [
-            (index * step, 100 - min(100.0, figures[name])) for index, figures in enumerate(told) if name in figures
-        ]
+        points = [(index * step, 100 - min(100.0, found[name])) for index, found in enumerate(told) if name in found]
         drawn = " ".join([f"{x:.1f},{y:.1f}" for x, y in points])
         lines.append(f'<polyline class="series{number}" points="{drawn}"/>')
-        last = next(figures[name] for figures in reversed(told) if name in figures)
-        legend.append(f'<li class="series{number}">{escape(visible(name).replace("_", " "))} {last:.0f} %</li>')
-    marks = "".join(
-        [f'<line class="at{part}" x1="0" x2="1000" y1="{100 - part}" y2="{100 - part}"/>' for part in (70, 80, 90)]
-    )
-    numbers = "".join([f'<span class="at{part}" aria-hidden="true">{part}</span>' for part in (70, 80, 90)])
+        last = next(found[name] for found in reversed(told) if name in found)
+        said = words(visible(name).replace("_", " "))
+        legend.append(f'<li class="series{number}">{escape(said)} {last:.0f} %</li>')
     return Markup(
-        f'<div class="plot"><svg viewBox="0 0 1000 100" preserveAspectRatio="none" role="img" aria-label="{escape(title)}">'
-        f'{marks}{"".join(lines)}</svg>{numbers}</div><ul class="legend">{"".join(legend)}</ul>'
+        f'<svg class="plot" role="img" aria-label="{escape(title)}">{"".join(_levels(threshold))}'
+        f'<svg viewBox="0 0 1000 100" preserveAspectRatio="none">{"".join(lines)}</svg></svg>'
+        f'<ul class="legend">{"".join(legend)}</ul>'
     )
 
 
-def _figures(event: dict[str, Any]) -> dict[str, float]:
+def _levels(threshold: int) -> list[str]:
+    """The lines that a conversation should not cross, with their numbers at the right end, or left if there is no room."""
+    drawn = []
+    for part in sorted({threshold, 80, 90}):
+        crowded = part == threshold and any(0 < abs(part - other) < ROOM for other in (80, 90))
+        place = f'x="4" y="{100 - part}%" dy="-3"' if crowded else f'x="100%" y="{100 - part}%" dx="6" dy="4"'
+        name = f"at{part}" if part in (80, 90) else "threshold"
+        drawn.append(
+            f'<line class="{name}" x1="0" x2="100%" y1="{100 - part}%" y2="{100 - part}%"/><text {place}>{part}</text>'
+        )
+    return drawn
+
+
+def figures(event: dict[str, Any]) -> dict[str, float]:
     """The percentages that an event tells, by name."""
     if event.get("type") != CONTEXT:
         return {}
     found, percent, account = dict[str, float](), event.get("percent"), event.get("account")
     if isinstance(percent, int | float):
         found[CONTEXT] = float(percent)
-    return {**found, **_account(account if isinstance(account, dict) else {})}
+    return {**found, **account_windows(account if isinstance(account, dict) else {})}
 
 
-def _account(windows: dict[str, Any]) -> dict[str, float]:
+def account_windows(windows: dict[str, Any]) -> dict[str, float]:
     """Name and percentage of each of the account's windows."""
     return {
         str(name)[:40]: 100 * float(window["used"])

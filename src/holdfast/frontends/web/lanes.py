@@ -19,8 +19,8 @@ STEPS = (
     1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800, 2_592_000,
 )  # fmt: skip
 """Seconds between two lines of the clock: so that every label is a round time."""
-MOST_TICKS = 4
-"""As many labels as a phone has room for."""
+MOST_TICKS, MOST_SECONDS = 4, 3
+"""As many labels as a phone has room for; those with seconds are wider."""
 MOST_MARKS = 400
 LANE, BAR, TOP = 34, 12, 16
 """Height of a lane, of a bar in it, and where in the lane the bar begins; above it stands the lane's name."""
@@ -87,7 +87,7 @@ def draw(course: Course, words: Callable[[str], str]) -> Markup:
 def ticks(begin: int, end: int) -> list[tuple[int, int]]:
     """The round moments at which the clock is written, with the seconds from one to the next."""
     length = (end - begin) / SECOND
-    step = next((step for step in STEPS if length / step <= MOST_TICKS), STEPS[-1])
+    step = next((step for step in STEPS if length / step <= (MOST_TICKS if step >= 60 else MOST_SECONDS)), STEPS[-1])
     first = -(-begin // (step * SECOND)) * step * SECOND
     return [(at, step) for at in range(first, end + 1, step * SECOND)][: MOST_TICKS + 1]
 

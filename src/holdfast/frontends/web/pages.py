@@ -8,13 +8,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 
 from holdfast.core.errors import Usage
 from holdfast.frontends.paint import plural, rfc3339, size
-from holdfast.frontends.web import deeds, drawing, task_pages
+from holdfast.frontends.web import deeds, drawing, log_lines, task_pages, trail
 from holdfast.frontends.web.api import as_text
 from holdfast.frontends.web.asking import Ask, Page, Route, link, number
 from holdfast.frontends.web.book import APPROVER, OPERATOR, VIEWER
 from holdfast.frontends.web.desk import NOW
 
-ROWS = 50
+ROWS, HITS = 50, 100
 BOARD = {
     "Working": (("active", "queued"), False),
     "On hold": (("active", "queued"), True),
@@ -33,8 +33,16 @@ LEVELS = ("problem", "note", "fine")
 
 
 def home(ask: Ask) -> Page:
-    groups = ask.desk.tasks.board(BOARD, LANE)
-    return Page("home.html", {"workspaces": ask.desk.workspaces(), "inbox": ask.desk.tasks.inbox(), "groups": groups})
+    groups, verified = ask.desk.tasks.board(BOARD, LANE), ask.desk.verified()
+    return Page(
+        "home.html",
+        {
+            "workspaces": ask.desk.workspaces(),
+            "inbox": ask.desk.tasks.inbox(),
+            "groups": groups,
+            "damaged_parts": verified["problems"] if verified else 0,
+        },
+    )
 
 
 def workspace(ask: Ask) -> Page:
@@ -52,6 +60,8 @@ def workspace(ask: Ask) -> Page:
             "versions": [row.version for row in marks],
             "ends": [rfc3339(marks[0].created_at), rfc3339(marks[-1].created_at)] if marks else [],
             "timeline": drawing.timeline(marks, 0, ask.words("Timeline")),
+            "kinds": drawing.kinds(marks),
+            "meanings": drawing.MEANINGS,
         },
     )
 
@@ -101,7 +111,8 @@ def view(ask: Ask) -> Page:
     lines: list[Any] = []
     plain = not is_binary(content) and len(content) <= (1 << 20)
     if plain:
-        lines = drawing.coloured(path.decode("utf-8", "replace"), content.decode("utf-8", "replace").split("\n"))
+        text = content.decode("utf-8", "replace").removesuffix("\n")
+        lines = drawing.coloured(path.decode("utf-8", "replace"), text.split("\n")) if content else []
     return Page(
         "file.html",
         {
@@ -152,7 +163,8 @@ def history(ask: Ask) -> Page:
 
 def search(ask: Ask) -> Page:
     text, where = ask.fields.get("text", "")[:500], ask.fields.get("workspace", "")
-    return Page("search.html", {"text": text, "hits": ask.desk.search(text, where, 100) if text.strip() else None})
+    hits = ask.desk.search(text, where, HITS) if text.strip() else None
+    return Page("search.html", {"text": text, "hits": hits, "most": HITS})
 
 
 def storage(ask: Ask) -> Page:
@@ -160,7 +172,9 @@ def storage(ask: Ask) -> Page:
 
 
 def health(ask: Ask) -> Page:
-    notices = [(here, notice) for here in ask.desk.workspaces() for notice in ask.desk.notices(here["id"])]
+    workspaces = ask.desk.workspaces()
+    notices = [(here, notice) for here in workspaces for notice in ask.desk.notices(here["id"])]
+    names = ask.desk.tasks.titles() | {here["id"]: here["name"] for here in workspaces}
     checks = sorted(ask.doctor(), key=lambda check: LEVELS.index(check["level"]))
     return Page(
         "health.html",
@@ -169,7 +183,7 @@ def health(ask: Ask) -> Page:
             "verified": ask.desk.verified(),
             "failed": [(here, notice) for here, notice in notices if notice["kind"] == "failed"],
             "skipped": [(here, notice) for here, notice in notices if notice["kind"] != "failed"],
-            "audited": [{**row, "at": rfc3339(row["at"])} for row in ask.book.audited(50)],
+            "audited": [{**trail.said(row, names), "at": rfc3339(row["at"])} for row in ask.book.audited(50)],
         },
     )
 
@@ -218,8 +232,11 @@ def _size(count: int) -> str:
     return f"{text.removesuffix(unit)}\u00a0{unit}"
 
 
-def environment() -> Environment:
-    """The templates. Everything is escaped, and a value that is missing is an error, not a blank."""
+def environment(home: str = "") -> Environment:
+    """The templates. Everything is escaped, and a value that is missing is an error, not a blank.
+
+    Paths below `home` are shown with `~`.
+    """
     found = Environment(
         loader=PackageLoader("holdfast.frontends.web"),
         autoescape=select_autoescape(default_for_string=True, default=True),
@@ -228,6 +245,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     found.filters.update(size=_size, visible=drawing.visible, visible_lines=drawing.visible_lines)
-    found.filters.update(coded=drawing.coded, browser=drawing.browser, told=drawing.told, amount=drawing.amount)
+    found.filters.update(coded=drawing.coded, browser=drawing.browser, told=log_lines.told, amount=drawing.amount)
+    found.filters.update(short=lambda text: drawing.short(text, home), sentence=drawing.sentence)
     found.globals.update(plural=plural, link=link)
     return found

@@ -78,7 +78,16 @@ def run(options: Mapping[str, Any], around: Surroundings, clock: Callable[[], in
         ground().close()
         password = options.get("password_file") or ""
         doctor = Doctor(around.variables, around.home, monotonic)
-        site = Site(book, engine, clock, ground, lambda: _password(password), around.config, doctor.find)
+        site = Site(
+            book,
+            engine,
+            clock,
+            ground,
+            lambda: _password(password),
+            around.config,
+            doctor.find,
+            os.fsdecode(around.home),
+        )
         address = next(iter(origins.values()))
         _announce(book, address, options)
         certificate = {"ssl_certfile": options.get("tls_cert"), "ssl_keyfile": options.get("tls_key")}

@@ -32,7 +32,7 @@ def task(ask: Ask) -> Page:
             "output": work.output(name),
             "course": course,
             "lanes": lanes.draw(course, ask.words) if found["started_at"] else "",
-            "filled": drawing.filled(events, ask.words("Context and limits")),
+            "filled": drawing.filled(events, _threshold(ask), ask.words, ask.words("Context and limits")),
             "verifications": work.verifications(name)[:10],
         },
     )
@@ -65,7 +65,7 @@ def make_task(ask: Ask) -> Page:
     phases = [{"prompt": text.strip()} for text in _lines(fields, "phases").split("\n---\n") if text.strip()]
     values: dict[str, Any] = {
         "brief": _lines(fields, "brief"),
-        "workspace": fields.get("workspace", ""),
+        "workspace": ask.folder("workspace"),
         "start": fields.get("start", "yes") == "yes",
     }
     if fields.get("title"):
@@ -74,9 +74,10 @@ def make_task(ask: Ask) -> Page:
         import shlex
 
         values["agent"] = {"command": shlex.split(fields["command"])}
-    if phases:
-        gate = {"verify": fields.get("verify", ""), "review": True}
-        values["phases"] = [{**phase, **gate} for phase in phases]
+    verify = fields.get("verify", "").strip()
+    if phases or verify:
+        # A verification belongs to a phase: without any, all of the task is one.
+        values["phases"] = [{**phase, "verify": verify, "review": True} for phase in phases or [{"prompt": ""}]]
     return Page(goto=f"/t/{ask.desk.tasks.new(values)['id']}")
 
 
@@ -115,6 +116,11 @@ def answer(ask: Ask) -> Page:
 def task_back(ask: Ask) -> Page:
     ask.desk.tasks.restore(ask.parts["task"], ask.fields.get("checkpoint", ""))
     return Page(goto=f"/t/{ask.parts['task']}")
+
+
+def _threshold(ask: Ask) -> int:
+    """The share of the token budget at which a checkpoint is taken."""
+    return int(ask.desk.engine.settings["hooks.checkpoint_threshold_percent"])
 
 
 def _lines(fields: Fields, name: str) -> str:

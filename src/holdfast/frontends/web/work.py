@@ -37,8 +37,8 @@ class Work:
         return self.tasks.listing(state=status, archived=archived)
 
     def show(self, task: str) -> dict[str, Any]:
-        found = self.tasks.show(task)
         row = self._row(task)
+        found = self.tasks.show(row.id)
         return {**found, "workspace_id": row.workspace_id, "needs": row.needs, "fork_of": row.fork_of or None}
 
     def status(self, task: str) -> dict[str, Any]:
@@ -96,6 +96,10 @@ class Work:
     def _held(self) -> list[dict[str, Any]]:
         held = "archived = 0 AND id IN (SELECT task FROM hold WHERE lifted_at IS NULL)"
         return [self.tasks.describe(row) for row in self.ground.tables.tasks(held)]
+
+    def titles(self) -> dict[str, str]:
+        """The titles of all tasks, by their ids."""
+        return {row["id"]: row["title"] for row in self.ground.tables.all("SELECT id, title FROM task")}
 
     def questions(self) -> list[dict[str, Any]]:
         return [one for one in self.tasks.inbox() if one["kind"] == "question"]
@@ -280,5 +284,5 @@ class Work:
             raise NotFound(f"There is no {kind} {prompt[:40]}.")
         if found[0].status not in ("pending", "presented"):
             by = found[0].answered_by
-            raise Conflict(f"It is no longer waiting{f': answered by {by}' if by else ''}.")
+            raise Conflict(f"It is no longer waiting: answered by {by}." if by else "It is no longer waiting.")
         return prompt

@@ -157,7 +157,8 @@ function scrubbing(scrub) {
 function countdowns() {
   for (const mark of document.querySelectorAll("[data-until]")) {
     const left = Math.round((new Date(mark.dataset.until) - Date.now()) / 1000);
-    const amount = left >= 3600 ? `${Math.floor(left / 3600)}h ${Math.floor(left % 3600 / 60)}m` : left >= 60 ? `${Math.floor(left / 60)}m ${left % 60}s` : `${left}s`;
+    const parts = left >= 3600 ? [[Math.floor(left / 3600), "hour"], [Math.floor(left % 3600 / 60), "minute"]] : left >= 60 ? [[Math.floor(left / 60), "minute"], [left % 60, "second"]] : [[left, "second"]];
+    const amount = parts.map(([count, unit]) => new Intl.NumberFormat(language, { style: "unit", unit, unitDisplay: "narrow" }).format(count)).join(" ");
     if (left > 0) mark.textContent = mark.dataset.in.replace("{}", amount);
   }
 }
