@@ -8,6 +8,9 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <string.h>
 #include <unistd.h>
 #ifdef __linux__
@@ -139,9 +142,23 @@ static PyObject *names(PyObject *self, PyObject *arguments)
     return result;
 }
 
+/* Contents and frames come and go by the megabyte. The allocator would give each back to the kernel, and get the next one page
+   by page; at most 16 MB that nobody uses stay with us in place of that. */
+static PyObject *keep_memory(PyObject *self, PyObject *nothing)
+{
+    (void)self;
+    (void)nothing;
+#ifdef __GLIBC__
+    mallopt(M_MMAP_THRESHOLD, 8 << 20);
+    mallopt(M_TRIM_THRESHOLD, 16 << 20);
+#endif
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
     {"take", take_file, METH_VARARGS,
      "take(folder, name, size, ctime, inode, uid, gid): (content, mode, is sparse, mtime, group), or None."},
+    {"keep_memory", keep_memory, METH_NOARGS, "keep_memory(): what is freed is kept for the next one, within bounds."},
     {"names", names, METH_VARARGS,
      "names(folder, sure): (values in sure of the names that are there, other names that are no folders, folders)."},
     {NULL, NULL, 0, NULL},
