@@ -1,6 +1,7 @@
 """What supervision costs: agent time with and without it, and CPU and memory of the supervisor per task.
 
-Run as `python -m bench.supervisor [TASKS] [--only PART…] [--pairs N]`; the parts are tasks, steps and pairs.
+Run as `python -m bench.supervisor [TASKS] [--only PART…] [--pairs N]`; the parts are tasks, pairs and steps, of which
+the last is only measured when asked for.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import sys
 import tempfile
 import time
 from argparse import ArgumentParser
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,24 +25,64 @@ from typing import Any, NamedTuple
 AGENT = Path(__file__).parents[1] / "tools" / "scripted_agent.py"
 HOLDFAST = [sys.executable, "-m", "holdfast"]
 CONCURRENCY = 20
-PAIRS, INTERVAL, STEPS, TURNS = 3, 5, 11, 12
-PARTS = ("tasks", "steps", "pairs")
+INTERVAL = 5
+PAIRS, STEPS, STEP = 3, 24, 2.5
+"""Whole runs, and what one consists of: so many steps of so many seconds make ten intervals and some to spare."""
+TURNS = 12
+GOAL, LEAST = 1.05, 10
+"""Agent time with supervision as a multiple of that without; fewer interval checkpoints than these show nothing."""
+PARTS = ("tasks", "pairs", "steps")
 TICK = os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:
     parser = ArgumentParser(prog="python -m bench.supervisor", description="What supervision costs.")
     parser.add_argument("tasks", nargs="?", type=int, default=200, help="tasks at once")
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="measure these parts")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS[:2], help="measure these parts")
     parser.add_argument("--pairs", type=int, default=PAIRS, help="whole runs, alone and supervised in turn")
+    parser.add_argument("--steps", type=int, default=STEPS, help=f"a whole run lasts so many times {STEP} s")
     wanted = parser.parse_args()
+    begin = time.monotonic()
     if "tasks" in wanted.only:
-        with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
-            many(Path(folder), wanted.tasks)
+        with a_folder() as base:
+            many(base, wanted.tasks)
+    if "pairs" in wanted.only:
+        pairs(wanted.pairs, wanted.steps)
     if "steps" in wanted.only:
         steps()
-    if "pairs" in wanted.only:
-        pairs(wanted.pairs)
+    print(f"measured in {time.monotonic() - begin:.0f} s")
+
+
+@contextmanager
+def a_folder() -> Iterator[Path]:
+    """A folder that goes away with all that runs in it: agents outlive a supervisor that is interrupted."""
+    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
+        try:
+            yield Path(folder)
+        finally:
+            _end_all(folder.encode())
+
+
+def _end_all(folder: bytes) -> None:
+    """Kill whatever is in the folder or was told of it; what a killed shim leaves is found the next time round."""
+    while found := [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _speaks_of(pid, folder)]:
+        for pid in found:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.05)
+
+
+def _speaks_of(pid: int, folder: bytes) -> bool:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            words = file.read()
+        return folder in words or os.readlink(f"/proc/{pid}/cwd").encode().startswith(folder)
+    except OSError:
+        return False
+
+
+def judge(met: bool, what: str) -> None:
+    print(f"{'OK' if met else 'MISSED'}: {what}")
 
 
 def environment(base: Path, **settings: object) -> dict[str, str]:
@@ -86,32 +129,39 @@ def many(base: Path, count: int) -> None:
     print(
         f"with all shims and agents: {cpu:.1f} s CPU, {1000 * cpu / count:.0f} ms a task; load {os.getloadavg()[0]:.1f}"
     )
+    judge(done == count and status == 0, f"{done} tasks done, {CONCURRENCY} at a time (goal: all {count})")
 
 
-def pairs(count: int) -> None:
+def pairs(count: int, steps: int) -> None:
     """An agent that works, with an interval of 5 s and 10 checkpoints or more, against the same without supervision."""
     empty = _idle().cpu
     print(f"starting and ending a supervisor that has nothing to do: {empty:.1f} s CPU")
-    ratios, costs = [], []
-    for _ in range(count):
-        plain, with_us = _timed(supervised=False), _timed(supervised=True)
+    rounds = _rounds(STEP / 2)
+    ratios, costs, kept = [], [], []
+    for number in range(count):
+        # Each comes first in turn, so that a machine that gets busier or calmer favours none of them.
+        timed = {way: _timed(way, steps, rounds) for way in ((False, True) if number % 2 == 0 else (True, False))}
+        plain, with_us = timed[False], timed[True]
         ratios.append(with_us.seconds / plain.seconds)
         cost = with_us.cpu - plain.cpu - empty
         costs.append(100 * cost / with_us.seconds)
+        kept.append(with_us.kept)
         print(
             f"agent alone {plain.seconds:.1f} s, supervised {with_us.seconds:.1f} s: {ratios[-1]:.3f}x; {with_us.kept} interval "
-            f"checkpoints, {cost:.1f} s CPU beside the agent's {plain.cpu:.1f} s; load {os.getloadavg()[0]:.1f}"
+            f"checkpoints, {cost:.1f} s CPU beside the agent's {plain.cpu:.1f} s; load {os.getloadavg()[0]:.1f}",
+            flush=True,
         )
-    print(
-        f"median over {count} interleaved pairs: {statistics.median(ratios):.3f}x the time, "
-        f"{statistics.median(costs):.1f} % of one core"
+    middle = statistics.median(ratios)
+    judge(
+        middle <= GOAL and min(kept) >= LEAST,
+        f"agent time with supervision is {middle:.3f}x that without (goal: at most {GOAL}x), median of {count} interleaved "
+        f"pairs with {min(kept)} checkpoints or more each (goal: {LEAST}); {statistics.median(costs):.1f} % of one core",
     )
 
 
 def steps() -> None:
     """One run whose supervisor stands still at every other step: pairs so close together that other load hits both alike."""
-    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
-        base = Path(folder)
+    with a_folder() as base:
         variables = environment(base, checkpoint_interval=INTERVAL)
         turn: list[dict[str, object]] = []
         for number in range(2 * TURNS + 1):
@@ -154,13 +204,21 @@ class Timed(NamedTuple):
     kept: int = 0
 
 
-def _timed(supervised: bool) -> Timed:
-    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
-        base = Path(folder)
+def _rounds(seconds: float) -> int:
+    """How often the agent's `compute` goes round in so many seconds here: the same amount is the work of all runs."""
+    begin, rounds = time.process_time(), 0
+    while time.process_time() - begin < seconds:
+        sum(range(1000))
+        rounds += 1
+    return rounds
+
+
+def _timed(supervised: bool, steps: int, rounds: int) -> Timed:
+    with a_folder() as base:
         variables = environment(base, checkpoint_interval=INTERVAL)
         turn: list[dict[str, object]] = []
-        for number in range(STEPS):
-            turn += [{"write": [f"{number}.txt", "x" * 10_000]}, {"work": INTERVAL * 0.5}, {"sleep": INTERVAL * 0.5}]
+        for number in range(steps):
+            turn += [{"write": [f"{number}.txt", "x" * 10_000]}, {"compute": rounds}, {"sleep": STEP / 2}]
         row = task(base, "t", [[*turn, {"say": "=== CUSTOM TASK COMPLETE ==="}]])
         kept = 0
         if not supervised:
@@ -187,8 +245,7 @@ class Idle(NamedTuple):
 
 
 def _idle() -> Idle:
-    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
-        base = Path(folder)
+    with a_folder() as base:
         child = subprocess.Popen(
             [*HOLDFAST, "-q", "supervise", "--until-idle"], cwd=base, env=environment(base), stdin=subprocess.DEVNULL
         )
@@ -225,4 +282,5 @@ def _answer(base: Path, variables: dict[str, str], *words: str) -> Any:
 
 if __name__ == "__main__":
     resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started goes away with us
     main()

@@ -26,6 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--database", choices=("sqlite", "postgresql"), default="", help="where tasks lie in all tests that have any"
     )
     parser.addoption("--minutes", type=float, help="end each series of faults after so long, and say how far it came")
+    parser.addoption("--at-once", type=int, default=6, help="so many places side by side in series of kills")
     parser.addoption(
         "--part", default="1/1", help="of each series of restores only this part, as in 2/3: for processes side by side"
     )

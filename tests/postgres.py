@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import psycopg
@@ -18,7 +19,7 @@ import programs
 
 PORT = 54329
 """Names the socket; nothing listens on the network."""
-SETTINGS = ["listen_addresses=", "fsync=off", "max_connections=60", "shared_buffers=16MB", "log_min_messages=fatal"]
+SETTINGS = ["listen_addresses=", "fsync=off", "max_connections=200", "shared_buffers=16MB", "log_min_messages=fatal"]
 PATIENCE = 60
 
 
@@ -42,7 +43,8 @@ class Cluster:
         self.user = pwd.getpwnam("nobody") if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
         if os.geteuid() == 0:
             os.chown(self.folder, self.user.pw_uid, self.user.pw_gid)
-        self.made = False
+        self.made: set[str] = set()
+        self.making = Lock()
         try:
             subprocess.run(
                 [f"{self.programs}/initdb", "-D", self.folder + "/data", "-U", "tester", "-A", "trust", "-N", "-E", "UTF8"],
@@ -80,15 +82,18 @@ class Cluster:
     def url(self, database: str) -> str:
         return f"postgresql://tester@/{database}?host={self.folder}&port={PORT}"
 
-    def database(self) -> str:
-        """The address of an empty database: one for all tests, swept each time, because a thousand files each are slow."""
-        with psycopg.connect(self.url("postgres"), autocommit=True) as sql:
-            if not self.made:
-                self.made = True
-                sql.execute("CREATE DATABASE tasks")
-            sql.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'tasks'")
-        sweep(self.url("tasks"))
-        return self.url("tasks")
+    def database(self, name: str = "tasks") -> str:
+        """The address of an empty database: one for all tests, swept each time, because a thousand files each are slow.
+
+        What runs side by side takes one name each.
+        """
+        with self.making, psycopg.connect(self.url("postgres"), autocommit=True) as sql:
+            if name not in self.made:
+                sql.execute(f"CREATE DATABASE {name}")
+                self.made.add(name)
+            sql.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
+        sweep(self.url(name))
+        return self.url(name)
 
     def close(self) -> None:
         self.stop(signal.SIGQUIT)

@@ -51,7 +51,7 @@ class Demo:
         )
         return json.loads(done.stdout)
 
-    def wait(self, until: Callable[[dict[str, Any]], bool], seconds: float = 60) -> dict[str, Any]:
+    def wait(self, until: Callable[[dict[str, Any]], bool], seconds: float = 180) -> dict[str, Any]:
         end = time.monotonic() + seconds
         while True:
             task: dict[str, Any] = self.ask("task", "show", self.id)
@@ -84,8 +84,9 @@ def main() -> int:
         play(demo)
         return 0
     finally:
+        (folder / "go").touch()  # lets go of an agent that outlives us
         supervisor.send_signal(signal.SIGTERM)
-        supervisor.wait(30)
+        supervisor.wait(60)
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -117,9 +118,10 @@ def play(demo: Demo) -> None:
     demo.run("task", "approve", demo.id)
 
     demo.say("The account is limited for some seconds; the task waits and goes on by itself")
-    held = demo.wait(lambda task: task["status"] == "waiting_rate_limit")
-    print(f"  {held['hold']['reason']}: {held['hold']['seconds_left']} s left")
-    demo.run("task", "list")
+    held = demo.wait(lambda task: task["status"] == "waiting_rate_limit" or len(task["runs"]) == 4)["hold"]
+    if held is not None:  # on a machine that is busy enough, the limit is over before we look
+        print(f"  {held['reason']}: {held['seconds_left']} s left")
+        demo.run("task", "list")
     demo.wait(lambda task: task["agent_status"] == "running" and len(task["runs"]) == 4)
 
     demo.say("Pause it: the process ends, nothing is lost")

@@ -99,12 +99,19 @@ def _work(seconds: float) -> None:
         sum(range(1000))
 
 
+def _compute(rounds: int) -> None:
+    """Do an amount of work that is the same whatever else the processor does meanwhile."""
+    for _ in range(rounds):
+        sum(range(1000))
+
+
 ACTIONS: dict[str, Callable[[Any], None]] = {
     "say": _say,
     "error": _error,
     "write": _write,
     "sleep": time.sleep,
     "work": _work,
+    "compute": _compute,
     "show_variable": _show_variable,
     "wait_for": _wait_for,
     "flood": _flood,

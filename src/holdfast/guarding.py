@@ -229,6 +229,7 @@ class Folder:
         from _stat import S_ISREG
 
         from holdfast.core.entry import IGNORED, OVERSIZE, UNREADABLE
+        from holdfast.core.light_json import loads
         from holdfast.workspace.below import lstat_below
 
         kept, known = [], {path for path, _ in scan.candidates}
@@ -239,6 +240,9 @@ class Folder:
             else:
                 kept.append((path, kind, flags, seen))
         scan.left[:] = kept
+        counts = loads(saving.row.counts)
+        if not any(counts.get(kind) for kind in OVERSIZE + IGNORED + UNREADABLE):
+            return
         # What was left out before and has not changed since is not named by the scan.
         for path, row in saving.repository.ledger.current(self.workspace, sorted(paths - known)).items():
             if row.kind not in OVERSIZE + IGNORED + UNREADABLE:

@@ -190,9 +190,9 @@ def pairs_between(
     else:
         ledger, since = repository.ledger, old.version if old is not None else 0
         pairs = ((ledger.at(workspace, since, path), ledger.at(workspace, new.version, path)) for path in touched)
-    for pair in pairs:
-        if _differ(*pair):
-            yield pair
+    for one, other in pairs:
+        if one is not other and (one is None or other is None or not same(one, other)):
+            yield one, other
 
 
 def _whole(repository: Repository, checkpoint: CheckpointRow) -> list[Entry] | None:

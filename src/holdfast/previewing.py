@@ -101,7 +101,7 @@ class Previewing:
             changed = disk_now(self.engine, self.root, self.row, paths)
             if self._refresh().version == version:
                 break  # else somebody saved meanwhile, and the two do not belong together
-        rows = {_path(pair): pair for pair in self._between(newest, target, paths, made)}
+        rows = {(pair[1] or pair[0]).path: pair for pair in self._between(newest, target, paths, made)}  # type: ignore[union-attr]
         wanted_there = self._rows(target, [path for path in changed if path not in rows])
         for path, (_, now) in changed.items():
             wanted = rows[path][1] if path in rows else wanted_there.get(path)

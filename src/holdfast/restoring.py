@@ -290,8 +290,15 @@ class Restoring(Previewing):
             pass  # then `status` speaks of a restore that was cut off, and --abort finds nothing to do
 
     def _apply(self, root: int, made: Plan, goal: CheckpointRow, said: dict[str, Any], whole: Plan) -> Apply:
-        entries = [entry for one in whole.steps for entry in (one.old, one.new)]
-        targets = {entry.content for entry in entries if entry is not None and entry.kind == LINK}
+        targets: set[bytes] | None = None
+
+        def known_link(target: bytes) -> bool:
+            nonlocal targets
+            if targets is None:  # asked for only where a restore that was cut off has left links behind
+                entries = [entry for one in whole.steps for entry in (one.old, one.new)]
+                targets = {entry.content for entry in entries if entry is not None and entry.kind == LINK}
+            return target in targets
+
         room = Room(root, made)
         return Apply(
             root,
@@ -302,7 +309,7 @@ class Restoring(Previewing):
             ),
             self.repository.ids,
             lambda key: bool(self.repository.ledger.locate([key])),
-            known_link=lambda target: target in targets,
+            known_link=known_link,
             closed={path_of(text): mode for text, mode in said["closed"].items()},
             mtimes=said["mtimes"],
             durable=self.engine.place.durable,

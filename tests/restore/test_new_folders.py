@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.core import steps
+from holdfast.core.errors import Damaged
 from trees import disk
 
 from .ground import Ground, aside, staging_left
@@ -141,3 +143,45 @@ def test_a_name_that_is_too_long_to_be_built_comes_back_all_the_same(wide: Wide)
     wide.restore(version)
 
     assert disk(wide.root) == saved
+
+
+def test_large_files_and_many_folders_appear_with_it(wide: Wide) -> None:
+    """What is stored in parts is written by two threads, and so are many folders made."""
+    chance = random.Random(4)
+    for number in range(3):
+        wide.put(f"large/part{number}/file", chance.randbytes((4 << 20) + 1000 * (number + 1)), 0o640)
+    for number in range(150):
+        wide.put(f"large/many{number}/deep/file", f"{number}\n")
+    wide.restore(1, "d")
+    wide.save()
+    saved = disk(wide.root)
+    shutil.rmtree(wide.root / "large")
+    seen: list[int] = []
+
+    with at("restore:folders", lambda: seen.append(len(list(wide.root.glob("large/**/file"))))):
+        done = wide.restore(wide.saver.version())
+
+    assert seen == [153]
+    assert done is not None and not done.applied.kept
+    assert disk(wide.root) == saved
+    assert not staging_left(wide.root)
+
+
+def test_a_large_file_that_is_damaged_stops_it_before_anything_is_touched(wide: Wide) -> None:
+    for number in range(2):
+        wide.put(f"large/file{number}", random.Random(number).randbytes(5 << 20))
+    wide.save()
+    shutil.rmtree(wide.root / "large")
+    before = disk(wide.root)
+    packs = sorted((wide.root.parent / "store").rglob("*.pack"), key=lambda path: path.stat().st_size)
+    data = bytearray(packs[-1].read_bytes())
+    data[len(data) // 2] ^= 1
+    packs[-1].chmod(0o600)
+    packs[-1].write_bytes(data)
+
+    with pytest.raises(Damaged):
+        wide.restore(wide.saver.version())
+
+    assert disk(wide.root) == before
+    assert wide.restoring().cut_off() is None
+    assert not staging_left(wide.root)

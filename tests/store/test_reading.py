@@ -10,6 +10,7 @@ from threading import Lock, get_ident
 
 import pytest
 
+from holdfast.core import together
 from holdfast.core.errors import Damaged
 from holdfast.store import reading
 from holdfast.store.digest import digest
@@ -89,7 +90,7 @@ def test_where_no_thread_can_be_had_one_does_it_all(repository: Repository, monk
     def refuse(*_: object) -> int:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(reading, "start_new_thread", refuse)
+    monkeypatch.setattr(together, "start_new_thread", refuse)
     taken = Taken()
 
     hand_over(repository, [digest(content) for content in CONTENTS], taken)

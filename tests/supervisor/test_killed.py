@@ -23,6 +23,7 @@ from holdfast.supervisor.tables import Run, Task
 
 from .killed import answer
 from .place import DONE, PHASE, QUICK, Place, say_phase
+from .seats import side_by_side
 
 PROGRAM = Path(__file__).with_name("killed.py")
 ASK = {"say": "[USER_QUESTION]\nquestion: Which one?\noptions:\n - a\n - b\n[/USER_QUESTION]"}
@@ -114,20 +115,19 @@ def test_killed_at_a_step(place: Place, step: str, nth: int, how: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def fresh(request: pytest.FixtureRequest) -> Callable[[Path], a_place]:
-    """Makes a place of its own in a new folder, on the database that `--database` names."""
+def fresh(request: pytest.FixtureRequest) -> Fresh:
+    """Makes a place of its own in a new folder, on the database that `--database` names, one for each seat."""
+    served = request.config.getoption("database") == "postgresql"
+    cluster = request.getfixturevalue("cluster") if served else None
 
-    def make(folder: Path) -> a_place:
-        served = request.config.getoption("database") == "postgresql"
-        return a_place(folder, request.getfixturevalue("cluster").database() if served else "")
+    def make(folder: Path, seat: int = 0) -> a_place:
+        return a_place(folder, cluster.database(f"tasks{seat}") if cluster else "")
 
     return make
 
 
 @pytest.fixture(scope="module")
-def reached(
-    tmp_path_factory: pytest.TempPathFactory, fresh: Callable[[Path], a_place]
-) -> Callable[[str], dict[str, int]]:
+def reached(tmp_path_factory: pytest.TempPathFactory, fresh: Fresh) -> Callable[[str], dict[str, int]]:
     """How often each step is reached by a supervisor that nobody kills, by its engine."""
     known: dict[str, dict[str, int]] = {}
 
@@ -147,35 +147,38 @@ def reached(
 @pytest.mark.parametrize("how", ["threads", "durable"])
 @pytest.mark.parametrize("step", STEPS)
 def test_killed_each_time_that_a_step_is_reached(
-    tmp_path: Path,
-    step: str,
-    how: str,
-    request: Any,
-    reached: Callable[[str], dict[str, int]],
-    fresh: Callable[[Path], a_place],
+    tmp_path: Path, step: str, how: str, request: Any, reached: Callable[[str], dict[str, int]], fresh: Fresh
 ) -> None:
     """The first run, later ones, after a question, a rework, a rejection and a limit: each time in a task of its own."""
     if not request.config.getoption("campaign"):
         pytest.skip("the campaign does this")
-    killed, end, count = 0, deadline(request), min(reached(how)[step], MOST)
-    for nth in Random(step).sample(range(1, count + 1), count):
-        with fresh(tmp_path / str(nth)) as place:
+    codes: list[int] = []
+    end, count = deadline(request), min(reached(how)[step], MOST)
+
+    def kill(seat: int, nth: int) -> None:
+        if time.monotonic() > end:
+            return
+        with fresh(tmp_path / str(nth), seat) as place:
             task = begin(place)
-            code = supervise(place, step, nth, f"{how}+person")
-            assert code in (0, -signal.SIGKILL)  # steps of the tick are reached as often as there is time for
-            killed += code != 0
+            codes.append(supervise(place, step, nth, f"{how}+person"))
             finish(place, task, how)
             claim_all_is_well(place, task)
-        if time.monotonic() > end:
-            break
+
+    side_by_side(Random(step).sample(range(1, count + 1), count), kill, seats(request))
+    killed = codes.count(-signal.SIGKILL)
     print(f"{step}, {how}: {killed} kills of {count} that are possible")
     assert killed
+    assert killed + codes.count(0) == len(codes)  # steps of the tick are reached as often as there is time for
 
 
 def deadline(request: Any) -> float:
     """`--minutes` ends a series early; it says how far it came."""
     minutes = request.config.getoption("minutes")
     return time.monotonic() + minutes * 60 if minutes else float("inf")
+
+
+def seats(request: Any) -> int:
+    return int(request.config.getoption("at_once")) if request.config.getoption("campaign") else 1
 
 
 class a_place:
@@ -188,9 +191,13 @@ class a_place:
     def __enter__(self) -> Place:
         return self.place
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         self.place.close()
-        shutil.rmtree(self.place.base)
+        if kind is None:  # what failed is left to be looked at
+            shutil.rmtree(self.place.base)
+
+
+Fresh = Callable[..., a_place]
 
 
 def cut_off(place: Place, how: str, seconds: float, boot: str = "") -> bool:
@@ -211,39 +218,69 @@ def cut_off(place: Place, how: str, seconds: float, boot: str = "") -> bool:
 
 @pytest.mark.campaign
 @pytest.mark.parametrize(("how", "sample", "all"), [("threads", 6, 200), ("durable", 4, 200)])
-def test_killed_at_random(
-    tmp_path: Path, request: Any, fresh: Callable[[Path], a_place], how: str, sample: int, all: int
-) -> None:
+def test_killed_at_random(tmp_path: Path, request: Any, fresh: Fresh, how: str, sample: int, all: int) -> None:
     """Kills of the supervisor alone, at any moment, until the wanted number is reached."""
-    wanted = all if request.config.getoption("campaign") else sample
-    random, kills, tasks, end = Random(11), 0, 0, deadline(request)
-    while kills < wanted and time.monotonic() < end:
-        tasks += 1
-        with fresh(tmp_path / str(tasks)) as place:
+    end, tally = deadline(request), Tally(all if request.config.getoption("campaign") else sample)
+
+    def kill(seat: int, nth: int) -> None:
+        random = Random(f"{how} {nth}")
+        if tally.is_reached() or time.monotonic() > end:
+            return
+        with fresh(tmp_path / str(nth), seat) as place:
             task = begin(place)
-            while kills < wanted and time.monotonic() < end and place.state(task)[0] != "done":
-                kills += cut_off(place, how, random.random() * 1.5)
+            while not tally.is_reached() and time.monotonic() < end and place.state(task)[0] != "done":
+                tally.add(cut_off(place, how, random.random() * 1.5))
             finish(place, task, how)
             claim_all_is_well(place, task)
-    print(f"{how}: {kills} kills in {tasks} tasks")
+            tally.tasks.append(nth)
+
+    side_by_side(range(tally.wanted), kill, seats(request))
+    print(f"{how}: {tally}")
+    assert tally.kills
 
 
 @pytest.mark.campaign
-def test_the_machine_goes_down_at_random(tmp_path: Path, request: Any, fresh: Callable[[Path], a_place]) -> None:
+def test_the_machine_goes_down_at_random(tmp_path: Path, request: Any, fresh: Fresh) -> None:
     """Everything is killed, and the boot is another: each turn that had ended counts, what was cut off is done again."""
-    wanted = 40 if request.config.getoption("campaign") else 2
-    random, kills, tasks, end = Random(5), 0, 0, deadline(request)
-    while kills < wanted and time.monotonic() < end:
-        tasks += 1
-        with fresh(tmp_path / str(tasks)) as place:
+    end, tally = deadline(request), Tally(40 if request.config.getoption("campaign") else 2)
+
+    def kill(seat: int, nth: int) -> None:
+        random, boots = Random(f"boot {nth}"), 0
+        if tally.is_reached() or time.monotonic() > end:
+            return
+        with fresh(tmp_path / str(nth), seat) as place:
             task = begin(place)
-            while kills < wanted and time.monotonic() < end and place.state(task)[0] != "done":
-                kills += cut_off(place, "threads", random.random() * 1.5, boot=f"boot {kills}")
+            while not tally.is_reached() and time.monotonic() < end and place.state(task)[0] != "done":
+                tally.add(cut_off(place, "threads", random.random() * 1.5, boot=f"boot {boots}"))
+                boots += 1
                 kill_all(place, task)
                 forget_the_unreported(place, task)
             assert supervise(place, how="threads+person", boot="the last boot") == 0
             claim_the_work_is_done(place, task)
-    print(f"{kills} restarts of the machine in {tasks} tasks")
+            tally.tasks.append(nth)
+
+    side_by_side(range(tally.wanted), kill, seats(request))
+    print(f"restarts of the machine: {tally}")
+    assert tally.kills
+
+
+class Tally:
+    """Kills of a series, and the tasks that came to their end."""
+
+    def __init__(self, wanted: int) -> None:
+        self.wanted = wanted
+        self.kills: list[bool] = []
+        self.tasks: list[int] = []
+
+    def add(self, killed: bool) -> None:
+        if killed:
+            self.kills.append(killed)
+
+    def is_reached(self) -> bool:
+        return len(self.kills) >= self.wanted
+
+    def __str__(self) -> str:
+        return f"{len(self.kills)} kills in {len(self.tasks)} tasks"
 
 
 def kill_all(place: Place, task: Task) -> None:

@@ -8,12 +8,15 @@ import shlex
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 import programs
-from holdfast.frontends.cli.service import LABEL, launch_agent, systemd_unit
+from holdfast.frontends.cli.service import LABEL, launch_agent, systemd_unit, tell, unit_of
+from holdfast.frontends.cli.session import Session
+from holdfast.frontends.surroundings import Surroundings
 
 from .test_commands import Person, person
 
@@ -87,6 +90,38 @@ def test_the_property_list_is_one(tmp_path: Path) -> None:
     lint = shutil.which("plutil")
     if lint:
         assert subprocess.run([lint, "-lint", "-"], input=text.encode()).returncode == 0
+
+
+def test_the_launch_agent_lies_where_launchd_looks_and_names_whole_paths(tmp_path: Path) -> None:
+    """No Mac is at hand: what is written there is read back, and every path in it is one."""
+    home = tmp_path / "Ada's Mac & Co <1>"
+    around = Surroundings(
+        {b"HOME": os.fsencode(home), b"PATH": b"/usr/bin:/bin", b"LANG": b"ko_KR.UTF-8", b"OTHER": b"x"}
+    )
+
+    unit = unit_of(around, "darwin")
+
+    read = plistlib.loads(unit.text.encode())
+    assert (unit.kind, unit.path) == ("launchd", f"{home}/Library/LaunchAgents/{LABEL}.plist")
+    assert read["ProgramArguments"] == [sys.executable, "-m", "holdfast", "-q", "supervise"]
+    assert read["EnvironmentVariables"] == {"PATH": "/usr/bin:/bin", "LANG": "ko_KR.UTF-8"}
+    assert read["StandardErrorPath"] == f"{home}/.local/share/holdfast/supervisor/supervisor.log"
+    assert all(os.path.isabs(path) for path in (read["ProgramArguments"][0], read["StandardErrorPath"]))
+
+
+def test_launchd_is_told_of_the_file_and_of_the_label(tmp_path: Path) -> None:
+    """Not the real one: a program of its name that writes down what it is told."""
+    program, told = tmp_path / "launchctl", tmp_path / "told"
+    program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >> {told}\n')
+    program.chmod(0o755)
+    around = Surroundings({b"HOME": os.fsencode(tmp_path), b"PATH": os.fsencode(f"{tmp_path}:/usr/bin:/bin")})
+    session, unit = Session(around, time.time_ns, 0.0), unit_of(around, "darwin")
+
+    assert tell(session, unit, "install")
+    assert tell(session, unit, "uninstall")
+
+    user = f"gui/{os.getuid()}"
+    assert told.read_text().splitlines() == ["bootstrap", user, unit.path, "bootout", f"{user}/{LABEL}"]
 
 
 def test_what_the_unit_starts_is_a_supervisor(person: Person) -> None:

@@ -90,7 +90,5 @@ def test_progress_counts_finished_phases_and_never_passes_100() -> None:
 
 
 def test_a_person_can_always_do_something_about_a_hold() -> None:
-    for hold in HOLDS:
-        state = "review" if hold == "approval" else "active"
-
+    for state, hold in [("review", "approval"), *[("active", hold) for hold in HOLDS]]:
         assert set(task.actions(State(state, hold))) - {"cancel"}, hold

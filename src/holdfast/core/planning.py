@@ -130,17 +130,20 @@ def refuse_crafted(entries: Sequence[Entry]) -> None:
 
 def _are_sound(entries: Sequence[Entry]) -> bool:
     """Can all of them be written? Asked of many at once, which is right nearly always; in doubt the answer is no."""
-    text = b"/" + b"/\0/".join([entry.path for entry in entries]) + b"/"
+    paths = [entry.path for entry in entries]
+    text = b"/" + b"/\0/".join(paths) + b"/"
     if any(odd in text for odd in ODD_PARTS) or text.count(b"\0") != len(entries) - 1:
         return False
-    if len(max(text.split(b"/"), key=len)) > LONGEST_NAME or not {entry.kind for entry in entries} <= KINDS:
+    if max(map(len, paths)) > LONGEST_NAME and len(max(text.split(b"/"), key=len)) > LONGEST_NAME:
         return False
-    return not any(
-        entry.mode & ~0o7777
-        or (entry.kind == FILE and len(entry.content) != DIGEST)
-        or (entry.kind == LINK and (not entry.content or b"\0" in entry.content))
-        for entry in entries
-    )
+    if not {entry.kind for entry in entries} <= KINDS or any(
+        mode & ~0o7777 for mode in {entry.mode for entry in entries}
+    ):
+        return False
+    if not {len(entry.content) for entry in entries if entry.kind == FILE} <= {DIGEST}:
+        return False
+    targets = [entry.content for entry in entries if entry.kind == LINK]
+    return all(targets) and not any(b"\0" in target for target in targets)
 
 
 def _refuse_one(entry: Entry) -> None:

@@ -36,7 +36,7 @@ class Contents:
         """The store's folder, where its keys lie, and whether they are synced; none in memory."""
         self._sealer: Sealer | None = None
         self._frames: dict[tuple[str, int], bytes] = {}
-        self._guard = allocate_lock()
+        self._guard, self._asking = allocate_lock(), allocate_lock()
 
     def load(self, key: bytes) -> bytes:
         """Return the content with this digest, whole and checked. Raises `Damaged`."""
@@ -120,7 +120,8 @@ class Contents:
                 raise Failed("This store has no place for keys.")
             from holdfast.store.sealed import Sealer
 
-            self._sealer = Sealer(*self.keys)
+            with self._guard:
+                self._sealer = self._sealer or Sealer(*self.keys)
         return self._sealer
 
     def blob(self, key: bytes) -> tuple[bytes, int]:
@@ -141,7 +142,8 @@ class Contents:
         return data, place.kind
 
     def _place(self, key: bytes) -> Location:
-        place = self.ledger.locate([key]).get(key)
+        with self._asking:  # contents that come in parts are read by two threads, and a ledger has one connection
+            place = self.ledger.locate([key]).get(key)
         if place is None:
             raise Damaged(f"The store has no content {key.hex()}.")
         return place

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from _collections import deque  # type: ignore[import-not-found]  # `collections` itself costs 4 ms
-from _thread import allocate_lock, start_new_thread
+from _thread import allocate_lock
 
 from holdfast.core.errors import Damaged
+from holdfast.core.together import by_two
 from holdfast.store.digest import digest
 from holdfast.store.rows import CONTENT
 
@@ -46,13 +47,12 @@ def hand_over(repository: Repository, keys: Sequence[bytes], take: Take) -> list
 
 
 class _Work:
-    """What is left to be done, and the first thing that went wrong."""
+    """What is left to be done."""
 
     def __init__(self, repository: Repository, keys: Sequence[bytes], take: Take) -> None:
         self.repository, self.keys, self.take = repository, keys, take
         self.frames: deque[Frame] = deque()
         self.in_parts: list[int] = []
-        self.error: BaseException | None = None
         self._asked = 0
         self._asking = allocate_lock()
         self._open: dict[tuple[str, int], Frame] = {}
@@ -101,34 +101,11 @@ class _Work:
                     return None
 
     def go_on(self) -> None:
-        while self.error is None and (frame := self._next()) is not None:
+        while (frame := self._next()) is not None:
             self._one(frame)
 
     def go_on_by_two(self) -> None:
-        helped = allocate_lock()
-        helped.acquire()
-
-        def help_out() -> None:
-            try:
-                self.go_on()
-            except BaseException as error:
-                self.error = error
-            finally:
-                helped.release()
-
-        try:
-            start_new_thread(help_out, ())  # `threading` costs 3 ms to load
-        except RuntimeError:  # no more threads: then alone
-            helped.release()
-        try:
-            self.go_on()
-        except BaseException as error:
-            self.error = error
-            raise
-        finally:
-            helped.acquire()
-        if self.error is not None:
-            raise self.error
+        by_two(self._next, self._one)
 
     def _one(self, wanted: Frame) -> None:
         """All wanted contents of one frame, checked."""

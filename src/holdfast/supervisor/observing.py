@@ -135,7 +135,7 @@ class _Observer:
     def _watch(self, now: float) -> None:
         """Budget, silence, interval: what concerns a run that nobody has asked anything of."""
         options = self.ground.options
-        budget = Budget(*[self.task.budget.get(name, 0) for name in ("tokens", "money", "seconds")])
+        budget = Budget.of(self.task.budget)
         spent = Spent(
             self.task.tokens + self.output.tokens,
             self.task.money + self.output.money,

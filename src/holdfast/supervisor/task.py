@@ -123,5 +123,6 @@ def actions(now: State) -> list[str]:
     extra = {
         USER_PAUSE: ["resume"], CRASHED: ["resume"], HOST_LOST: ["resume"], QUESTION: ["answer"], SECRET: ["secret"],
         BUDGET: ["budget"], RATE_LIMIT: ["try-now"], BACKOFF: ["try-now"],
+        APPROVAL: ["resume"] if now.state == ACTIVE else [],  # a tool was denied; `resume --allow` lets it
     }.get(now.hold, [])  # fmt: skip
     return extra + [action for action in found if not (now.hold and action in ("pause", "freeze"))]

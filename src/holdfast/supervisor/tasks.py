@@ -116,6 +116,8 @@ class Tasks(Answered):
             raise NotAllowed("The task waits for a review.", "`holdfast task approve` or `holdfast task reject`.")
         if hold.kind == BUDGET:
             raise NotAllowed("The budget is used up.", "`holdfast task budget` gives more.")
+        if hold.kind in machine.TIMED and not allow:
+            return self.try_now(ref)  # whoever says so wants to wait no longer, neither for the account
         if task.attempt and checkpoints.latest(self.ground, task.id) is None:
             raise NotAllowed("No checkpoint found to resume from", "`holdfast task retry` begins anew.")
         with self.tables.write():

@@ -10,8 +10,8 @@ from holdfast.supervisor import questions, remembering, runs, telling
 from holdfast.supervisor.asking import hold_open
 from holdfast.supervisor.drivers import driver
 from holdfast.supervisor.tables import Run, Task
-from holdfast.supervisor.task import ACTIVE, QUEUED, RATE_LIMIT, SECRET, STARTING
-from holdfast.supervisor.waits import stagger
+from holdfast.supervisor.task import ACTIVE, BUDGET, QUEUED, RATE_LIMIT, SECRET, STARTING
+from holdfast.supervisor.waits import Budget, Spent, stagger, used
 
 if TYPE_CHECKING:
     from holdfast.supervisor.ground import Ground
@@ -37,13 +37,21 @@ class Turns:
         )
 
     def is_held_back(self, task: Task) -> bool:
-        """Hold a task whose secrets are missing, whose workspace is gone, or whose account is limited."""
+        """Hold a task whose workspace is gone, whose budget is used up, whose secrets are missing or account is limited."""
         now = self.ground.now()
         why = runs.missing(task)
         if why:
             with self.tables.write():
                 self.tables.move(task.id, "hold", now, trigger="validation", hold="crashed", why=why, human=1)
                 self.tables.notify(task.id, now, "error", f"{task.title}: {why}")
+            return True
+        part, what = used(Budget.of(task.budget), Spent(task.tokens, task.money, int(task.seconds)))
+        if part >= 1.0:
+            # The last run may have used it up with its last words; not even a request more is made.
+            why = f"The budget of {what} is used up."
+            with self.tables.write():
+                self.tables.move(task.id, "hold", now, trigger="budget", hold=BUDGET, why=why, human=1)
+                self.tables.notify(task.id, now, "budget", f"{task.title}: {why}")
             return True
         known = {row["name"] for row in self.tables.all("SELECT name FROM secret WHERE task = ?", task.id)}
         lacking = [name for name in task.needs if name not in known]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 SECOND = 1_000_000_000
 MINUTE, HOUR = 60 * SECOND, 3600 * SECOND
@@ -46,6 +46,11 @@ class Budget(NamedTuple):
     tokens: int = 0
     money: float = 0.0
     seconds: int = 0
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Budget:
+        """As a task keeps it."""
+        return cls(given.get("tokens", 0), given.get("money", 0.0), given.get("seconds", 0))
 
 
 class Spent(NamedTuple):

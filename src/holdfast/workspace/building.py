@@ -7,8 +7,9 @@ from posix import open as open_fd
 
 from holdfast.core.entry import ATTRIBUTES, FOLDER
 from holdfast.core.planning import WRITE
+from holdfast.core.together import by_two
 from holdfast.workspace.below import LONG
-from holdfast.workspace.preparing import is_simple
+from holdfast.workspace.preparing import MANY, is_simple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,16 +62,17 @@ def new_folders(steps: list[Step]) -> list[NewFolder]:
     found: list[NewFolder] = []
     owners: dict[bytes, NewFolder] = {}
     for step in steps:
-        if step.action != WRITE or step.old is not None or step.new is None or len(step.path) > LONG - ROOM:
+        new = step.new
+        if new is None or step.old is not None or step.action != WRITE or len(step.path) > LONG - ROOM:
             continue
         owner = owners.get(step.path.rpartition(b"/")[0])
-        if step.new.kind == FOLDER:
+        if new.kind == FOLDER:
             if owner is None:
                 owner = NewFolder(step.path)
                 found.append(owner)
             owners[step.path] = owner
             owner.folders.append(step)
-        elif owner is not None and is_simple(step.new):
+        elif owner is not None and is_simple(new):
             owner.files.append(step)
     return found
 
@@ -82,20 +84,25 @@ class Building:
         self.staging, self.system, self.preparing = staging, system, preparing
 
     def build(self, steps: list[Step], progress: Callable[[int, int], None] | None, total: int) -> list[NewFolder]:
-        """Build every folder that is not there, and return them; files that come in parts are left out of them."""
+        """Build every folder that is not there, and return them."""
         folders = new_folders(steps)
         for folder in folders:
             folder.name = self.staging.own()
-        self._make([(folder.staged(step.path), _mode(step)) for folder in folders for step in folder.folders])
-        files = [(folder, step) for folder in folders for step in folder.files]
-        entries = [(step.new, folder.staged(step.path)) for folder, step in files if step.new is not None]
-        in_parts = {files[number][1].path for number in self.preparing.many(entries, progress, total)}
-        if in_parts:
-            for folder in folders:
-                folder.files = [step for step in folder.files if step.path not in in_parts]
+        left = sorted(folders, key=lambda folder: len(folder.folders))
+        if sum(len(folder.folders) for folder in folders) > MANY:
+            by_two(lambda: left.pop() if left else None, self._make)
+        else:
+            for folder in left:
+                self._make(folder)
+        entries = [
+            (step.new, folder.staged(step.path)) for folder in folders for step in folder.files if step.new is not None
+        ]
+        self.preparing.many(entries, progress, total)
         return folders
 
-    def _make(self, folders: list[tuple[bytes, int]]) -> None:
+    def _make(self, folder: NewFolder) -> None:
+        """Make a new folder and those in it, each before what lies in it."""
+        folders = [(folder.staged(step.path), _mode(step)) for step in folder.folders]
         if self.system.native is not None:
             self.system.native.make(self.staging.fd, [(path, b"", mode) for path, mode in folders])
             return

@@ -27,17 +27,20 @@ def refuse_folded(plan: Plan, root: int, scratch: int, system: System) -> None:
     `scratch` is a folder of ours on the same file system. Where cases are told apart, every name is fine.
     """
     paths = [step.path for step in plan.steps if step.new is not None]
-    if _are_apart(paths):
-        return
-    names: dict[bytes, bytes] = {}
+    folded, suspicious = _folded(paths)
     twins: list[tuple[bytes, bytes]] = []
+    if len(set(folded)) < len(paths):
+        names: dict[bytes, bytes] = {}
+        twins = [
+            (first, path)
+            for form, path in zip(folded, paths, strict=True)
+            if (first := names.setdefault(form, path)) != path
+        ]
     disguised: list[tuple[bytes, bytes]] = []
-    for path in paths:
-        folded = fold(path)
-        if names.setdefault(folded, path) != path:
-            twins.append((names[folded], path))
-        if any(name in folded for name in LOOKALIKES):
-            disguised += [(path, path[:end]) for end in _disguises(path, folded)]
+    if suspicious:
+        for form, path in zip(folded, paths, strict=True):
+            if any(name in form for name in LOOKALIKES):
+                disguised += [(path, path[:end]) for end in _disguises(path, form)]
     if not twins and not disguised:
         return
     folding = _Folding(root, scratch, system)
@@ -55,13 +58,14 @@ def refuse_folded(plan: Plan, root: int, scratch: int, system: System) -> None:
             )
 
 
-def _are_apart(paths: list[bytes]) -> bool:
-    """Are these plain names, different in any case? Asked of all at once, which is right nearly always."""
+def _folded(paths: list[bytes]) -> tuple[list[bytes], bool]:
+    """The form of every path, and whether one of them may have `.git` in it; plain names are asked all at once."""
     text = b"\0".join(paths)
-    if not text.isascii():
-        return False
-    folded = text.lower()
-    return not any(name in folded for name in LOOKALIKES) and len(set(folded.split(b"\0"))) == len(paths)
+    folded = text.lower().split(b"\0") if paths and text.isascii() else [fold(path) for path in paths]
+    if len(folded) != len(paths):  # a path with a NUL, which a plan refuses
+        folded = [fold(path) for path in paths]
+    together = b"\0".join(folded)
+    return folded, any(name in together for name in LOOKALIKES)
 
 
 def fold(path: bytes) -> bytes:

@@ -31,6 +31,7 @@ from holdfast.core.entry import ATTRIBUTES, FILE, LINK, SEALED, SPARSE, Entry
 from holdfast.core.light_json import loads
 from holdfast.core.planning import Step
 from holdfast.core.steps import step as note
+from holdfast.core.together import by_two
 from holdfast.workspace.room import BATCH_BYTES
 from holdfast.workspace.system import SyncAhead
 
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 
 ZEROS = bytes(4096)
 MANY = 128
-"""So many files are put in place with one call."""
+"""So many files are put in place with one call; more folders than that are made by two threads."""
 FEW = 16
 """Up to so many files are synced one by one."""
 TOLD = 512
@@ -60,8 +61,8 @@ class Contents:
 
     `hand_over(digests, take)` calls `take(bytes, parts)` for many, in whatever order is cheapest and perhaps from two
     threads at once; a part is the number of a digest, and offset and length of its content in those bytes. It returns
-    the numbers of those that must be loaded in parts. `cloning` takes contents from files that are there, as long as
-    that is possible.
+    the numbers of those that must be loaded in parts, which two threads do, too. `cloning` takes contents from files
+    that are there, as long as that is possible.
     """
 
     def __init__(
@@ -123,12 +124,8 @@ class Preparing:
         if self.ours:  # else each file is given away by itself
             simple = [number for number in range(start + len(names), end) if is_simple(_entry(files[number]))]
             many = [(_entry(files[number]), self.staging.own()) for number in simple]
-            in_parts = set(self.many(many, progress, len(files)))
-            names.update(
-                (number, name)
-                for at, (number, (_, name)) in enumerate(zip(simple, many, strict=True))
-                if at not in in_parts
-            )
+            self.many(many, progress, len(files))
+            names.update((number, name) for number, (_, name) in zip(simple, many, strict=True))
         for number in range(start, end):
             if number not in names:
                 names[number] = self._one(_entry(files[number]), groups)
@@ -147,29 +144,44 @@ class Preparing:
         note("restore:staged-synced")
         return [(files[number], names[number]) for number in range(start, end)]
 
-    def many(
-        self, files: list[tuple[Entry, bytes]], progress: Callable[[int, int], None] | None, total: int
-    ) -> list[int]:
-        """Write files without anything odd about them, each under its name below the staging folder.
-
-        Return the numbers of those that come in parts: they are left to others.
-        """
+    def many(self, files: list[tuple[Entry, bytes]], progress: Callable[[int, int], None] | None, total: int) -> None:
+        """Write files without anything odd about them, each under its name below the staging folder."""
         if not files:
-            return []
-        return self.contents.hand_over([entry.content for entry, _ in files], self._writer(files, progress, total))
+            return
+        wrote = self._counter(progress, total)
+        take = self._writer(files, wrote)
+        left = self.contents.hand_over([entry.content for entry, _ in files], take)[::-1]
 
-    def _writer(
-        self, files: list[tuple[Entry, bytes]], progress: Callable[[int, int], None] | None, total: int
-    ) -> Take:
+        def following() -> tuple[Entry, bytes] | None:
+            return files[left.pop()] if left else None
+
+        def write(file: tuple[Entry, bytes]) -> None:
+            self._write_parts(*file)
+            wrote(1, file[0].size)
+
+        if len(left) > 1:
+            by_two(following, write)
+        elif left:
+            write(files[left[0]])
+
+    def _counter(self, progress: Callable[[int, int], None] | None, total: int) -> Callable[[int, int], None]:
+        """What is to be told of files that were written and their bytes, by whichever thread."""
         guard, done = allocate_lock(), 0
 
-        def tell(more: int) -> None:
+        def wrote(more: int, size: int) -> None:
             nonlocal done
+            if self.durable:
+                self.ahead.wrote(self.staging.fd, size)
+            if progress is None:
+                return
             with guard:
                 before, done = done, done + more
-                if progress is not None and done // TOLD > before // TOLD:
+                if done // TOLD > before // TOLD:
                     progress(done, total)
 
+        return wrote
+
+    def _writer(self, files: list[tuple[Entry, bytes]], wrote: Callable[[int, int], None]) -> Take:
         def write(data: bytes, parts: list[tuple[int, int, int]]) -> None:
             made: list[tuple[Any, ...]] = [
                 (files[number][1], data, files[number][0].mode, offset, length) for number, offset, length in parts
@@ -181,21 +193,12 @@ class Preparing:
             else:
                 for one in made:
                     self._write(*one)
-            if self.durable:
-                self.ahead.wrote(self.staging.fd, sum([length for _, _, length in parts]))
-            if progress is not None:
-                tell(len(parts))
+            wrote(len(parts), sum([length for _, _, length in parts]))
 
         return write
 
     def _write(self, path: bytes, data: bytes, mode: int, offset: int, length: int, mtime: int | None = None) -> None:
-        above, _, name = path.rpartition(b"/")
-        folder = self.system.open_folder(self.staging.fd, above) if above else self.staging.fd
-        try:
-            fd = open_fd(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600, dir_fd=folder)
-        finally:
-            if above:
-                close(folder)
+        fd = self._create(path)
         try:
             write_all(fd, memoryview(data)[offset : offset + length])
             fchmod(fd, mode)
@@ -203,6 +206,26 @@ class Preparing:
                 utime(fd, ns=(mtime, mtime))
         finally:
             close(fd)
+
+    def _write_parts(self, entry: Entry, path: bytes) -> None:
+        fd = self._create(path)
+        try:
+            for part in self.contents.load(entry):
+                write_all(fd, part)
+            fchmod(fd, entry.mode)
+            if self.mtimes:
+                utime(fd, ns=(entry.mtime, entry.mtime))
+        finally:
+            close(fd)
+
+    def _create(self, path: bytes) -> int:
+        above, _, name = path.rpartition(b"/")
+        folder = self.system.open_folder(self.staging.fd, above) if above else self.staging.fd
+        try:
+            return open_fd(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600, dir_fd=folder)
+        finally:
+            if above:
+                close(folder)
 
     def _one(self, entry: Entry, groups: dict[Group, bytes]) -> bytes:
         name = self.staging.own()

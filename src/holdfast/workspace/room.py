@@ -28,14 +28,20 @@ class Room:
         self.missing = self.missing_files = 0
         writes = [step for step in plan.steps if step.action == WRITE]
         deletes = [step for step in plan.steps if step.action == DELETE]
-        sizes = self._sizes([step.new for step in writes])
-        self.ample = sum(sizes) <= self.free
-        tight = False if self.ample else self._count(writes, sizes, deletes)
+        self.ample, tight = self._is_ample(writes), False
+        if not self.ample:
+            sizes = self._sizes([step.new for step in writes])
+            self.ample = sum(sizes) <= self.free
+            tight = not self.ample and self._count(writes, sizes, deletes)
         if disk.f_files:
             new = sum(step.old is None for step in writes)
             self.missing_files = max(0, new + 1 - disk.f_favail - len(deletes))
             tight |= new + 1 > disk.f_favail
         self.after_deleting = tight and not self.missing and not self.missing_files
+
+    def _is_ample(self, writes: list[Step]) -> bool:
+        """Is there room for all of it even if every size is rounded up and nothing is sparse? Mostly there is."""
+        return self.block * len(writes) + sum([step.new.size for step in writes if step.new is not None]) <= self.free
 
     def _count(self, writes: list[Step], sizes: list[int], deletes: list[Step]) -> bool:
         """Find out what is missing; return whether the first batch has no room before something is deleted."""

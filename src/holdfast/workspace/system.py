@@ -33,8 +33,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-AHEAD = 16 << 20
-"""So much is written before a sync of it begins."""
+AHEAD, MOST_AHEAD = 24 << 20, 256 << 20
+"""So much is written before the first sync of it begins; then twice as much each time, up to the most.
+
+Each sync writes all that the file system says of files, of which the next one writes much again, and holds up whoever writes.
+"""
 NOREPLACE, EXCHANGE = 1, 2
 OPENAT2 = 437
 BENEATH = 0x08 | 0x04 | 0x02
@@ -128,7 +131,7 @@ class SyncAhead:
     def __init__(self, system: System) -> None:
         self.system = system
         self._guard = allocate_lock()
-        self._written = 0
+        self._written, self._wanted = 0, AHEAD
         self._syncing = allocate_lock()
         self._error: OSError | None = None
 
@@ -136,9 +139,9 @@ class SyncAhead:
         """So much more was written on the folder's file system, by whichever thread."""
         with self._guard:
             self._written += size
-            if self._written < AHEAD or not self._syncing.acquire(False):
+            if self._written < self._wanted or not self._syncing.acquire(False):
                 return
-            self._written = 0
+            self._written, self._wanted = 0, min(2 * self._wanted, MOST_AHEAD)
             try:
                 start_new_thread(self._sync, (folder,))
             except RuntimeError:  # no more threads: then it is synced at the end, as always

@@ -13,6 +13,7 @@ import click
 from holdfast.core.errors import Failed
 from holdfast.frontends.cli.lazy import Listed
 from holdfast.frontends.cli.session import Session, common, write_json
+from holdfast.frontends.surroundings import Surroundings
 
 NAME = "holdfast-supervisor"
 LABEL = "dev.holdfast.supervisor"
@@ -52,16 +53,17 @@ def service() -> None:
 @common
 def install(session: Session, dry_run: bool, no_start: bool) -> None:
     """Start the supervisor with your session, and again if it ends."""
-    unit = unit_of(session)
+    unit = unit_of(session.around)
     if not dry_run:
         try:
             os.makedirs(os.path.dirname(unit.path), exist_ok=True)
             os.makedirs(session.around.data + "/supervisor", mode=0o700, exist_ok=True)
-            with open(unit.path, "w") as file:
+            # Both readers want UTF-8, whatever the locale is; names of files may be any bytes.
+            with open(unit.path, "w", encoding="utf-8", errors="surrogateescape") as file:
                 file.write(unit.text)
         except OSError as error:
             raise Failed(f"{unit.path} cannot be written: {error.strerror}.") from None
-    started = not dry_run and not no_start and _run(session, unit, "install")
+    started = not dry_run and not no_start and tell(session, unit, "install")
     if session.json:
         write_json({"kind": unit.kind, "path": unit.path, "text": unit.text, "dry_run": dry_run, "started": started})
     elif dry_run:
@@ -79,7 +81,7 @@ def status(session: Session) -> None:
     from holdfast.supervisor.lock import trouble_of
     from holdfast.supervisor.serving import FOLDER
 
-    unit = unit_of(session)
+    unit = unit_of(session.around)
     installed = os.path.exists(unit.path)
     trouble = trouble_of(session.around.data + FOLDER)
     running = trouble is not None
@@ -97,10 +99,10 @@ def status(session: Session) -> None:
 @common
 def uninstall(session: Session) -> None:
     """Do not start it with the machine any more; running agents live on."""
-    unit = unit_of(session)
+    unit = unit_of(session.around)
     was_there = os.path.exists(unit.path)
     if was_there:
-        _run(session, unit, "uninstall")
+        tell(session, unit, "uninstall")
         os.unlink(unit.path)
     if session.json:
         write_json({"kind": unit.kind, "path": unit.path, "removed": was_there})
@@ -108,12 +110,12 @@ def uninstall(session: Session) -> None:
         session.say(f"Removed {unit.path}." if was_there else "It was not installed.")
 
 
-def unit_of(session: Session) -> Unit:
+def unit_of(around: Surroundings, platform: str = sys.platform) -> Unit:
     """The systemd user unit, or the launch agent on macOS."""
-    home, around = os.fsdecode(session.around.home), session.around
+    home = os.fsdecode(around.home)
     words = [sys.executable, "-m", "holdfast", "-q", "supervise"]
     variables = {name: around.text(name) for name in PASSED if around.text(name)}
-    if sys.platform == "darwin":
+    if platform == "darwin":
         logs = around.data + "/supervisor/supervisor.log"
         return Unit("launchd", f"{home}/Library/LaunchAgents/{LABEL}.plist", launch_agent(words, variables, logs))
     folder = os.path.dirname(os.path.dirname(around.config)) + "/systemd/user"
@@ -147,7 +149,7 @@ def launch_agent(words: list[str], variables: dict[str, str], logs: str) -> str:
     return plistlib.dumps(content).decode()
 
 
-def _run(session: Session, unit: Unit, what: str) -> bool:
+def tell(session: Session, unit: Unit, what: str) -> bool:
     """Tell the system; False if there is none to tell, as in a container."""
     for words in COMMANDS[unit.kind][what]:
         filled = [word.format(path=unit.path, user=os.getuid()) for word in words]

@@ -1,0 +1,44 @@
+"""Work that two threads share: each takes the next piece until none is left, or until one of them has failed."""
+
+from __future__ import annotations
+
+from _thread import allocate_lock, start_new_thread
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
+    Piece = TypeVar("Piece")
+
+
+def by_two(following: Callable[[], Piece | None], act: Callable[[Piece], None]) -> None:
+    """Call `act` with every piece that `following` gives, from two threads at once; both have ended when it returns.
+
+    Raises what one of them raised first; the other then stops after its piece.
+    """
+    failed: list[BaseException] = []
+    helped = allocate_lock()
+    helped.acquire()
+
+    def go_on() -> None:
+        try:
+            while not failed and (piece := following()) is not None:
+                act(piece)
+        except BaseException as error:
+            failed.append(error)
+
+    def help_out() -> None:
+        try:
+            go_on()
+        finally:
+            helped.release()
+
+    try:
+        start_new_thread(help_out, ())  # `threading` costs 3 ms to load
+    except RuntimeError:  # no more threads: then alone
+        helped.release()
+    go_on()
+    helped.acquire()
+    if failed:
+        raise failed[0]

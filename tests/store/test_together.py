@@ -1,0 +1,58 @@
+"""Work for two threads: every piece is done once, and what goes wrong in either thread is told."""
+
+from __future__ import annotations
+
+from threading import Barrier, Event, get_ident
+
+import pytest
+
+from holdfast.core import together
+from holdfast.core.together import by_two
+
+PATIENCE = 60
+
+
+def test_every_piece_is_done_once_and_by_both() -> None:
+    left, done = list(range(1, 100)), list[tuple[int, int]]()
+    both = Barrier(2, timeout=PATIENCE)
+
+    def act(piece: int) -> None:
+        if piece in (98, 99):
+            both.wait()  # neither goes on before the other has come
+        done.append((piece, get_ident()))
+
+    by_two(lambda: left.pop() if left else None, act)
+
+    assert sorted(piece for piece, _ in done) == list(range(1, 100))
+    assert len({thread for _, thread in done}) == 2
+
+
+@pytest.mark.parametrize("in_caller", [True, False])
+def test_what_goes_wrong_in_either_thread_is_raised_and_ends_both(in_caller: bool) -> None:
+    left, caller, failed = list(range(1, 1001)), get_ident(), Event()
+    both = Barrier(2, timeout=PATIENCE)
+
+    def act(piece: int) -> None:
+        if piece in (999, 1000):
+            both.wait()
+        if (get_ident() == caller) == in_caller:
+            failed.set()
+            raise OSError("the disk is full")
+        assert failed.wait(PATIENCE)
+
+    with pytest.raises(OSError, match="full"):
+        by_two(lambda: left.pop() if left else None, act)
+
+    assert left  # the other has stopped before the end
+
+
+def test_where_no_thread_can_be_had_the_caller_does_it_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> int:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(together, "start_new_thread", refuse)
+    left, done = [1, 2, 3], set[tuple[int, int]]()
+
+    by_two(lambda: left.pop() if left else None, lambda piece: done.add((piece, get_ident())))
+
+    assert done == {(piece, get_ident()) for piece in (1, 2, 3)}

@@ -1,0 +1,245 @@
+"""Where people steer a task: freeze, try now, sessions that are lost, the report, and all of it typed as commands."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.supervisor import process
+from holdfast.supervisor.following import RESTARTING
+from holdfast.supervisor.report import report
+from holdfast.supervisor.supervise import Supervisor
+from holdfast.supervisor.tables import Run, Task
+from holdfast.supervisor.task import NotAllowed
+
+from .place import DONE, PHASE, Place, say_phase
+from .test_commands import Person, person
+from .test_watching import change, client, result, spoken
+
+__all__ = ["person"]
+SECOND = 1_000_000_000
+
+
+def last(place: Place, task: Task) -> Run:
+    run = place.ground.tables.last_run(task.id)
+    assert run is not None
+    return run
+
+
+# Freezing
+
+
+@pytest.mark.databases
+def test_a_frozen_task_is_found_again_and_goes_on_where_it_stood(place: Place) -> None:
+    """The supervisor that froze it is gone; the next one leaves it frozen until somebody says so."""
+    go = place.base / "go"
+    task = place.task([{"write": ["a.txt", "1"]}, {"wait_for": str(go)}, DONE])
+    place.supervise(until=lambda: (place.workspace() / "a.txt").exists())
+    place.tasks.freeze(task.id)
+    place.supervise(until=lambda: bool(process.state(last(place, task).folder).get("frozen")))
+    go.touch()
+
+    begin = time.monotonic()
+    place.supervise(until=lambda: time.monotonic() - begin > 1)
+    assert process.state(last(place, task).folder)["frozen"]
+    assert place.journal() == ["begin 0"]
+    assert place.tasks.show(task.id)["frozen"]
+    place.tasks.resume(task.id)
+    place.supervise()
+
+    assert place.state(task) == ("done", "")
+    assert place.journal() == ["begin 0", "end 0"]
+    assert place.outcomes(task) == ["complete"]
+
+
+def test_nothing_that_does_not_run_can_be_frozen(place: Place) -> None:
+    task = place.task([DONE])
+
+    with pytest.raises(NotAllowed, match="Nothing runs"):
+        place.tasks.freeze(task.id)
+
+
+# Waiting no longer
+
+
+@pytest.mark.databases
+def test_whoever_tries_now_does_not_wait_for_the_limit(place: Place) -> None:
+    task = place.task([{"limited": 3600}, {"exit": 1}], [DONE])
+    place.supervise(until=place.holds(task, "rate_limit"))
+
+    place.tasks.try_now(task.id)
+    place.supervise()
+
+    assert place.state(task) == ("done", "")
+    with pytest.raises(NotAllowed, match="waits for no timer"):
+        place.tasks.try_now(task.id)
+
+
+# Sessions that are gone
+
+
+def test_a_session_that_cannot_be_restored_begins_anew_once_and_then_a_person_decides(place: Place) -> None:
+    change(place, backoff_first=600, backoff_longest=600, resume_with="history")
+    lost = [result(is_error=True, result="No conversation found with session ID"), {"exit": 1}]
+    cut = [{"write": ["a.txt", "1"]}, spoken("I work."), {"exit": 3}]
+    task = client(place, cut, lost, cut, lost, [spoken(say_phase(2)["say"]), result()], phases=[PHASE])
+    for runs in (1, 3):
+        place.supervise(until=_backs_off(place, task, runs))
+        _keep_session(place, last(place, task).session)
+        place.tasks.try_now(task.id)
+    place.supervise()
+
+    assert place.state(task) == ("active", "crashed"), place
+    assert place.ground.tables.task(task.id).reason == "The session could not be restored for the second time."
+    assert [run.resume for run in place.ground.tables.runs("task = ?", task.id)] == [0, 1, 0, 1]
+    rows = place.ground.tables.all("SELECT kind, text FROM notice WHERE task = ?", task.id)
+    assert ("warning", RESTARTING) in [(row["kind"], row["text"]) for row in rows]
+    assert (place.workspace() / "a.txt").read_text() == "1", "what is on disk stays"
+
+
+def _backs_off(place: Place, task: Task, runs: int) -> Callable[[], bool]:
+    return lambda: place.state(task)[1] == "backoff" and len(place.outcomes(task)) == runs
+
+
+def _keep_session(place: Place, session: str) -> None:
+    """The client kept this session, as far as can be seen from outside."""
+    folder = place.home / ".claude/projects/p"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{session}.jsonl").write_text(json.dumps({"type": "user", "message": {"role": "user", "content": "x"}}))
+
+
+# Looking
+
+
+@pytest.mark.databases
+def test_the_report_says_what_ran_waited_cost_changed_and_needs_you(place: Place) -> None:
+    turn = [
+        {"write": ["a.txt", "1"]},
+        {"write": ["b.txt", "1"]},
+        spoken(say_phase(1)["say"]),
+        result(total_cost_usd=1.5),
+    ]
+    task = client(place, turn, phases=[{**PHASE, "review": True}])
+    place.supervise()
+    place.ahead = 7200 * SECOND
+
+    found = report(place.ground, place.now() - 10 * 3600 * SECOND)
+
+    [one] = found["tasks"]
+    assert (one["status"], one["runs"], one["money"], one["changed_files"]) == ("review", 1, 1.5, 2)
+    assert 7200 <= one["waited_seconds"]["approval"] < 7300
+    assert [(need["kind"], need["task"]) for need in found["needs_you"]] == [("approval", task.id)]
+    assert report(place.ground, place.now() + SECOND)["tasks"][0]["runs"] == 0, "nothing ran since then"
+
+
+@pytest.mark.sqlite
+def test_tasks_below_the_roots_come_back_when_a_supervisor_starts(place: Place) -> None:
+    """Nobody has to say `rebuild`: the supervisor looks where it was told that tasks are."""
+    task = place.task([DONE])
+    place.lose_database()
+    assert place.tasks.listing() == []
+    change(place, roots=[str(place.base)])
+
+    supervisor = Supervisor(place.ground, Idle())
+    supervisor.stop.set()
+    supervisor.run()
+
+    assert place.state(task) == ("active", "user_pause")
+
+
+class Idle:
+    """Workflows of a supervisor that starts nothing."""
+
+    def start(self, run: str) -> None:
+        raise AssertionError("nothing was to be started")
+
+    def is_busy(self, run: str) -> bool:
+        return False
+
+    def close(self) -> None:
+        pass
+
+
+# As commands
+
+
+class Session(Person):
+    """Somebody at a terminal while a supervisor runs in another."""
+
+    def __init__(self, person: Person) -> None:
+        self.base, self.project, self.variables = person.base, person.project, person.variables
+        self.supervisor = subprocess.Popen([sys.executable, "-m", "holdfast", "-q", "supervise"], env=self.variables)
+
+    def close(self) -> None:
+        self.supervisor.terminate()
+        self.supervisor.wait(60)
+
+    def does(self, *words: str) -> None:
+        done = self.run("task", *words)
+        assert done.returncode == 0, done
+
+    def wait(self, id: str, until: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        end = time.monotonic() + 90
+        while not until(found := self.json("task", "show", id)):
+            assert time.monotonic() < end, found
+            time.sleep(0.1)
+        return dict(found)
+
+
+def test_a_task_is_steered_from_its_draft_to_its_end(person: Person) -> None:
+    """Every verb, each seen to have its effect: start, freeze, resume, pause, restore, cancel, retry, try-now, inbox."""
+    go = person.base / "go"
+    ask = {"say": "[USER_QUESTION]\nquestion: Which one?\noptions:\n - a\n - b\n[/USER_QUESTION]"}
+    agent = person.agent(
+        [{"write": ["a.txt", "1"]}, {"wait_for": str(go)}], [{"limited": 3600}, {"exit": 1}], [ask], [DONE]
+    )
+    id = person.json("task", "new", "x", "--agent", agent, "--draft")[0]["id"]
+    assert person.json("task", "list", "--state", "draft")[0]["id"] == id
+    session = Session(person)
+    try:
+        session.does("start", id)
+        session.wait(id, lambda task: (person.project / "a.txt").exists() and task["agent_status"] == "running")
+        session.does("freeze", id)
+        session.wait(id, lambda task: task["frozen"])
+        assert "frozen" in session.run("task", "list").stdout
+        session.does("resume", id)
+        session.wait(id, lambda task: not task["frozen"])
+        session.does("pause", id, "--now")
+        session.wait(id, lambda task: task["status"] == "paused")
+        (person.project / "a.txt").write_text("somebody else")
+        session.does("restore", id, "latest", "--files", "-y")
+        assert (person.project / "a.txt").read_text() == "1"
+        session.wait(id, lambda task: task["agent_status"] == "running")
+        session.does("cancel", id)
+        session.wait(id, lambda task: task["status"] == "cancelled")
+        go.touch()
+        (person.base / "journal").write_text("begin 0\nend 0\n")
+        session.does("retry", id)
+        session.wait(id, lambda task: task["status"] == "waiting_rate_limit")
+        session.does("try-now", id)
+        session.wait(id, lambda task: task["status"] == "waiting_question")
+        assert "Which one?" in session.run("task", "inbox").stdout
+        session.does("answer", id, "b")
+        session.wait(id, lambda task: task["status"] == "completed")
+    finally:
+        session.close()
+
+    assert "The answer: b" in person.told()[-1]
+
+
+def test_the_demonstration_comes_to_its_end() -> None:
+    """`make demo-task`, as everybody sees it first."""
+    program = Path(__file__).parents[2] / "tools" / "demo_task.py"
+
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=400)
+
+    assert done.returncode == 0, done
+    for word in ("asks something", "holdfast task approve", "limited", "holdfast task pause", "completed"):
+        assert word in done.stdout, done.stdout

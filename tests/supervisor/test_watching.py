@@ -1,0 +1,273 @@
+"""What a supervisor watches while an agent works: silence, budgets, limits that come near, checkpoints that fail."""
+
+from __future__ import annotations
+
+import json
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.core.errors import DiskFull
+from holdfast.engine import Engine
+from holdfast.supervisor.report import report
+from holdfast.supervisor.tables import Task
+
+from .place import DONE, PHASE, Place, say_phase
+
+HOUR = 3600
+SECOND = 1_000_000_000
+
+
+def said(**event: Any) -> dict[str, Any]:
+    """A line of a client that tells of itself in JSON."""
+    return {"say": json.dumps(event)}
+
+
+def used(tokens: int, id: str) -> dict[str, Any]:
+    message = {"id": id, "model": "m", "content": [], "usage": {"input_tokens": tokens, "output_tokens": 0}}
+    return said(type="assistant", message=message)
+
+
+def spoken(text: str) -> dict[str, Any]:
+    return said(type="assistant", message={"id": text, "model": "m", "content": [{"type": "text", "text": text}]})
+
+
+def result(**facts: Any) -> dict[str, Any]:
+    return said(type="result", subtype="success", **{"is_error": False, "result": "", **facts})
+
+
+def limit(status: str, at: float, **facts: Any) -> dict[str, Any]:
+    info = {"status": status, "resetsAt": int(at), "rateLimitType": "five_hour", **facts}
+    return said(type="rate_limit_event", rate_limit_info=info)
+
+
+def client(place: Place, *turns: list[dict[str, Any]], **keys: Any) -> Task:
+    """A task of the scripted agent, which is started and listened to as Claude Code is."""
+    return place.task(*turns, agent={**place.agent("work", *turns), "kind": "claude"}, **keys)
+
+
+def nudge_of(place: Place, task: str) -> Path:
+    run = place.ground.tables.last_run(task)
+    assert run is not None
+    return Path(run.folder) / "nudge"
+
+
+def change(place: Place, **options: Any) -> None:
+    """Other settings, as for a supervisor that is started with them."""
+    place.close()
+    place.__init__(place.base, place.options.but(**options))  # type: ignore[misc]
+
+
+# Silence
+
+
+def test_an_agent_that_says_nothing_is_stuck_and_started_again(place: Place) -> None:
+    change(place, silent_after=0.3, stuck_after=1)
+    task = place.task([{"write": ["a.txt", "1"]}, {"sleep": 600}], [DONE])
+    (place.base / "work.journal").touch()
+    place.supervise(until=lambda: place.outcomes(task) == ["retry"])
+    (place.base / "work.journal").write_text("begin 0\nend 0\n")
+    place.supervise()
+
+    assert place.state(task) == ("done", "")
+    events = place.events(task)
+    assert events.index("silent") < events.index("stuck")
+    assert "error" in place.reasons(task), "what it had done is kept"
+
+
+def test_an_agent_that_goes_on_talking_is_not_stuck(place: Place) -> None:
+    change(place, stuck_after=30)
+    lines = [step for number in range(8) for step in ({"say": f"line {number}"}, {"sleep": 0.2})]
+    task = place.task([*lines, DONE])
+
+    place.supervise()
+
+    assert place.outcomes(task) == ["complete"]
+    assert "stuck" not in place.events(task)
+
+
+# Budgets
+
+
+@pytest.mark.databases
+def test_a_budget_of_tokens_is_told_at_half_and_ends_the_run(place: Place) -> None:
+    marks = [str(place.base / name) for name in "abc"]
+    turn = [
+        used(600, "1"),
+        {"wait_for": marks[0]},
+        used(200, "2"),
+        {"wait_for": marks[1]},
+        used(300, "3"),
+        {"sleep": 600},
+    ]
+    task = client(place, turn, [spoken(DONE["say"]), result()], budget={"tokens": 1000})
+
+    place.supervise(until=lambda: place.events(task).count("budget_told") == 1)
+    assert "50% of your budget of tokens" in nudge_of(place, task.id).read_text()
+    Path(marks[0]).touch()
+    place.supervise(until=lambda: place.events(task).count("budget_told") == 2)
+    assert "75% of your budget of tokens" in nudge_of(place, task.id).read_text()
+    Path(marks[1]).touch()
+    place.supervise()
+
+    assert place.state(task) == ("active", "budget")
+    assert place.reasons(task)[-1] == "budget"
+    assert [one["kind"] for one in report(place.ground, 0)["needs_you"]] == ["budget"]
+    (place.base / "work.journal").write_text("begin 0\nend 0\n")
+    place.tasks.budget(task.id, tokens=100_000)
+    place.supervise()
+    assert place.state(task) == ("done", "")
+
+
+@pytest.mark.databases
+def test_money_that_is_used_up_starts_nothing_more(place: Place) -> None:
+    """What a run cost is known when it ends: the next one, though its phase is due, is not begun."""
+    turns = [[spoken(say_phase(number)["say"]), result(total_cost_usd=3.0)] for number in (1, 2)]
+    task = client(place, *turns, phases=[PHASE, PHASE], budget={"money": 2.5})
+
+    place.supervise()
+
+    assert place.state(task) == ("active", "budget")
+    assert place.journal() == ["begin 0", "end 0"]
+    assert place.ground.tables.task(task.id).reason == "The budget of money is used up."
+    place.tasks.budget(task.id, money=2.75)
+    place.supervise()
+    assert place.journal() == ["begin 0", "end 0"], "that is not enough either"
+    place.tasks.budget(task.id, money=10)
+    place.supervise()
+    assert place.state(task) == ("done", "")
+
+
+# Limits
+
+
+@pytest.mark.databases
+def test_a_limit_that_comes_near_is_logged_and_saved_before_it_comes(place: Place) -> None:
+    go = place.base / "go"
+    near = limit("allowed_warning", time.time() + HOUR, utilization=0.9)
+    turn = [{"write": ["a.txt", "1"]}, near, {"wait_for": str(go)}, spoken(DONE["say"]), result()]
+    task = client(place, turn)
+    place.supervise(until=lambda: "limit" in place.reasons(task))
+    assert place.events(task).count("limit_near") == 1
+
+    go.touch()
+    place.supervise()
+
+    assert place.state(task) == ("done", ""), "a warning holds nobody"
+    assert place.outcomes(task) == ["complete"]
+
+
+@pytest.mark.databases
+def test_after_so_many_windows_a_person_decides(place: Place) -> None:
+    change(place, max_windows=1)
+    begun = time.time()
+    limited = [
+        [limit("rejected", begun + hours * HOUR), result(is_error=True, result="limit"), {"exit": 1}]
+        for hours in (1, 2)
+    ]
+    task = client(place, *limited, [spoken(DONE["say"]), result()])
+    place.supervise(until=place.holds(task, "rate_limit"))
+    place.ahead = int(1.1 * HOUR) * SECOND
+    place.supervise()
+
+    assert place.outcomes(task) == ["limited", "limited"]
+    assert place.state(task) == ("active", "rate_limit")
+    place.ahead = 10 * HOUR * SECOND
+    place.supervise()
+    assert place.outcomes(task) == ["limited", "limited"], "it does not wait by the clock any more"
+    assert [one["text"] for one in report(place.ground, 0)["needs_you"]] == ["1 limits were waited for already"]
+    place.tasks.try_now(task.id)
+    place.supervise()
+    assert place.state(task) == ("done", "")
+
+
+@pytest.mark.databases
+@pytest.mark.parametrize("verb", ["resume", "try_now"])
+def test_a_limit_that_needs_money_holds_the_account_until_a_person_says_so(place: Place, verb: str) -> None:
+    change(place, concurrency=1)
+    poor = {"error": "Your credit balance is too low to access the API."}
+    first = place.task([poor, {"exit": 1}], [DONE], name="one")
+    second = place.task([DONE], name="two")
+    place.supervise()
+    place.ahead = 1000 * HOUR * SECOND
+    place.supervise()
+    assert place.state(first) == ("active", "rate_limit")
+    assert place.state(second) == ("queued", "rate_limit")
+    assert place.journal("two") == []
+
+    for task in (first, second):
+        getattr(place.tasks, verb)(task.id)
+    place.supervise()
+
+    assert place.state(first) == place.state(second) == ("done", "")
+
+
+@pytest.mark.databases
+def test_tasks_of_one_account_resume_one_after_another(place: Place) -> None:
+    change(place, stagger=60)
+    tasks = [place.task([{"limited": HOUR}, {"exit": 1}], name=name) for name in ("one", "two", "three")]
+    place.supervise(until=lambda: all(place.state(task)[1] == "rate_limit" for task in tasks))
+
+    due = sorted(hold.due_at or 0 for hold in place.ground.tables.holds())
+    assert len(due) == 3
+    assert all(later - sooner >= 60 * SECOND for sooner, later in pairwise(due))
+
+
+# Errors and denials
+
+
+@pytest.mark.databases
+def test_an_error_that_can_be_got_over_is_saved_told_and_tried_again(place: Place) -> None:
+    error = {"say": "[ERROR]\ntype: recoverable\nmessage: the registry is down\nrecovery: notify_user\n[/ERROR]"}
+    task = place.task([{"write": ["a.txt", "1"]}, error], [DONE])
+
+    place.supervise()
+
+    assert place.state(task) == ("done", "")
+    assert place.outcomes(task) == ["retry", "complete"]
+    assert "error" in place.reasons(task)
+    rows = place.ground.tables.all("SELECT text FROM notice WHERE task = ?", task.id)
+    assert [row["text"] for row in rows if "registry" in row["text"]] == ["Do it.: the registry is down"]
+
+
+@pytest.mark.databases
+def test_a_denied_tool_is_a_question_and_may_be_allowed(place: Place) -> None:
+    denied = [spoken("I cannot."), result(permission_denials=[{"tool_name": "Bash"}])]
+    task = client(place, denied, [spoken(DONE["say"]), result()])
+    place.supervise()
+    assert place.state(task) == ("active", "approval")
+    assert "was not allowed to use Bash" in place.ground.tables.task(task.id).reason
+    assert "resume" in place.tasks.show(task.id)["actions"]
+
+    place.tasks.resume(task.id, allow=["Bash(make test)"])
+    place.supervise()
+
+    assert place.state(task) == ("done", "")
+    assert "Bash(make test)" in place.ground.tables.task(task.id).agent["allowed_tools"]
+
+
+# Checkpoints
+
+
+def test_a_checkpoint_that_fails_stops_no_agent_and_is_tried_at_the_next_interval(place: Place) -> None:
+    change(place, checkpoint_interval=0.5)
+    go, build = place.base / "go", place.ground.build
+    task = place.task([{"write": ["a.txt", "1"]}, {"wait_for": str(go)}, DONE])
+    place.supervise(until=lambda: (place.workspace() / "a.txt").exists())
+
+    def full() -> Engine:
+        raise DiskFull("There is no space left for the store.")
+
+    place.ground.build = full
+    place.supervise(until=lambda: place.events(task).count("checkpoint_failed") >= 2)
+    assert place.journal() == ["begin 0"]
+    place.ground.build = build
+    place.supervise(until=lambda: "interval" in place.reasons(task))
+    go.touch()
+    place.supervise()
+
+    assert place.state(task) == ("done", "")
+    assert place.journal() == ["begin 0", "end 0"]
