@@ -9,6 +9,7 @@ import subprocess
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from faults.stage import Finished, run
@@ -43,13 +44,21 @@ class Series:
     """v1 is the target; what is on disk before the restore was never saved."""
 
     def __init__(
-        self, folder: Path, *, fast: bool = False, root: Path | None = None, store: Path | None = None
+        self,
+        folder: Path,
+        *,
+        fast: bool = False,
+        large: bool = False,
+        root: Path | None = None,
+        store: Path | None = None,
     ) -> None:
         self.folder, self.root, self.store = folder, root or folder / "work", store or folder / "store"
         self.fast = ["--fast"] if fast else []
         self.root.mkdir(exist_ok=True)
         self._init()
         put_target(self.root)
+        if large:
+            put_large(self.root)
         self.ask("save")
         self.target = disk(self.root)
         put_before(self.root)
@@ -165,6 +174,16 @@ def put_target(root: Path) -> None:
     (root / "was a folder/inside").write_text("inside\n")
     (root / "was a file").write_text("file\n")
     (root / "same").write_text("same\n")
+
+
+def put_large(root: Path) -> None:
+    """Files that the store keeps in parts, because of their size or because they are sealed: two threads write them."""
+    chance = Random(5)
+    for number in range(3):
+        (root / f"gone/large{number}").write_bytes(chance.randbytes((4 << 20) + 5000 * (number + 1)))
+    for number in range(20):
+        (root / f"gone/part{number}").mkdir()
+        (root / f"gone/part{number}/.env").write_text(f"PASSWORD=number-{number}-of-them\n")
 
 
 def put_before(root: Path) -> None:

@@ -7,6 +7,8 @@ import signal
 import subprocess
 from collections import Counter
 from pathlib import Path
+from random import Random
+from time import monotonic, sleep
 
 import pytest
 
@@ -20,6 +22,7 @@ from .ground import Ground, aside, staging_left
 from .series import CHANGING, Series
 
 SAMPLE = 12
+PATIENCE = 60
 
 
 @pytest.mark.timeout(3600)
@@ -57,6 +60,37 @@ def test_killed_at_any_system_call_it_can_be_finished_and_taken_back(folder: Pat
         findings += [f"{call.name} {call.number} {call.text[:80]}: {text}" for text in series.findings()]
 
     report(f"restore killed at {points.tried} of {len(possible)} system calls", findings)
+
+
+@pytest.mark.timeout(3600)
+def test_killed_at_any_moment_while_two_threads_write_it_can_be_finished_and_taken_back(
+    folder: Path, campaign: bool
+) -> None:
+    """With two threads no call has a number: they are killed at random, after the journal was written."""
+    series, chance, listing = Series(folder, fast=True, large=True), Random(), folder / "steps"
+
+    def begin() -> subprocess.Popen[bytes]:
+        series.back_to("base")
+        listing.write_text("")
+        child = subprocess.Popen(series.command("restore", "--steps", listing), stdout=subprocess.DEVNULL)
+        until = monotonic() + PATIENCE
+        while "restore:journal" not in listing.read_text() and child.poll() is None:
+            assert monotonic() < until
+            sleep(0.001)
+        return child
+
+    child, begun = begin(), monotonic()
+    assert child.wait() == 0 and disk(series.root) == series.target
+    span, findings, killed = monotonic() - begun, list[str](), 0
+    rounds = 200 if campaign else 6
+    for _ in range(rounds):
+        child = begin()
+        sleep(chance.uniform(0, span))
+        child.kill()
+        killed += child.wait() == -signal.SIGKILL
+        findings += series.findings()
+
+    report(f"restore by two threads killed {killed} times of {rounds}", findings)
 
 
 def _changes(call: Call) -> bool:

@@ -169,6 +169,23 @@ def test_a_secret_is_taken_and_never_shown(visit: Visit) -> None:
     assert stored == []
 
 
+def test_a_need_that_is_no_value_is_answered_and_another_is_done_without(visit: Visit) -> None:
+    service = "[DEPENDENCY_REQUEST]\ntype: service\nname: a mail server\n[/DEPENDENCY_REQUEST]"
+    key = NEED.replace("required: true", "required: false")
+    make(visit.program, "mail", [{"say": service}, {"say": key}], [{"say": "=== CUSTOM TASK COMPLETE ==="}], phases=0)
+    page = visit.enter()
+    page.wait_for_selector("#inbox >> input[name=answer]", timeout=90_000)
+    page.fill("#inbox >> input[name=answer]", "It listens on 2525.")
+    page.click("#inbox >> button:has-text('Answer')")
+    page.wait_for_selector("#inbox >> input[name=answer]", state="detached", timeout=90_000)
+    page.click("#inbox >> button:has-text('Do without it')", timeout=90_000)
+    page.wait_for_selector("#board >> .badge:has-text('completed')", timeout=90_000)
+
+    told = json.loads((visit.program.home / "mail.journal.told").read_text().splitlines()[-1])
+    assert "You needed: a mail server\nThe answer: It listens on 2525." in told
+    assert "SHOP_KEY is not provided; do without it." in told
+
+
 def test_a_task_is_made_paused_resumed_and_cancelled(visit: Visit) -> None:
     page = visit.enter()
     wait = visit.program.home / "go"

@@ -6,7 +6,6 @@ from _collections import deque  # type: ignore[import-not-found]  # `collections
 from _thread import allocate_lock
 
 from holdfast.core.errors import Damaged
-from holdfast.core.together import by_two
 from holdfast.store.digest import digest
 from holdfast.store.rows import CONTENT
 
@@ -105,6 +104,8 @@ class _Work:
             self._one(frame)
 
     def go_on_by_two(self) -> None:
+        from holdfast.core.together import by_two
+
         by_two(self._next, self._one)
 
     def _one(self, wanted: Frame) -> None:

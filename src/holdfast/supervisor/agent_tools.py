@@ -96,7 +96,7 @@ def serve(folder: str, given: IO[bytes], answers: IO[bytes]) -> None:
     for line in given:
         try:
             request = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if not isinstance(request, dict) or "id" not in request:
             continue
@@ -105,7 +105,7 @@ def serve(folder: str, given: IO[bytes], answers: IO[bytes]) -> None:
             answer["result"] = _result(folder, str(request.get("method")), request.get("params") or {})
         except LookupError as error:
             answer["error"] = {"code": -32601, "message": str(error)}
-        except (OSError, TypeError, AttributeError) as error:
+        except (OSError, TypeError, ValueError, AttributeError) as error:
             answer["error"] = {"code": -32603, "message": str(error)}
         answers.write(json.dumps(answer).encode() + b"\n")
         answers.flush()

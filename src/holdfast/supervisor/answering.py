@@ -9,6 +9,7 @@ from holdfast.core.errors import Conflict, Usage
 from holdfast.supervisor import checkpoints, documents, questions, reviews, telling
 from holdfast.supervisor import task as machine
 from holdfast.supervisor.asking import hold_open
+from holdfast.supervisor.protocol import VARIABLES, is_variable
 from holdfast.supervisor.settling import keep_final
 from holdfast.supervisor.showing import Shown
 from holdfast.supervisor.tables import Prompt, Task
@@ -134,7 +135,7 @@ class Answered(Moved):
         """
         prompt = self._question(id)
         if prompt.kind == "secret":
-            raise Usage("A secret is not given as an answer.", "`holdfast task secret` takes it without showing it.")
+            return self._answer_need(prompt, text, by)
         if prompt.kind == "approval":
             raise Usage("A review is not a question.", "`holdfast task approve` or `holdfast task reject`.")
         checked = questions.check(text, prompt.options)
@@ -146,10 +147,26 @@ class Answered(Moved):
             self._answer(prompt, checked.value, by)
             return self._go_on(prompt.task, "answer"), checked.warning
 
+    def _answer_need(self, prompt: Prompt, text: str, by: str) -> tuple[Task, str]:
+        """A need is refused, or, if it is no variable, met in the world; the agent is told either."""
+        refused = text.strip().casefold() in questions.REFUSALS
+        if refused and not prompt.run:
+            raise Usage(f"The task itself names {prompt.key}.", "`holdfast task secret` gives it.")
+        if prompt.category in VARIABLES and not refused:
+            raise Usage(
+                "A secret is not given as an answer.",
+                "`holdfast task secret` takes it without showing it; the answer `refused` lets the agent do without it.",
+            )
+        if not text.strip():
+            raise Usage("The answer is empty.")
+        with self.tables.write():
+            self._answer(prompt, questions.REFUSED if refused else text.strip(), by)
+            return self._go_on(prompt.task, "answer"), ""
+
     def secret(self, ref: str, name: str, value: str, *, type: str = "env_variable") -> Task:
         """Keep a value, sealed; it is in the agent's environment from its next start on."""
         task = self.find(ref)
-        if not name.isidentifier() or not name.isascii():
+        if not is_variable(name):
             raise Usage(f"{name!r} cannot be the name of an environment variable.")
         if not value or "\0" in value:
             raise Usage("The value is empty or holds a NUL character.")
@@ -160,7 +177,7 @@ class Answered(Moved):
             self.tables.log(task.id, now, "secret_provided", {"name": name})
             where = "task = ? AND kind = 'secret' AND key = ? AND status IN ('pending', 'presented')"
             for prompt in self.tables.prompts(where, task.id, name):
-                self._answer(prompt, "provided", "user")
+                self._answer(prompt, questions.PROVIDED, "user")
             return self._go_on(task.id, "secret")
 
     def budget(
@@ -196,8 +213,9 @@ class Answered(Moved):
         )  # fmt: skip
         if not changed:
             raise Conflict(f"{prompt.id} is no longer waiting.", "It was answered, or the task went on without it.")
-        shown = answer if prompt.kind != "secret" else "provided"
-        self.tables.log(prompt.task, now, "answered", {"id": prompt.id, "kind": prompt.kind, "answer": shown, "by": by})
+        self.tables.log(
+            prompt.task, now, "answered", {"id": prompt.id, "kind": prompt.kind, "answer": answer, "by": by}
+        )
 
     def _approval(self, ref: str) -> tuple[Task, Prompt]:
         waiting = "kind = 'approval' AND status IN ('pending', 'presented')"
@@ -215,7 +233,7 @@ class Answered(Moved):
             task = self.find(ref)
             found = self.tables.prompts(
                 "task = ? AND kind = 'question' AND status IN ('pending', 'presented')", task.id
-            )
+            ) or self.tables.prompts("task = ? AND kind = 'secret' AND status IN ('pending', 'presented')", task.id)
             if len(found) > 1:
                 raise Usage(
                     "Several questions wait.", f"Give the id of one: {', '.join([prompt.id for prompt in found])}."

@@ -47,6 +47,8 @@ BLOCKS: dict[str, dict[str, Rule]] = {
     "PROGRESS": {"step": Rule(), "percent": Rule(), "message": Rule()},
 }
 LISTS = frozenset(("options", "files"))
+VARIABLES = frozenset(("api_key", "env_variable"))
+"""Needs that are met by a value in the agent's environment; all others by a person who sees to it and says so."""
 PRIORITY = ("ERROR", "PHASE_COMPLETE", "CUSTOM_TASK_COMPLETE", "DEPENDENCY_REQUEST", "USER_QUESTION", "PROGRESS")
 
 _OPEN = re.compile(r"^[ \t]*\[(" + "|".join(BLOCKS) + r")(_JSON)?\][ \t]*", re.MULTILINE)
@@ -251,7 +253,14 @@ def check(name: str, fields: dict[str, str], lists: dict[str, list[str]]) -> Blo
                 return Malformed(name, f"{key} must be one of {', '.join(rule.values)}")
     if name == "PHASE_COMPLETE" and not (fields["phase"].isascii() and fields["phase"].isdigit()):
         return Malformed(name, "phase must be a number")
+    if name == "DEPENDENCY_REQUEST" and fields["type"] in VARIABLES and not is_variable(fields["name"].strip()):
+        return Malformed(name, f"name must be the name of an environment variable where type is {fields['type']}")
     return Block(name, fields, {key: items for key, items in lists.items() if items}, warnings)
+
+
+def is_variable(name: str) -> bool:
+    """Can a variable of the environment have this name?"""
+    return name.isascii() and name.isidentifier()
 
 
 def _read_lines(body: str, fields: dict[str, str], lists: dict[str, list[str]]) -> str:

@@ -15,6 +15,10 @@ CATEGORY_WEIGHT = {"business": 30, "clarification": 20, "choice": 10, "confirmat
 MINUTE = 60 * 1_000_000_000
 YES, NO = ("yes", "y", "true", "ok", "okay", "confirm", "approve"), ("no", "n", "false", "cancel", "reject")
 
+PROVIDED, REFUSED = "provided", "refused"
+"""What is written for a need that was met by a value, and for one that is not met."""
+REFUSALS = (REFUSED, "refuse", "skip", *NO)
+
 PENDING, PRESENTED, ANSWERED, EXPIRED, WITHDRAWN = "pending", "presented", "answered", "expired", "withdrawn"
 
 

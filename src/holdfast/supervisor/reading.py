@@ -103,7 +103,7 @@ class Output(ABC):
         try:
             call = json.loads(line)
             block = check(call["name"], dict(call["fields"]), dict(call.get("lists", {})))
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return
         self._heard(block)
 
@@ -114,7 +114,7 @@ class Output(ABC):
             kind, details = str(facts.get("error", "")), str(facts.get("error_details", ""))
             message = str(facts.get("last_assistant_message", ""))
             aside = bool(facts.get("agent_id"))
-        except (ValueError, TypeError, AttributeError):
+        except (ValueError, TypeError, AttributeError, RecursionError):
             return
         if aside or self.succeeded:
             return  # a subagent's or a compaction's failure, or one that was got over

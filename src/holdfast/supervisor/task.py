@@ -121,7 +121,7 @@ def actions(now: State) -> list[str]:
         CANCELLED: ["retry", "archive"],
     }[now.state]
     extra = {
-        USER_PAUSE: ["resume"], CRASHED: ["resume"], HOST_LOST: ["resume"], QUESTION: ["answer"], SECRET: ["secret"],
+        USER_PAUSE: ["resume"], CRASHED: ["resume"], HOST_LOST: ["resume"], QUESTION: ["answer"], SECRET: ["secret", "answer"],
         BUDGET: ["budget"], RATE_LIMIT: ["try-now"], BACKOFF: ["try-now"],
         APPROVAL: ["resume"] if now.state == ACTIVE else [],  # a tool was denied; `resume --allow` lets it
     }.get(now.hold, [])  # fmt: skip

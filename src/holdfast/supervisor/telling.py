@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from holdfast.supervisor.protocol import VARIABLES
+from holdfast.supervisor.questions import PROVIDED, REFUSED
 from holdfast.supervisor.tables import Prompt, Run, Task
 from holdfast.supervisor.waits import Budget, Spent, describe
 
@@ -91,10 +93,7 @@ def compose(
         parts.append(f"This was started and has no recorded result; its effects may exist: {what}")
     for prompt in answers:
         parts.append(answered(prompt))
-    budget = describe(
-        Budget(task.budget.get("tokens", 0), task.budget.get("money", 0.0), task.budget.get("seconds", 0)),
-        Spent(task.tokens, task.money, int(task.seconds)),
-    )
+    budget = describe(Budget.of(task.budget), Spent(task.tokens, task.money, int(task.seconds)))
     if budget:
         parts.append(aside(budget))
     return "\n\n".join(parts)[: LIMIT * 5]
@@ -103,13 +102,18 @@ def compose(
 def answered(prompt: Prompt) -> str:
     """An answer as the agent gets it: in words, and in the form of the source's protocol."""
     if prompt.kind == "secret":
-        return (
-            f"{prompt.key} is in your environment now."
-            if prompt.answer != "refused"
-            else f"{prompt.key} is not provided; do without it."
-        )
+        return _met(prompt)
     form = {"type": "question_answer", "questionId": prompt.id, "answer": prompt.answer}
     return f"Your question: {prompt.text}\nThe answer: {prompt.answer}\n{json.dumps(form, ensure_ascii=False)}"
+
+
+def _met(prompt: Prompt) -> str:
+    if prompt.answer == REFUSED:
+        instead = f"go on with {prompt.standard!r}" if prompt.standard else "do without it"
+        return f"{prompt.key} is not provided; {instead}."
+    if prompt.category in VARIABLES or prompt.answer == PROVIDED:
+        return f"{prompt.key} is in your environment now."
+    return f"You needed: {prompt.key}\nThe answer: {prompt.answer}"
 
 
 def rework(output: str, number: int, most: int) -> str:

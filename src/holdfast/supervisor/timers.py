@@ -63,9 +63,13 @@ class Timers:
     def expire(self) -> None:
         now = self.ground.now()
         for prompt in self.tables.prompts(
-            "kind = 'question' AND status IN ('pending', 'presented') AND expires_at <= ?", now
+            "(kind = 'question' OR kind = 'secret' AND required = 0 AND expires_at > 0) "
+            "AND status IN ('pending', 'presented') AND expires_at <= ?",
+            now,
         ):
             late = questions.expire(bool(prompt.required), prompt.standard)
+            if prompt.kind == "secret":
+                late = late._replace(answer=questions.REFUSED)
             with self.tables.write():
                 if late.answer is None:
                     again = now + int(self.ground.options.question_timeout * SECOND)
@@ -78,7 +82,7 @@ class Timers:
                 )  # fmt: skip
                 self.tables.log(prompt.task, now, "question_expired", {"id": prompt.id, "answer": late.answer})
                 hold = self.tables.hold(prompt.task)
-                if hold is not None and hold.kind == "question":
+                if hold is not None and hold.kind in ("question", "secret"):
                     self.tables.move(prompt.task, "lift", now, trigger="timeout", reason="")
                     hold_open(self.tables, prompt.task, now, "timeout")
 

@@ -31,7 +31,6 @@ from holdfast.core.entry import ATTRIBUTES, FILE, LINK, SEALED, SPARSE, Entry
 from holdfast.core.light_json import loads
 from holdfast.core.planning import Step
 from holdfast.core.steps import step as note
-from holdfast.core.together import by_two
 from holdfast.workspace.room import BATCH_BYTES
 from holdfast.workspace.system import SyncAhead
 
@@ -160,6 +159,8 @@ class Preparing:
             wrote(1, file[0].size)
 
         if len(left) > 1:
+            from holdfast.core.together import by_two
+
             by_two(following, write)
         elif left:
             write(files[left[0]])

@@ -130,6 +130,7 @@ KOREAN = {
     "Request changes": "변경 요청",
     "What should change?": "무엇을 바꿔야 하나요?",
     "Provide": "제공",
+    "Do without it": "없이 진행",
     "The value is sealed and never shown again.": "값은 암호화되어 다시 표시되지 않습니다.",
     "question": "질문",
     "approval": "검토",

@@ -243,7 +243,7 @@ class Work:
         return self.tasks.describe(self.tasks.comment(self._waiting(prompt, "approval"), comments, remarks, by=by))
 
     def answer(self, prompt: str, text: str, by: str) -> dict[str, Any]:
-        task, warning = self.tasks.answer(self._waiting(prompt, "question"), text, by=by)
+        task, warning = self.tasks.answer(self._waiting(prompt, "question", "secret"), text, by=by)
         return {**self.tasks.describe(task), "warning": warning or None}
 
     def secret(self, task: str, name: str, value: str) -> dict[str, Any]:
@@ -277,11 +277,11 @@ class Work:
             raise NotFound(f"There is no task {task[:40]}.", "The first page lists them all.")
         return rows[0]
 
-    def _waiting(self, prompt: str, kind: str) -> str:
+    def _waiting(self, prompt: str, *kinds: str) -> str:
         """The id, if it is one that still waits. A link may be older than the answer that somebody gave elsewhere."""
         found: list[Prompt] = self.ground.tables.prompts("id = ?", prompt)
-        if not found or found[0].kind != kind:
-            raise NotFound(f"There is no {kind} {prompt[:40]}.")
+        if not found or found[0].kind not in kinds:
+            raise NotFound(f"There is no {kinds[0]} {prompt[:40]}.")
         if found[0].status not in ("pending", "presented"):
             by = found[0].answered_by
             raise Conflict(f"It is no longer waiting: answered by {by}." if by else "It is no longer waiting.")

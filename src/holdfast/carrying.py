@@ -1,0 +1,143 @@
+"""A plan carried out under its journal: room for it is counted first, then it is written down, then the tree is touched."""
+
+from __future__ import annotations
+
+from posix import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close
+from posix import open as open_fd
+
+from holdfast.core.entry import FILE, LINK
+from holdfast.core.errors import DiskFull, Failed, HoldfastError
+from holdfast.core.planning import UNREAD
+from holdfast.core.steps import step
+from holdfast.journaling import GO_ON, UNTOUCHED, explain, path_of, text
+from holdfast.previewing import Previewing
+from holdfast.store.reading import hand_over
+from holdfast.workspace.apply import Apply
+from holdfast.workspace.find import show
+from holdfast.workspace.modes import closed_folders
+from holdfast.workspace.preparing import Contents
+from holdfast.workspace.room import Room
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from holdfast.core.planning import Plan
+    from holdfast.store.journal import Journal
+    from holdfast.store.rows import CheckpointRow
+    from holdfast.workspace.applied import Applied
+    from holdfast.workspace.preparing import Group
+
+
+class Carrying(Previewing):
+    """Plans of one workspace, carried out."""
+
+    def _carry_out(
+        self, journal: Journal, said: dict[str, Any], made: Plan, goal: CheckpointRow, whole: Plan
+    ) -> Applied:
+        """Write the journal, then touch the tree. What fails before anything was touched leaves no journal either.
+
+        `whole` is what the restore was about in the beginning: the links in it are known.
+        """
+        applied = self._apply_plan(journal, said, made, goal, whole)
+        applied.kept += [(path, why) for path, why in made.untouched if why == UNREAD]
+        return applied
+
+    def _apply_plan(
+        self, journal: Journal, said: dict[str, Any], made: Plan, goal: CheckpointRow, whole: Plan
+    ) -> Applied:
+        fresh, touched = journal.read() is None, False
+        try:
+            root = open_fd(self.root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+            try:
+                closed = closed_folders(root, (one.path for one in made.steps))
+                known = {path_of(text): mode for text, mode in said["closed"].items()}
+                said["closed"] = {text(path): mode for path, mode in {**closed, **known}.items()}
+                journal.write(said)
+                step("restore:journal")
+                apply = self._apply(root, made, goal, said, whole)
+                try:
+                    return apply.run(made)
+                finally:
+                    touched = apply.touched
+            finally:
+                close(root)
+        except (OSError, HoldfastError) as error:
+            if fresh and not touched:
+                self._take_back(journal)
+            raise explain(error, UNTOUCHED if fresh and not touched else GO_ON) from None
+
+    def _take_back(self, journal: Journal) -> None:
+        try:
+            journal.remove()
+        except OSError:
+            pass  # then `status` speaks of a restore that was cut off, and --abort finds nothing to do
+
+    def _apply(self, root: int, made: Plan, goal: CheckpointRow, said: dict[str, Any], whole: Plan) -> Apply:
+        targets: set[bytes] | None = None
+
+        def known_link(target: bytes) -> bool:
+            nonlocal targets
+            if targets is None:  # asked for only where a restore that was cut off has left links behind
+                entries = [entry for one in whole.steps for entry in (one.old, one.new)]
+                targets = {entry.content for entry in entries if entry is not None and entry.kind == LINK}
+            return target in targets
+
+        room = Room(root, made)
+        return Apply(
+            root,
+            self._anchors(made, goal),
+            Contents(
+                lambda entry: self.repository.stream(entry.content),
+                lambda digests, take: hand_over(self.repository, digests, take),
+            ),
+            self.repository.ids,
+            lambda key: bool(self.repository.ledger.locate([key])),
+            known_link=known_link,
+            closed={path_of(text): mode for text, mode in said["closed"].items()},
+            mtimes=said["mtimes"],
+            durable=self.engine.place.durable,
+            deleting_first=room.after_deleting,
+            by_folder=room.ample,
+            accelerated=self.engine.settings["capture.accelerator"],
+            progress=self.engine.progress,
+        )
+
+    def _anchors(self, made: Plan, target: CheckpointRow) -> dict[Group, bytes]:
+        """For each group of hard links that is to be written: a member that is in place already."""
+        groups = {one.new.group for one in made.steps if one.new is not None and one.new.group}
+        if not groups:
+            return {}
+        moving = {one.path for one in made.steps} | {path for path, _ in made.untouched}
+        return {
+            (row.group, row.content, row.mode): row.path
+            for row in self.repository.ledger.state(target.workspace, target.version)
+            if row.group in groups and row.kind == FILE and row.path not in moving
+        }
+
+    # What must be right before anything is touched
+
+    def _refuse_if_full(self, made: Plan) -> None:
+        try:
+            root = open_fd(self.root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        except OSError as error:
+            raise Failed(f"{show(self.root)} cannot be opened: {error.strerror}.") from None
+        try:
+            room = Room(root, made)
+        finally:
+            close(root)
+        hint = "Free some space, or restore fewer paths at a time. Nothing was changed."
+        if room.missing:
+            raise DiskFull(
+                f"There is no room for this restore: {_megabytes(room.free)} are free,"
+                f" {_megabytes(room.missing)} more are needed.",
+                hint,
+            )
+        if room.missing_files:
+            raise DiskFull(
+                f"There is no room for this restore: {room.missing_files:,} files too many for this disk.", hint
+            )
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / (1 << 20):,.1f} MB"
