@@ -11,7 +11,7 @@ from pathlib import Path
 
 from house import DONE, GUIDE, NEVER, PRICES, QUESTION, ROOT, House, chromium, figures, holdfast, house, project, task
 
-DESKTOP, PHONE = (1200, 1000), (360, 740)
+DESKTOP, PHONE = (1200, 1060), (360, 740)
 LOOKS = ((DESKTOP, "light", ""), (PHONE, "dark", "-phone"))
 
 
