@@ -11,7 +11,7 @@ from pathlib import Path
 
 from house import DONE, GUIDE, NEVER, PRICES, QUESTION, ROOT, House, chromium, figures, holdfast, house, project, task
 
-DESKTOP, PHONE = (1200, 860), (360, 740)
+DESKTOP, PHONE = (1200, 1060), (360, 740)
 LOOKS = ((DESKTOP, "light", ""), (PHONE, "dark", "-phone"))
 
 
@@ -21,13 +21,13 @@ def main() -> None:
         shop = project(home, 44)
         holdfast(home, "name", "v33", "before-the-sale", cwd=shop)
         holdfast(home, "pin", "v33", cwd=shop)
-        holdfast(home, "restore", "v40", "-y", cwd=shop)
+        holdfast(home, "restore", "v40", "-y", "--theirs", cwd=shop)
         holdfast(home, "undo", "-y", cwd=shop)
         with house(home) as here:
             guide, running = _tasks(home)
             figures(home, guide)
             try:
-                _pictures(here, guide)
+                _pictures(here, guide, shop)
             finally:
                 holdfast(home, "task", "cancel", running)
 
@@ -54,7 +54,7 @@ def _tasks(home: Path) -> tuple[str, str]:
     return guide, running
 
 
-def _pictures(here: House, guide: str) -> None:
+def _pictures(here: House, guide: str, shop: Path) -> None:
     with chromium() as browser:
         for size, theme, ending in LOOKS:
             seen = browser.new_context(viewport={"width": size[0], "height": size[1]}, color_scheme=theme)  # type: ignore[arg-type]
@@ -63,8 +63,10 @@ def _pictures(here: House, guide: str) -> None:
             for sign in ("#inbox >> button:has-text('Approve')", "#inbox >> button:has-text('SQLite')",
                          "#board >> .badge:has-text('completed')", "#board >> .badge:has-text('in progress')"):  # fmt: skip
                 page.wait_for_selector(sign, timeout=90_000)
-            shop = page.get_attribute("#workspaces a:has-text('shop')", "href")
-            for name, path in (("page", "/"), ("task", f"/t/{guide}"), ("timeline", shop or "")):
+            # The newest checkpoint brings its workspace to the first place.
+            holdfast(here.home, "save", "-m", "discounts are rounded once", cwd=shop)
+            address = page.get_attribute("#workspaces a:has-text('shop')", "href")
+            for name, path in (("page", "/"), ("task", f"/t/{guide}"), ("timeline", address or "")):
                 page.goto(here.origin + path)
                 page.wait_for_selector("body[data-connected=yes]")
                 page.screenshot(path=ROOT / f"docs/{name}{ending}.png")

@@ -87,6 +87,24 @@ def barriers(page: Page, origin: str, addresses: Iterable[str], rules: str) -> l
     return found
 
 
+def cramped(page: Page) -> list[str]:
+    """What a finger would miss on this page: controls less than 40 pixels high, or a page that goes on to the right.
+
+    The sign at a line of code is as high as its line, for there is one at each.
+    """
+    return [
+        *page.evaluate(
+            """() => [...document.querySelectorAll(
+                "button, .button, summary, textarea, label.choice, input:not([type=hidden], [type=radio], [type=checkbox])")]
+                .filter((one) => one.checkVisibility() && !one.closest(".note, .hidden") && one.offsetHeight < 40)
+                .map((one) => `${one.offsetHeight} ${one.outerHTML.slice(0, 100)}`)"""
+        ),
+        *page.evaluate(
+            "() => document.documentElement.scrollWidth > innerWidth ? [`${document.documentElement.scrollWidth} wide`] : []"
+        ),
+    ]
+
+
 def press(page: Page, label: str) -> None:
     """Go to the button of that name by the tab key alone, press it, and wait for where it leads."""
     for _ in range(120):

@@ -56,8 +56,9 @@ class Served:
         self.saver = Saver(self.root, base / "store", supervisor__database=database)
         self.book = world.book.Book(str(base / "web"), time.time_ns)
         self.site = world.app.Site(
-            self.book, self.saver.engine, time.time_ns, self.ground, lambda: password, str(base / "config.json")
-        )
+            self.book, self.saver.engine, time.time_ns, self.ground, lambda: password, str(base / "config.json"),
+            home=str(base),
+        )  # fmt: skip
         listening = socket.socket()
         listening.bind(("127.0.0.1", 0))
         self.port = listening.getsockname()[1]

@@ -146,6 +146,21 @@ def test_fifty_listeners_hear_everything_in_order(served: Served) -> None:
     assert heard[0] == sorted(heard[0])
 
 
+def test_a_silent_stream_beats(served: Served) -> None:
+    """Proxies and browsers end a connection on which nothing comes."""
+    import http.client
+
+    served.site.stream.beat = 0.05
+    connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=60)
+    headers = {"Host": served.host, "Authorization": f"Bearer {served.session}"}
+    connection.request("GET", f"/api/stream?since={served.book.last()}", headers=headers)
+    answer = connection.getresponse()
+    lines = [answer.readline() for _ in range(6)]
+    connection.close()
+
+    assert lines == [b"retry: 1000\n", b"\n", *[b": beat\n", b"\n"] * 2]
+
+
 def test_what_was_missed_is_told(served: Served) -> None:
     before = served.book.last()
     for number in range(3):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 from collections.abc import Iterator
@@ -108,11 +109,13 @@ def test_every_page_can_be_looked_at(browser: Browser, program: Program, size: A
         answer = page.goto(base + path)
         assert answer is not None
         assert answer.status == 200, path
+        assert size != PHONE or chromium.cramped(page) == [], path
         assert page.evaluate("document.documentElement.scrollWidth") <= size["width"], path
     for path in ("/", "/search?text=step", "/storage", "/health"):
         answer = page.goto(program.origin + path)
         assert answer is not None
         assert answer.status == 200, path
+        assert size != PHONE or chromium.cramped(page) == [], path
         assert page.evaluate("document.documentElement.scrollWidth") <= size["width"], path
 
     assert visit.complaints == []
@@ -275,6 +278,27 @@ def test_a_killed_server_is_found_again_and_nothing_is_missed(visit: Visit) -> N
 
     page.wait_for_selector("#list >> text=while it was down", timeout=90_000)
     assert page.is_hidden("#lost")
+
+
+def test_a_gap_in_what_is_told_is_asked_about(browser: Browser, program: Program) -> None:
+    """Numbers that are missing between two events are fetched, and the page is made anew."""
+    visit = Visit(browser, program)
+    page = visit.enter()
+    program.run("save", "-m", "something to tell", cwd=program.home / "project")
+    page.wait_for_selector("#workspaces >> text=something to tell", timeout=90_000)
+    page.reload()
+    last = int(page.get_attribute("body", "data-last") or 0)
+    event = json.dumps({"sequence": last + 5, "type": "notice", "workspace": "", "taskId": "", "data": {}})
+    page.route(
+        "**/api/stream?*", lambda route: route.fulfill(content_type="text/event-stream", body=f"data: {event}\n\n")
+    )
+    asked = []
+    page.on("request", lambda one: asked.append(one.url) if "/api/events" in one.url else None)
+    with page.expect_request(lambda one: "/api/events?since=" in one.url, timeout=90_000):
+        page.reload()
+
+    assert asked[0].endswith(f"/api/events?since={last}")
+    visit.browsing.close()
 
 
 def test_the_page_speaks_korean(visit: Visit) -> None:

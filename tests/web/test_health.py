@@ -77,7 +77,9 @@ def test_a_damaged_pack_is_named_with_what_it_costs_and_the_way_out(ground: Grou
     with pytest.raises(Exception, match="exit status 13"):
         program.run("verify", cwd=ground.project)
     said = words(health(program), "verified")
+    first = request(program.port, "GET", "/", None, enter(program)).body.decode()
 
+    assert "The last verify found damage." in first
     assert re.search(r"[1-9]\d* problems; run holdfast verify --repair \.", said)
     assert "✗" in said
     assert f"v1 of {ground.project}" in said

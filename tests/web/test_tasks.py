@@ -422,4 +422,7 @@ def test_no_page_of_a_task_has_a_serious_barrier(browser: Browser, program: Prog
 
     assert len(prompts) == 2
     assert chromium.barriers(page, program.origin, addresses, rules) == []
+    for address in addresses if name.startswith("phone") else ():
+        page.goto(program.origin + address)
+        assert chromium.cramped(page) == [], address
     visit.browsing.close()

@@ -1,4 +1,4 @@
-"""What pages and API ask for: checkpoints, differences, histories. Plain values in and out, nothing about HTTP."""
+"""What pages and API ask for: workspaces, checkpoints, the store. Plain values in and out, nothing about HTTP."""
 
 from __future__ import annotations
 
@@ -8,29 +8,26 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from holdfast.core.entry import FILE, FOLDER, LINK
 from holdfast.core.errors import Busy, Conflict, HoldfastError, NotFound, NoWorkspace
 from holdfast.core.model import Event
 from holdfast.finishing import settled
-from holdfast.frontends.facts import KINDS, of_change, of_checkpoint, of_coverage, of_notice, of_path, of_worker
+from holdfast.frontends.facts import of_change, of_checkpoint, of_coverage, of_notice, of_path, of_worker
 from holdfast.frontends.paint import rfc3339
-from holdfast.looking import compare, coverage, pending
+from holdfast.looking import coverage, pending
 from holdfast.store.rows import CheckpointRow, Query, WorkspaceRow
 from holdfast.workspace.find import show
 
 if TYPE_CHECKING:
     from holdfast.engine import Engine
     from holdfast.frontends.web.bringing import Bringing
+    from holdfast.frontends.web.contents import Contents
     from holdfast.frontends.web.lanes import Mark
     from holdfast.frontends.web.work import Work
     from holdfast.store.ports import Ledger
     from holdfast.store.repository import Repository
     from holdfast.supervisor.ground import Ground
-    from holdfast.workspace.diff import FileDiff
 
 NOW = "now"
-MOST_SHOWN = 2 << 20
-"""Contents over this are not shown, only measured."""
 MOST_CHANGES = 2_000
 KEPT_BY = ("retention.keep_last", "retention.hourly_hours", "retention.max_size", "checkpoint.cleanup_after_days")
 DAY = 86_400_000_000_000
@@ -68,6 +65,12 @@ class Desk:
         from holdfast.frontends.web.bringing import Bringing
 
         return Bringing(self)
+
+    @cached_property
+    def contents(self) -> Contents:
+        from holdfast.frontends.web.contents import Contents
+
+        return Contents(self)
 
     def close(self) -> None:
         if self._ground is not None:
@@ -169,7 +172,7 @@ class Desk:
     def checkpoint(self, workspace: str, reference: str) -> dict[str, Any]:
         row = self.resolve(workspace, reference)
         header = self.repository.document(row)[0]
-        changes = self._changes(workspace, self._before(row), row)
+        changes = self.contents.changes(workspace, self._before(row), row)
         return {
             **of_checkpoint(row),
             "added": row.added,
@@ -259,104 +262,7 @@ class Desk:
             given_back = 0
         return {"forgotten": [f"v{version}" for version in sorted(rows)], "rows": freed, "given_back": given_back}
 
-    # Differences and contents
-
-    def diff(self, workspace: str, old: str, new: str, path: bytes | None = None) -> dict[str, Any]:
-        """What leads from one state to another; `now` is the disk. The lines of one path if it is given."""
-        before = self.resolve(workspace, old) if old else None
-        after = None if new == NOW else self.resolve(workspace, new)
-        changes = self._changes(workspace, before, after, (path,) if path else ())
-        answer: dict[str, Any] = {
-            "old": f"v{before.version}" if before is not None else None,
-            "new": f"v{after.version}" if after is not None else NOW,
-            "changes": [of_change(change) for change in changes[:MOST_CHANGES]],
-            "changed": len(changes),
-        }
-        if path:
-            change = next((change for change in changes if change.path == path), None)
-            answer["file"] = self._lines(change) if change is not None else None
-        return answer
-
-    def _changes(
-        self, workspace: str, old: CheckpointRow | None, new: CheckpointRow | None, paths: Sequence[bytes] = ()
-    ) -> list[Any]:
-        row = self.row(workspace)
-        return compare(self.engine, row.path, row, old, new, paths)
-
-    def _lines(self, change: Any) -> dict[str, Any]:
-        from holdfast.workspace import diff
-
-        sizes = [entry.size if entry is not None else 0 for entry in (change.old, change.new)]
-        shown: dict[str, Any] = {
-            **of_path(change.path),
-            "sizes": sizes,
-            "binary": False,
-            "too_large": False,
-            "hunks": [],
-        }
-        if max(sizes) > MOST_SHOWN:
-            return {**shown, "too_large": True}
-        found: FileDiff = diff.compare(change.old_content(), change.new_content())
-        hunks = [
-            {
-                "old_start": hunk.old_start,
-                "new_start": hunk.new_start,
-                "lines": [{"kind": kind, "text": line.decode("utf-8", "replace")} for kind, line in hunk.lines],
-            }
-            for hunk in found.hunks
-        ]
-        return {**shown, "binary": found.binary, "added": found.added, "removed": found.removed, "hunks": hunks}
-
-    def patch(self, workspace: str, old: str, new: str, files: int, lines: int) -> dict[str, Any]:
-        """The lines of everything that differs, for so many files and lines; what is beyond is only named."""
-        before = self.resolve(workspace, old)
-        after = None if new == NOW else self.resolve(workspace, new)
-        changes, shown, left = self._changes(workspace, before, after), [], lines
-        for change in changes[:files]:
-            found = {**of_change(change), **(self._lines(change) if left > 0 else {"hunks": [], "too_large": True})}
-            left -= sum(len(hunk["lines"]) for hunk in found["hunks"])
-            shown.append(found)
-        return {"old": f"v{before.version}", "new": new, "changed": len(changes), "files": shown}
-
-    def file(self, workspace: str, reference: str, path: bytes) -> tuple[dict[str, Any], bytes]:
-        """Facts and content of one file as it was. Raises `NotFound`, and `Damaged` if it no longer matches its digest."""
-        row = self.resolve(workspace, reference)
-        entry = self.ledger.at(row.workspace, row.version, path)
-        if entry is None or entry.kind not in FILE + LINK:
-            raise NotFound(f"{show(path)} was no file in v{row.version}.")
-        facts = {**of_path(path), "version": f"v{row.version}", "kind": KINDS[entry.kind], "mode": f"{entry.mode:04o}",
-                 "size": entry.size}  # fmt: skip
-        return facts, entry.content if entry.kind == LINK else self.repository.load(entry.content)
-
-    def folder(self, workspace: str, reference: str, path: bytes) -> list[dict[str, Any]]:
-        """What lay in a folder then, folders first."""
-        row = self.resolve(workspace, reference)
-        start, names = path + b"/" if path else b"", dict[bytes, dict[str, Any]]()
-        for entry in self.ledger.state(row.workspace, row.version, path):
-            rest = entry.path[len(start) :] if entry.path.startswith(start) else b""
-            if rest and b"/" not in rest:
-                names[rest] = {**of_path(entry.path), "name": show(rest), "kind": KINDS[entry.kind], "size": entry.size}
-        return sorted(names.values(), key=lambda found: (found["kind"] != KINDS[FOLDER], found["name"]))
-
-    def history(self, workspace: str, path: bytes) -> list[dict[str, Any]]:
-        """Every state of one path, newest first: from which version to which."""
-        self.row(workspace)
-        states = []
-        for first, end, entry in self.ledger.history(workspace, path):
-            shown = next(iter(self._living(workspace, first, end)), None)
-            if shown is not None:
-                states.append(
-                    {**of_checkpoint(shown), "kind": KINDS[entry.kind], "size": entry.size, "mode": f"{entry.mode:04o}"}
-                )
-        return states[::-1]
-
-    def _living(self, workspace: str, first: int, end: int | None) -> Iterator[CheckpointRow]:
-        """Versions in which a row holds that are still there."""
-        last = end - 1 if end is not None else self.row(workspace).version
-        for version in range(first, min(last, first + 1_000) + 1):
-            row = self.ledger.checkpoint(workspace, version)
-            if row is not None and not row.forgotten:
-                yield row
+    # Elsewhere in the workspace
 
     def compactions(self, workspace: str, begin: int, end: int) -> list[Mark]:
         """When a client compacted its conversation here: a checkpoint was made just before."""

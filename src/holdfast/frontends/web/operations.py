@@ -74,7 +74,7 @@ def _action(action: str) -> Callable[[Desk, Values], Any]:
 
 
 def _file(desk: Desk, values: Values) -> Any:
-    facts, content = desk.file(values["workspace"], values["reference"], as_path(values["path"]))
+    facts, content = desk.contents.file(values["workspace"], values["reference"], as_path(values["path"]))
     try:
         return {**facts, "text": content.decode("utf-8")}
     except UnicodeDecodeError:
@@ -105,7 +105,7 @@ OPERATIONS = (
               lambda desk, values: desk.forget(values["workspace"], values["references"]),
               body={"references": {"type": "array", "items": REFERENCE, "minItems": 1, "maxItems": 1_000}}, needed=("references",)),
     Operation("GET", ONE + "/diff", "diff", "What leads from one state to another; `now` is the disk.", VIEWER,
-              lambda desk, values: desk.diff(values["workspace"], values.get("old", ""), values.get("new", "now"),
+              lambda desk, values: desk.contents.diff(values["workspace"], values.get("old", ""), values.get("new", "now"),
                                              as_path(values["path"]) if values.get("path") else None),
               query={"old": REFERENCE, "new": REFERENCE, "path": PATH}),
     Operation("GET", ONE + "/checkpoints/{reference}/file", "showFile", "A file as it was.", VIEWER, _file, query={"path": PATH},
@@ -114,7 +114,7 @@ OPERATIONS = (
               lambda desk, values: desk.brief(values["workspace"], values["reference"], values["tokens"]),
               query={"tokens": {"type": "integer", "minimum": 200, "maximum": 20_000, "default": 5_000}}),
     Operation("GET", ONE + "/history", "fileHistory", "Every state of one path.", VIEWER,
-              lambda desk, values: desk.history(values["workspace"], as_path(values["path"])),
+              lambda desk, values: desk.contents.history(values["workspace"], as_path(values["path"])),
               query={"path": PATH}, needed=("path",), answers="array"),
     Operation("POST", ONE + "/preview", "previewRestore", "What a restore would do.", VIEWER, _preview,
               body={"reference": REFERENCE, "paths": PATHS}, needed=("reference",)),

@@ -82,7 +82,7 @@ def peek(ask: Ask) -> Page:
 def difference(ask: Ask) -> Page:
     old, new = ask.fields.get("old", ""), ask.fields.get("new", "") or NOW
     path = ask.path()
-    found = ask.desk.diff(ask.workspace, old, new, path or None)
+    found = ask.desk.contents.diff(ask.workspace, old, new, path or None)
     side = ask.fields.get("view") == "side"
     return Page(
         "diff.html",
@@ -105,7 +105,7 @@ def view(ask: Ask) -> Page:
     path = ask.path()
     if not path:
         raise Usage("Which file? The address lacks its path.")
-    facts, content = ask.desk.file(ask.workspace, ask.parts["reference"], path)
+    facts, content = ask.desk.contents.file(ask.workspace, ask.parts["reference"], path)
     from holdfast.workspace.diff import is_binary
 
     lines: list[Any] = []
@@ -139,7 +139,7 @@ def brief(ask: Ask) -> Page:
 
 def tree(ask: Ask) -> Page:
     path = ask.path()
-    entries = ask.desk.folder(ask.workspace, ask.parts["reference"], path)
+    entries = ask.desk.contents.folder(ask.workspace, ask.parts["reference"], path)
     return Page(
         "tree.html",
         {
@@ -157,7 +157,7 @@ def history(ask: Ask) -> Page:
     path = ask.path()
     if not path:
         raise Usage("Which file? The address lacks its path.")
-    states = ask.desk.history(ask.workspace, path)
+    states = ask.desk.contents.history(ask.workspace, path)
     return Page("history.html", {"here": ask.desk.workspace(ask.workspace), "states": states, "path": as_text(path)})
 
 

@@ -31,6 +31,7 @@ class Stream:
     """Watches the store for what others do, records it, and tells whoever listens."""
 
     def __init__(self, book: Book, build: Callable[[], Engine], ground: Callable[[], Ground] | None = None) -> None:
+        self.beat = BEAT
         self.book, self.build, self.ground = book, build, ground
         self.listeners: set[asyncio.Queue[Happening | None]] = set()
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -149,7 +150,7 @@ class Stream:
                 since = missed[-1].sequence
             while True:
                 try:
-                    waiting = await asyncio.wait_for(queue.get(), BEAT)
+                    waiting = await asyncio.wait_for(queue.get(), self.beat)
                 except TimeoutError:
                     yield ": beat\n\n"
                     continue

@@ -189,14 +189,14 @@ class Work:
         row, old = self._row(task), self._phase_start(task)
         if not old or not row.workspace_id:
             return {"old": None, "new": "now", "changes": [], "changed": 0}
-        return self.desk.diff(row.workspace_id, old, "now")
+        return self.desk.contents.diff(row.workspace_id, old, "now")
 
     def patch(self, task: str) -> dict[str, Any]:
         """The same, line by line."""
         row, old = self._row(task), self._phase_start(task)
         if not old or not row.workspace_id:
             return {"old": None, "new": "now", "files": [], "changed": 0}
-        return self.desk.patch(row.workspace_id, old, "now", MOST_FILES, MOST_LINES)
+        return self.desk.contents.patch(row.workspace_id, old, "now", MOST_FILES, MOST_LINES)
 
     def _phase_start(self, task: str) -> str:
         row = self._row(task)
