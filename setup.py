@@ -11,6 +11,7 @@ def accelerator(name: str) -> Extension:
     return Extension(
         f"holdfast.workspace.{name}",
         [f"src/holdfast/workspace/{name}.c"],
+        depends=["src/holdfast/workspace/_stat.h"],
         define_macros=[("Py_LIMITED_API", "0x030b0000")],
         extra_compile_args=["-O2", "-pthread"],
         extra_link_args=["-pthread"],

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from fcntl import LOCK_EX, flock
 from posix import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close, urandom
 from posix import open as open_fd
 
 from holdfast.core.errors import Failed, HoldfastError, NoWorkspace
-from holdfast.core.model import CREATED, OUTSIDE, UNCHANGED, Event, Outcome
-from holdfast.core.policy import takes
-from holdfast.core.steps import step
+from holdfast.core.model import OUTSIDE, UNCHANGED, Event, Outcome, takes
 from holdfast.guarding import Folder
 from holdfast.workspace import cache as stat_cache
 from holdfast.workspace.find import find, git_root, identity, is_refused, refuse, show
@@ -24,11 +21,7 @@ if TYPE_CHECKING:
     from holdfast.store.place import Place
     from holdfast.store.repository import Repository
     from holdfast.store.rows import WorkspaceRow
-    from holdfast.store.saving import Saving
     from holdfast.workspace.read import Sink
-
-ATTEMPTS = 5
-MANY_PACKS = 64
 
 
 class Engine:
@@ -66,80 +59,15 @@ class Engine:
                 changes = stat_cache.check(fresh, folder.fd, folder.capture.accelerated)
                 if not len(changes[0]) and not len(changes[1]) and not takes(event.trigger, False, False):
                     return Outcome(UNCHANGED, root)
-            return self._save(event, folder, changes)
+            from holdfast.making import make
 
-    def _save(self, event: Event, folder: Folder, changes: Any) -> Outcome:
-        from holdfast.store.saving import Swept
-
-        repository = self.repository()
-        folder.settle(repository, event.at)
-        for _ in range(ATTEMPTS):
-            saving = repository.begin(folder.workspace)
-            try:
-                return self._save_once(event, folder, saving, changes)
-            except Swept:
-                saving.abort()
-                changes = None
-            except BaseException:
-                saving.abort()
-                raise
-        raise Failed("The workspace kept changing hands while it was saved; nothing was saved.", "Try again.")
-
-    def _save_once(self, event: Event, folder: Folder, saving: Saving, changes: Any) -> Outcome:
-        from holdfast.heading import conversation_of, header_of
-        from holdfast.workspace.git import facts
-        from holdfast.workspace.read import capture
-
-        started = self.clock()
-        scan = folder.scan_only(event.only, saving) if event.only else folder.scan(saving, changes)
-        if event.force:
-            folder.force(scan, event.force, saving)
-        step("save:scanned")
-        rows = capture(folder.fd, scan, folder.now, saving, self.progress, folder.capture.accelerated)
-        step("save:read")
-        changed, old = saving.changes(rows, scan.seen if scan.full else None)
-        row = saving.row
-        if not takes(event.trigger, bool(changed), row.version == 0):
-            saving.abort()
-            if not event.only:
-                folder.remember(scan, row.document)
-            outcome = Outcome(UNCHANGED, folder.root)
-            outcome.notices = scan.notices
-            return outcome
-        notices = list(scan.notices)
-        conversation = conversation_of(event, folder.root, saving, notices) if event.transcript else None
-        notices += saving.repository.warnings()
-        header = header_of(event, folder.root, event.cwd, started, self.clock(), facts(folder.root), notices)
-        if conversation is not None:
-            header["conversation"] = conversation
-        checkpoint = saving.finish(header, changed, old)
-        if event.only:
-            folder.renew(checkpoint.document, event.only)
-        else:
-            folder.remember(scan, checkpoint.document)
-        step("save:remembered")
-        outcome = Outcome(CREATED, folder.root, version=checkpoint.version, id=checkpoint.id, message=header["message"])
-        outcome.checkpoint = checkpoint
-        packs = len(self.repository().ledger.packs())
-        outcome.untidy = packs >= MANY_PACKS and packs % 16 == 0
-        outcome.notices = notices
-        return outcome
+            return make(self, event, folder, changes)
 
     def compose(self, event: Event, root: bytes, workspace: str, contents: dict[bytes, bytes]) -> Any:
         """Make a version that is the newest one with other contents for some files. Nothing on disk is looked at."""
-        from holdfast.heading import filled, header_of
+        from holdfast.making import compose
 
-        with Folder(self, root, workspace):
-            saving = self.repository().begin(workspace)
-            try:
-                old = self.repository().ledger.current(workspace, list(contents))
-                changed = [filled(old[path], saving, data) for path, data in sorted(contents.items())]
-                now = event.at
-                header = header_of(event, root, root, now, now, None, [])
-                return saving.finish(header, changed, old)
-            except BaseException:
-                saving.abort()
-                raise
+        return compose(self, event, root, workspace, contents)
 
     # Looking
 
@@ -150,21 +78,9 @@ class Engine:
 
         Contents go to the sink, which need not keep them. Nothing is written, the stat cache included.
         """
-        from holdfast.workspace.read import capture
+        from holdfast.making import look
 
-        try:
-            with Folder(self, root, workspace, reading=True) as folder:
-                changes: Any = None
-                if not only and (fresh := folder.fresh()) is not None:
-                    changes = stat_cache.check(fresh, folder.fd, folder.capture.accelerated)
-                    if not len(changes[0]) and not len(changes[1]):
-                        return [], {}, []
-                saving = self.repository().begin(workspace)
-                scan = folder.scan_only(only, saving) if only else folder.scan(saving, changes)
-                rows = capture(folder.fd, scan, folder.now, sink, self.progress, folder.capture.accelerated)
-                return *saving.changes(rows, scan.seen if scan.full else None), scan.notices
-        except OSError as error:
-            raise Failed(f"{show(root)} could not be looked at: {error.strerror or error}.") from None
+        return look(self, root, workspace, sink, only)
 
     def note(self, cwd: bytes, kind: str, trigger: str, text: str) -> bool:
         """Keep for `status` what was skipped or failed; False if it cannot be kept, or concerns no workspace."""
@@ -234,7 +150,7 @@ class Engine:
         # Two hooks may adopt the same folder at once: the second must find the marker of the first.
         lock = open_fd(self.place.path + "/workspaces", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         try:
-            flock(lock, LOCK_EX)
+            stat_cache.lock(lock)
             workspace = identity(root) or self.place.registered().get(root) or urandom(16).hex()
             self.mark(root, workspace)
             if repository.workspace(workspace) is None:

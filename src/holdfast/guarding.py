@@ -1,23 +1,19 @@
-"""One workspace under its own lock: what is scanned there, and what is remembered of it in the stat cache."""
+"""One workspace under its own lock, and what is remembered of it in the stat cache."""
 
 from __future__ import annotations
 
-from fcntl import LOCK_EX, flock
-from posix import O_CLOEXEC, O_CREAT, O_DIRECTORY, O_RDONLY, O_RDWR, close, fstat, geteuid, stat, urandom, utime
+from posix import O_CLOEXEC, O_CREAT, O_DIRECTORY, O_RDONLY, O_RDWR, close, fstat, geteuid, stat, utime
 from posix import open as open_fd
 
-from holdfast.core.errors import Failed, HoldfastError
+from holdfast.core.errors import Failed
 from holdfast.workspace import cache as stat_cache
-from holdfast.workspace.find import identity, show
+from holdfast.workspace.find import show
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
     from holdfast.engine import Engine
-    from holdfast.store.repository import Repository
-    from holdfast.store.saving import Saving
     from holdfast.workspace.cache import Cache
     from holdfast.workspace.capture import Capture
     from holdfast.workspace.scan import Scan
@@ -73,7 +69,7 @@ class Folder:
             if not self.reading:
                 raise
             return  # a store that cannot be written cannot get a newer version while we look
-        flock(self.lock, LOCK_EX)
+        stat_cache.lock(self.lock)
 
     def _file_clock(self) -> int:
         """The kernel's idea of now, as it stamps files, less a margin."""
@@ -115,7 +111,9 @@ class Folder:
 
     def look_up(self) -> None:
         """Find out whether the cache does, without reading it: of a large tree that takes longer than saving a file."""
-        said = stat_cache.peek(self._cache_path())
+        from holdfast.workspace.renewals import peek
+
+        said = peek(self._cache_path())
         if said is not None:
             self._is_fresh(*said)
 
@@ -127,154 +125,36 @@ class Folder:
         self.full_scan_at = full_scan_at
         return True
 
-    def settle(self, repository: Repository, now: int) -> None:
-        """See to it that the store knows this folder: a moved one is followed, a copied one becomes its own."""
-        marked = identity(self.root)
-        if marked is not None and marked != self.workspace:
-            self._become(marked)  # while we waited for the lock, somebody else noticed that this is a copy
-        row = repository.workspace(self.workspace)
-        if row is not None and row.path == self.root:
-            return
-        engine = self.engine
-        if row is None:
-            engine.register(repository, self.workspace, self.root, now)
-        elif _elsewhere(row.path, self.root, self.workspace):
-            copy = urandom(16).hex()
-            engine.register(repository, copy, self.root, now, parent=self.workspace)
-            engine.mark(self.root, copy)
-            self._become(copy)
-        else:
-            engine.register(repository, self.workspace, self.root, now)
-
-    def _become(self, workspace: str) -> None:
+    def become(self, workspace: str) -> None:
         self.__exit__()
         self.workspace = workspace
         self.__enter__()
 
-    def scan(self, saving: Saving, changes: Any) -> Scan:
-        from holdfast.workspace import scan
-
-        if changes is not None and self.cache is not None and not saving.whole:
-            found = scan.recheck(self.fd, self.cache, self.capture, self.now, *changes)
-            if found is not None:
-                return found
-        state = saving.state()
-        self.full_scan_at = self.now
-        return scan.walk(
-            self.fd,
-            self._vouching(saving.row.document),
-            self.capture,
-            self.now,
-            lambda path: path in state and state[path].kind in "fl",
-        )
-
-    def scan_only(self, paths: tuple[bytes, ...], saving: Saving) -> Scan:
-        """Look at these paths and nothing else; folders among them are looked at, not into.
-
-        A path that leads through a link is not there, whatever lies behind the link.
-        """
-        from _stat import S_ISDIR, S_ISLNK, S_ISREG
-
-        from holdfast.core.entry import BY_NAME, EXCLUDED, FOLDER, SPECIAL
-        from holdfast.workspace.below import lstat_below
-        from holdfast.workspace.choose import Chooser
-        from holdfast.workspace.scan import Scan
-        from holdfast.workspace.walk import VANISHED
-
-        found, folders, chooser = Scan(False), {b"": True}, Chooser(self.fd, self.capture)
-
-        def is_folder(path: bytes) -> bool:
-            missing = []
-            while path not in folders:
-                missing.append(path)
-                path = path.rpartition(b"/")[0]
-            for folder in reversed(missing):
-                try:
-                    folders[folder] = folders[folder.rpartition(b"/")[0]] and S_ISDIR(
-                        lstat_below(self.fd, folder).st_mode
-                    )
-                except OSError:
-                    folders[folder] = False
-            return folders[missing[0]] if missing else folders[path]
-
-        for path in paths:
-            if chooser.excludes(path):
-                continue
-            try:
-                seen = lstat_below(self.fd, path) if is_folder(path.rpartition(b"/")[0]) else None
-            except OSError as error:
-                if error.errno not in VANISHED:
-                    raise
-                seen = None
-            if seen is not None and chooser.exclude.match(path, S_ISDIR(seen.st_mode)):
-                found.left.append((path, EXCLUDED, BY_NAME, None))
-            elif seen is None:
-                found.gone.append(path)
-            elif S_ISDIR(seen.st_mode):
-                found.folders.append((path, seen))
-            elif S_ISREG(seen.st_mode) or S_ISLNK(seen.st_mode):
-                found.candidates.append((path, seen))
-            else:
-                found.left.append((path, SPECIAL, 0, seen))
-        # With a folder goes all that was known below it.
-        ledger, there = saving.repository.ledger, {path for path, _ in found.folders}
-        for path, row in ledger.current(self.workspace, [path for path in paths if path not in there]).items():
-            if row.kind == FOLDER:
-                below = ledger.state(self.workspace, saving.row.version, path)
-                found.gone += [known.path for known in below if known.path != path]
-        return found
-
-    def force(self, scan: Scan, paths: frozenset[bytes], saving: Saving) -> None:
-        """Capture these files although they are, or were, left out."""
-        from _stat import S_ISREG
-
-        from holdfast.core.entry import IGNORED, OVERSIZE, UNREADABLE
-        from holdfast.core.light_json import loads
-        from holdfast.workspace.below import lstat_below
-
-        kept, known = [], {path for path, _ in scan.candidates}
-        for path, kind, flags, seen in scan.left:
-            if path in paths and seen is not None and S_ISREG(seen.st_mode):
-                scan.candidates.append((path, seen))
-                known.add(path)
-            else:
-                kept.append((path, kind, flags, seen))
-        scan.left[:] = kept
-        counts = loads(saving.row.counts)
-        if not any(counts.get(kind) for kind in OVERSIZE + IGNORED + UNREADABLE):
-            return
-        # What was left out before and has not changed since is not named by the scan.
-        for path, row in saving.repository.ledger.current(self.workspace, sorted(paths - known)).items():
-            if row.kind not in OVERSIZE + IGNORED + UNREADABLE:
-                continue
-            try:
-                seen = lstat_below(self.fd, path)
-            except OSError:
-                continue
-            if S_ISREG(seen.st_mode):
-                scan.candidates.append((path, seen))
-
     def renew(self, document: bytes, saved: tuple[bytes, ...]) -> None:
         """After a save of some paths the cache still holds for all others."""
         if self.full_scan_at:
+            from holdfast.workspace.renewals import renew
+
             try:
-                stat_cache.renew(self._cache_path(), document.hex().encode("ascii") + b"\n" + self.identity(), saved)
+                renew(self._cache_path(), document.hex().encode("ascii") + b"\n" + self.identity(), saved)
             except OSError:
                 pass  # the next save looks at everything
 
     def recording(self, commit: Callable[[], object]) -> None:
         """Let something be recorded that makes no version: what the cache says of the newest one still holds."""
-        said = stat_cache.peek(self._cache_path())
+        from holdfast.workspace.renewals import peek, renew
+
+        said = peek(self._cache_path())
         holds = said is not None and self._is_fresh(*said)
         commit()
         if said is not None and holds:
             document = said[0].partition(b"\n")[0]
             try:
-                stat_cache.renew(self._cache_path(), document + b"\n" + self.identity(), ())
+                renew(self._cache_path(), document + b"\n" + self.identity(), ())
             except OSError:
                 pass  # the next save looks at everything
 
-    def _vouching(self, document: bytes) -> Cache | None:
+    def vouching(self, document: bytes) -> Cache | None:
         """An older cache of this very folder knows which files were not touched since, if it speaks of this document.
 
         Of an older one it must not be believed: a folder may have been swapped for another, saved so, and swapped back.
@@ -288,8 +168,10 @@ class Folder:
 
     def remember(self, scan: Scan, document: bytes) -> None:
         """Write the stat cache of this version. It may fail: the next save then looks at everything."""
+        from holdfast.workspace.cache_writing import store
+
         try:
-            stat_cache.store(
+            store(
                 self._cache_path(),
                 document.hex().encode("ascii") + b"\n" + self.identity(),
                 self.full_scan_at,
@@ -300,15 +182,6 @@ class Folder:
             )
         except OSError:
             pass  # a disk that is full here was not full for the checkpoint; a cache is not worth an error
-
-
-def _elsewhere(path: bytes, root: bytes, workspace: str) -> bool:
-    """Is there, at the path we knew, another folder with the same id?"""
-    try:
-        there, here = stat(path), stat(root)
-        return (there.st_dev, there.st_ino) != (here.st_dev, here.st_ino) and identity(path) == workspace
-    except (OSError, HoldfastError):
-        return False
 
 
 def capture_rules(engine: Engine) -> Capture:

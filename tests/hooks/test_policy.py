@@ -20,7 +20,8 @@ from holdfast.core.agent_event import (
     TURN_FAILED,
     AgentEvent,
 )
-from holdfast.core.policy import MINUTE, ONLY_IF_CHANGED, RULES, Ask, Decision, Skip, State, Take, decide, takes
+from holdfast.core.model import ONLY_IF_CHANGED, takes
+from holdfast.core.policy import MINUTE, RULES, Ask, Decision, Skip, State, Take, decide
 from holdfast.settings import Settings
 
 NOON = 1_800_000_000_000_000_000

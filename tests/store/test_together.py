@@ -7,7 +7,7 @@ from threading import Barrier, Event, get_ident
 import pytest
 
 from holdfast.core import together
-from holdfast.core.together import by_two
+from holdfast.core.together import share
 
 PATIENCE = 60
 
@@ -21,7 +21,7 @@ def test_every_piece_is_done_once_and_by_both() -> None:
             both.wait()  # neither goes on before the other has come
         done.append((piece, get_ident()))
 
-    by_two(lambda: left.pop() if left else None, act)
+    share(left, act)
 
     assert sorted(piece for piece, _ in done) == list(range(1, 100))
     assert len({thread for _, thread in done}) == 2
@@ -41,9 +41,17 @@ def test_what_goes_wrong_in_either_thread_is_raised_and_ends_both(in_caller: boo
         assert failed.wait(PATIENCE)
 
     with pytest.raises(OSError, match="full"):
-        by_two(lambda: left.pop() if left else None, act)
+        share(left, act)
 
     assert left  # the other has stopped before the end
+
+
+def test_a_piece_that_the_other_thread_takes_at_the_last_moment_is_not_missed() -> None:
+    class Raced(list[int]):
+        def __bool__(self) -> bool:
+            return True  # there was one when we looked
+
+    share(Raced(), lambda piece: pytest.fail(f"{piece} came from nowhere"))
 
 
 def test_where_no_thread_can_be_had_the_caller_does_it_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,6 +61,6 @@ def test_where_no_thread_can_be_had_the_caller_does_it_all(monkeypatch: pytest.M
     monkeypatch.setattr(together, "start_new_thread", refuse)
     left, done = [1, 2, 3], set[tuple[int, int]]()
 
-    by_two(lambda: left.pop() if left else None, lambda piece: done.add((piece, get_ident())))
+    share(left, lambda piece: done.add((piece, get_ident())))
 
     assert done == {(piece, get_ident()) for piece in (1, 2, 3)}

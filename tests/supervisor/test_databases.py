@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from threading import Thread
+from threading import Thread, Timer
 from time import monotonic, sleep
 from typing import Any
 
+import psycopg
 import pytest
 
 import holdfast.supervisor
 from holdfast.core.errors import Busy, Conflict, NewerFormat, Unreachable, Usage
 from holdfast.supervisor import database, rows, tables
 from holdfast.supervisor.attempts import Threads
+from holdfast.supervisor.postgres import FAMILY, SUPERVISOR
 from holdfast.supervisor.supervise import Supervisor
 from holdfast.supervisor.tables import Tables
 from postgres import Cluster
@@ -150,6 +153,23 @@ def test_a_second_supervisor_on_one_server_is_refused_and_changes_nothing(shared
     claim.close()
     first.supervise()
     assert first.state(task) == ("done", "")
+
+
+def test_the_lock_of_a_supervisor_that_was_killed_is_waited_for(shared: Any) -> None:
+    """The server keeps it until it notices; whoever is started meanwhile is not refused."""
+    place = shared("one")
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    name = f"holdfast {os.uname().nodename} {ended.pid}"
+    left = psycopg.connect(place.options.database, autocommit=True, application_name=name)
+    left.execute("SELECT pg_advisory_lock(%s, %s)", (FAMILY, SUPERVISOR))
+    later = Timer(1.5, left.close)
+    later.start()
+
+    place.ground.tables.claim().close()
+
+    assert left.closed
+    later.join()
 
 
 def test_a_server_that_restarts_is_waited_for(shared: Any, cluster: Cluster) -> None:

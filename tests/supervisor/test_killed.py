@@ -324,11 +324,13 @@ def test_a_second_supervisor_is_refused_and_changes_nothing(place: Place) -> Non
 
 
 def test_a_second_supervisor_in_the_middle_of_a_run_changes_nothing(place: Place) -> None:
-    task = begin(place)
+    go = place.base / "go"
+    task = place.task([{"wait_for": str(go)}, *TURNS[0]], *TURNS[1:], phases=PHASES)
     first = subprocess.Popen(words(place, "never", 1, "threads+person"), env={"PATH": os.environ["PATH"]})
     while not place.journal():
         time.sleep(0.02)
     refused = [supervise(place) for _ in range(3)]
+    go.touch()
 
     assert first.wait(120) == 0
     assert refused == [1, 1, 1]

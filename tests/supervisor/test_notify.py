@@ -114,7 +114,10 @@ def supervise(place: Place, until: Any = None) -> None:
         while True:
             supervisor.tick()
             supervisor.notices.close()
-            if until() if until is not None else not supervisor.is_waiting():
+            if until is None and not supervisor.is_waiting():
+                supervisor.tick()  # what came since the last one is told, too
+                return
+            if until is not None and until():
                 return
             assert time.monotonic() < end, place.explain()
             time.sleep(0.02)

@@ -17,7 +17,7 @@ from holdfast.core.entry import BY_IGNORE, BY_MARKER, BY_NAME
 from holdfast.core.errors import Refused
 from holdfast.core.model import CREATED, UNCHANGED
 from holdfast.settings import TABLE
-from holdfast.workspace import cache
+from holdfast.workspace import cache, cache_writing
 from holdfast.workspace.capture import CACHE_TAG, OWN_IGNORE, Capture
 from holdfast.workspace.choose import Chooser
 from holdfast.workspace.find import refuse
@@ -808,7 +808,7 @@ def test_a_cache_that_lies_is_rebuilt_by_the_daily_scan(saver: Saver, root: Path
     number = known.paths().index(b"folder")
     columns[3][number], columns[4][number] = seen.st_mtime_ns, seen.st_ctime_ns
     parts = columns, known.names(), known.paths(), known.marks()
-    cache.store(str(saver.cache()), known.identity, known.full_scan_at - day, *parts)
+    cache_writing.store(str(saver.cache()), known.identity, known.full_scan_at - day, *parts)
     saver.save()
 
     assert saver.kinds()["folder/new"] == "f"

@@ -10,17 +10,20 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 from hypothesis import given
+from hypothesis.strategies import binary
 
-from holdfast.workspace import cache
+from holdfast.workspace import cache, cache_writing
 from holdfast.workspace.cache import Cache
 from holdfast.workspace.capture import Capture
-from holdfast.workspace.walk import walk
+from holdfast.workspace.walk import _names, list_folder, walk
 from trees import Agent, Step, rounds
 
 accelerator = pytest.importorskip("holdfast.workspace._check", reason="built without a compiler")
+reader = pytest.importorskip("holdfast.workspace._read", reason="built without a compiler")
 
 pytestmark = pytest.mark.timeout(7200)  # campaigns take long
 FAR = 1 << 62
@@ -41,7 +44,7 @@ def tree() -> Iterator[tuple[Path, int]]:
 def remember(fd: int, now: int = FAR) -> Cache:
     """The cache of everything below a folder."""
     scan = walk(fd, None, Capture(ignored="all"), now, lambda path: False)
-    return Cache(cache.encode(b"test", 0, scan.columns, scan.names, scan.paths, scan.marks))
+    return Cache(cache_writing.encode(b"test", 0, scan.columns, scan.names, scan.paths, scan.marks))
 
 
 def check_both(known: Cache, fd: int) -> tuple[list[int], list[int]]:
@@ -120,7 +123,7 @@ def test_each_fact_counts_for_itself(column: int) -> None:
         known = remember(fd)
         columns = known.columns()
         columns[column][0] += 1
-        told = Cache(cache.encode(b"", 0, columns, known.names(), known.paths(), known.marks()))
+        told = Cache(cache_writing.encode(b"", 0, columns, known.names(), known.paths(), known.marks()))
 
         assert check_both(told, fd) == (([0], []) if column < 3 else ([], [0]))
 
@@ -165,10 +168,89 @@ def test_a_link_in_the_place_of_a_folder_is_not_followed() -> None:
         assert {known.paths()[number] for number in folders} == {b"", b"folder"}
 
 
+@pytest.mark.parametrize("files", [1, 15, 16, 40])
+def test_files_of_small_and_of_large_folders_are_looked_at_alike(files: int) -> None:
+    """A folder with few files is not opened: its files are reached by their whole path."""
+    with tree() as (root, fd):
+        for place in ("near", "far/below"):
+            (root / place).mkdir(parents=True)
+            for number in range(files):
+                (root / place / f"file-{number}").write_text("x")
+        known = remember(fd)
+
+        assert check_both(known, fd) == ([], [])
+
+        (root / "far" / "below" / "file-0").write_text("y")
+        (root / "near").rename(root / "moved")
+        (root / "near").symlink_to("moved")
+        named, folders = check_both(known, fd)
+
+        assert len(named) == files + 1  # all behind the link, although they are the same ones
+        assert {known.paths()[number] for number in folders} == {b"", b"near"}
+
+
+def test_a_folder_whose_path_is_longer_than_the_kernel_takes_at_once_is_looked_at() -> None:
+    with tree() as (_, fd):
+        folder = os.dup(fd)
+        for _ in range(6):
+            os.mkdir("n" * 200, dir_fd=folder)
+            below = os.open("n" * 200, os.O_RDONLY, dir_fd=folder)
+            os.close(folder)
+            folder = below
+        os.close(os.open("file", os.O_WRONLY | os.O_CREAT, dir_fd=folder))
+        known = remember(fd)
+
+        assert check_both(known, fd) == ([], [])
+
+        os.utime("file", dir_fd=folder)
+        os.close(folder)
+        files, _ = check_both(known, fd)
+
+        assert [known.names()[number] for number in files] == [b"file"]
+
+
+@pytest.mark.parametrize("known", [0, 1, 7, 30])
+def test_a_folder_is_listed_alike_in_c_and_in_python(known: int) -> None:
+    with tree() as (root, fd):
+        for number in range(30):
+            (root / f"file-{number}").write_bytes(bytes(number))
+        (root / "folder").mkdir()
+        (root / "link").symlink_to("folder")
+        (root / "broken").symlink_to("nowhere")
+        os.mkfifo(root / "pipe")
+        os.close(os.open(os.fsencode(root) + b"/odd-\xff\n", os.O_WRONLY | os.O_CREAT))
+        sure = {b"file-%d" % number: 1000 - number for number in range(known)} | {b"gone": 5}
+
+        found = list_folder(fd, b"", sure)
+        plain = list_folder(fd, b"", sure, accelerated=False)
+
+        assert found == plain
+        assert found[2] == sorted(1000 - number for number in range(known))
+        assert [name for name, is_folder, _ in found[1] if is_folder] == [b"folder"]
+        assert len(found[1]) == 30 - known + 5
+
+
+def test_a_folder_that_cannot_be_listed_is_an_error_in_both_ways(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    fd = os.open(tmp_path / "file", os.O_RDONLY)
+    try:
+        for names in (reader.names, _names):
+            with pytest.raises(NotADirectoryError):
+                names(fd, {})
+    finally:
+        os.close(fd)
+
+
+@given(binary(max_size=300))
+def test_the_checksum_is_that_of_zlib(data: bytes) -> None:
+    for start in range(min(8, len(data) + 1)):  # at every alignment
+        assert accelerator.crc32(memoryview(data)[start:]) == crc32(data[start:])
+
+
 def test_times_beyond_64_bits_and_inodes_of_64_bits_fit(tmp_path: Path) -> None:
     """Anybody can set a time in the year 2400; some file systems use every bit of an inode."""
     columns = [[-1], [0], [(1 << 64) - 1], [(1 << 63) + 5], [7], [1 << 63], [1]]
-    cache.store(str(tmp_path / "cache"), b"id", 0, columns, [b"name"], [b""], {b"xpath"})
+    cache_writing.store(str(tmp_path / "cache"), b"id", 0, columns, [b"name"], [b""], {b"xpath"})
 
     known = cache.load(str(tmp_path / "cache"))
 
@@ -196,7 +278,8 @@ def test_a_cache_that_is_not_whole_is_no_cache(tmp_path: Path, damage: str) -> N
 FUZZ = """
 import os, random, struct, sys
 from holdfast.workspace import _check
-from holdfast.workspace.cache import Cache, _check_in_python
+from holdfast.workspace.cache import Cache
+from holdfast.workspace.plain_check import check as check_plainly
 
 seed, examples, folder = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 raw, root, chance = open(sys.argv[4], "rb").read(), os.open(folder, os.O_RDONLY), random.Random(seed)
@@ -240,7 +323,7 @@ for _ in range(examples):
     accepted += 1
     files, folders = [memoryview(part).cast("I").tolist() for part in found]
     assert all(number < known.files for number in files) and all(number < known.folders for number in folders)
-    assert (files, folders) == _check_in_python(known, root)
+    assert (files, folders) == check_plainly(known, root)
 print(accepted)
 """
 

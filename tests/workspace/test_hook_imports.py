@@ -13,22 +13,19 @@ import holdfast
 from saver import Saver
 
 LAUNCH = Path(holdfast.__file__).parent / "frontends" / "launch.py"
-STANDARD = {"__future__", "_json", "_stat", "errno", "fcntl", "gc", "zlib"}
-"""Modules written in C that cost microseconds, and the one in Python that imports nothing itself."""
+STANDARD = {"_json", "_stat", "errno", "gc"}
+"""Modules written in C that cost microseconds."""
 OURS = {
     "holdfast",
     "holdfast.core",
-    "holdfast.core.agent_event",
     "holdfast.core.checking",
     "holdfast.core.errors",
     "holdfast.core.light_json",
     "holdfast.core.model",
-    "holdfast.core.policy",
     "holdfast.core.schema",
-    "holdfast.core.steps",
     "holdfast.engine",
     "holdfast.frontends",
-    "holdfast.frontends.hook",
+    "holdfast.frontends.autosave",
     "holdfast.frontends.surroundings",
     "holdfast.guarding",
     "holdfast.settings",

@@ -18,7 +18,7 @@ import pytest
 
 from holdfast.core.entry import UNSTEADY, Entry
 from holdfast.store.digest import digest
-from holdfast.workspace import cache
+from holdfast.workspace import cache, cache_writing
 from holdfast.workspace.capture import Capture
 from holdfast.workspace.read import capture
 from holdfast.workspace.scan import recheck
@@ -200,7 +200,7 @@ def test_a_full_scan_that_lies_in_the_future_is_not_believed(saver: Saver, root:
     assert known is not None
     far = known.full_scan_at + (1 << 60)
     parts = known.columns(), known.names(), known.paths(), known.marks()
-    cache.store(str(saver.cache()), known.identity, far, *parts)
+    cache_writing.store(str(saver.cache()), known.identity, far, *parts)
 
     saver.save()
 
@@ -300,7 +300,7 @@ def test_after_a_recheck_too_the_right_file_is_read_again(root: Path) -> None:
         (root / name).write_bytes(bytes(5 << 20))
     fd = os.open(root, os.O_RDONLY)
     first = walk(fd, None, Capture(), 1 << 62, lambda path: False)
-    known = cache.Cache(cache.encode(b"", 0, first.columns, first.names, first.paths, first.marks))
+    known = cache.Cache(cache_writing.encode(b"", 0, first.columns, first.names, first.paths, first.marks))
     (root / "a" / "0 new").touch()
     overwrite(root / "z" / "file", b"changed")
     scan = recheck(fd, known, Capture(), 1 << 62, *cache.check(known, fd))

@@ -10,6 +10,7 @@ import pytest
 
 from holdfast.guarding import Folder
 from holdfast.workspace import cache
+from holdfast.workspace.renewals import MOST_RENEWALS
 from saver import Saver
 
 ONLY = (b"folder", b"folder/one")
@@ -109,7 +110,7 @@ def test_many_renewals_are_followed_by_a_look_at_everything(saver: Saver) -> Non
         (saver.root / "folder/one").write_text(f"{number}")
         saver.save("manual", only=ONLY)
 
-    assert saver.cache().stat().st_size < 100_000 + cache.MOST_RENEWALS
+    assert saver.cache().stat().st_size < 100_000 + MOST_RENEWALS
     saver.save()
     assert saver.read("folder/one") == b"299"
 

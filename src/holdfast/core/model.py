@@ -7,6 +7,25 @@ if TYPE_CHECKING:
     from typing import Any
 
 CREATED, UNCHANGED, OUTSIDE = "created", "unchanged", "outside"
+ONLY_IF_CHANGED = frozenset(
+    (
+        "auto",
+        "turn",
+        "prompt",
+        "interval",
+        "before_command",
+        "before_clear",
+        "session_start",
+        "session_end",
+        "subagent",
+    )
+)
+"""Triggers that come often: they make no version of a tree that has not changed."""
+
+
+def takes(trigger: str, changed: bool, first: bool) -> bool:
+    """Does this trigger make a version? The first checkpoint of a workspace is always made."""
+    return changed or first or trigger not in ONLY_IF_CHANGED
 
 
 class Event:

@@ -27,30 +27,10 @@ if TYPE_CHECKING:
         def get(self, trigger: str, otherwise: int, /) -> int: ...
 
 
-ONLY_IF_CHANGED = frozenset(
-    (
-        "auto",
-        "turn",
-        "prompt",
-        "interval",
-        "before_command",
-        "before_clear",
-        "session_start",
-        "session_end",
-        "subagent",
-    )
-)
-"""Triggers that come often: they make no version of a tree that has not changed."""
-
 MINUTE = 60_000_000_000
 RESTS = {"rate_limit": 5 * MINUTE, "error": 5 * MINUTE, "before_compact": MINUTE}
 BUDGET_REST = 5 * MINUTE
 """How long the same trigger of the same session is not taken again. A compaction may be announced twice."""
-
-
-def takes(trigger: str, changed: bool, first: bool) -> bool:
-    """Does this trigger make a version? The first checkpoint of a workspace is always made."""
-    return changed or first or trigger not in ONLY_IF_CHANGED
 
 
 class Decision:

@@ -42,3 +42,15 @@ def by_two(following: Callable[[], Piece | None], act: Callable[[Piece], None]) 
     helped.acquire()
     if failed:
         raise failed[0]
+
+
+def share(left: list[Piece], act: Callable[[Piece], None]) -> None:
+    """The same for the pieces of a list, which is empty afterwards; the last piece comes first."""
+
+    def following() -> Piece | None:
+        try:
+            return left.pop()
+        except IndexError:  # asking first whether there is one would leave the other thread time to take it
+            return None
+
+    by_two(following, act)

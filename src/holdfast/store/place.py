@@ -48,8 +48,11 @@ class Place:
     def registered(self) -> dict[bytes, str]:
         """Folders that are workspaces, as the last registration left the list; the ledger knows better."""
         try:
-            with open(self.path + "/paths", "rb") as file:
-                lines = file.read().split(b"\n")
+            fd = open_fd(self.path + "/paths", O_RDONLY | O_CLOEXEC)
+            try:
+                lines = read(fd, fstat(fd).st_size).split(b"\n")  # it is replaced, never written into
+            finally:
+                close(fd)
         except OSError:
             return {}
         found = {}

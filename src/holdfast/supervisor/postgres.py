@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from time import monotonic, sleep
 from typing import Any, TypeVar
 
 import psycopg
@@ -26,6 +27,8 @@ WORDS = (
 """What the tables' types are called here. Texts are ordered by their bytes, as SQLite orders them."""
 CONNECT = 10
 IDLE = 120
+LEAVING = 10
+"""Seconds that the lock of a process that was killed is waited for."""
 Result = TypeVar("Result")
 
 
@@ -135,11 +138,25 @@ class _Claim:
         self._sql.close()
 
     def _take(self) -> psycopg.Connection[Row]:
+        end = monotonic() + LEAVING
+        while True:
+            sql, who = self._try()
+            if sql is not None:
+                return sql
+            if not _is_gone(who) or monotonic() > end:
+                raise Busy(
+                    f"A supervisor runs already on this database ({who or 'unknown'}).",
+                    "One is enough; it sees all tasks.",
+                )
+            sleep(0.1)
+
+    def _try(self) -> tuple[psycopg.Connection[Row] | None, str]:
+        """The connection that holds the lock, or the name of whoever holds it."""
         sql = _connect(self._url)
         try:
             found = sql.execute("SELECT pg_try_advisory_lock(%s, %s) AS taken", (FAMILY, SUPERVISOR)).fetchone()
             if found is not None and found["taken"]:
-                return sql
+                return sql, ""
             who = sql.execute(
                 "SELECT application_name AS name FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype = 'advisory' "
                 "AND classid = %s AND objid = %s AND granted",
@@ -149,10 +166,21 @@ class _Claim:
             sql.close()
             raise _explained(error) from None
         sql.close()
-        raise Busy(
-            f"A supervisor runs already on this database ({who['name'] if who else 'unknown'}).",
-            "One is enough; it sees all tasks.",
-        )
+        return None, str(who["name"]) if who else ""
+
+
+def _is_gone(who: str) -> bool:
+    """Did this process of our host end? The server notices that a moment later, and keeps its lock until then."""
+    host, _, pid = who.removeprefix("holdfast ").rpartition(" ")
+    if host != os.uname().nodename or not pid.isdigit():
+        return not who  # nobody: it was given back while we looked
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass
+    return False
 
 
 def _connect(url: str) -> psycopg.Connection[Row]:

@@ -1,24 +1,23 @@
 /* Reading a file as most are, by one call: regular, not large, as the scan saw it, and holding still. None for any other:
-   read.py then reads it in its own way, and with it come all errors and all doubts. Both make the same rows. */
+   read.py then reads it in its own way, and with it come all errors and all doubts. Both make the same rows.
+   And reading the names in a folder, most of which are known: no Python object is made for what nobody has to look at. */
 #define _GNU_SOURCE
 #define _FILE_OFFSET_BITS 64 /* otherwise 32-bit systems cannot stat a large file */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
-#include <stdint.h>
-#include <sys/stat.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+#include <string.h>
 #include <unistd.h>
 #ifdef __linux__
 #include <sys/xattr.h>
 #endif
+#include "_stat.h"
 
-#ifdef __APPLE__
-#define CTIME(s) (s).st_ctimespec
-#define MTIME(s) (s).st_mtimespec
-#else
-#define CTIME(s) (s).st_ctim
-#define MTIME(s) (s).st_mtim
-#endif
 #ifndef O_NOATIME
 #define O_NOATIME 0
 #endif
@@ -32,8 +31,6 @@ typedef struct {
 } Expected;
 
 static int fits(struct timespec t) { return t.tv_sec > -LATEST && t.tv_sec < LATEST; }
-
-static long long ns(struct timespec t) { return (long long)t.tv_sec * 1000000000 + t.tv_nsec; }
 
 static int is_as_expected(const struct stat *s, const Expected *e)
 {
@@ -82,12 +79,88 @@ static PyObject *take_file(PyObject *self, PyObject *arguments)
     }
     unsigned long long group = s.st_nlink > 1 ? (s.st_ino ^ (unsigned long long)s.st_dev << 48) & INT64_MAX : 0;
     int is_sparse = (long long)s.st_blocks * 512 < (long long)s.st_size;
-    return Py_BuildValue("(NiiLK)", content, (int)(s.st_mode & 07777), is_sparse, ns(MTIME(s)), group);
+    return Py_BuildValue("(NiiLK)", content, (int)(s.st_mode & 07777), is_sparse, (long long)ns(MTIME(s)), group);
+}
+
+static int is_folder(int fd, const struct dirent *entry)
+{
+    struct stat s;
+    if (entry->d_type != DT_UNKNOWN)
+        return entry->d_type == DT_DIR;
+    return !fstatat(fd, entry->d_name, &s, AT_SYMLINK_NOFOLLOW) && S_ISDIR(s.st_mode);
+}
+
+/* Put one name where it belongs: the number of a known one, or the name itself. False with an error set. */
+static int sort_out(int fd, const struct dirent *entry, PyObject *sure, PyObject *kept, PyObject *files, PyObject *folders)
+{
+    PyObject *name = PyBytes_FromString(entry->d_name);
+    if (!name)
+        return 0;
+    PyObject *number = PyDict_GetItemWithError(sure, name);
+    int failed = PyErr_Occurred() ? -1
+                 : number         ? PyList_Append(kept, number)
+                                  : PyList_Append(is_folder(fd, entry) ? folders : files, name);
+    Py_DECREF(name);
+    return !failed;
+}
+
+static PyObject *names(PyObject *self, PyObject *arguments)
+{
+    int folder;
+    PyObject *sure, *result = NULL;
+    (void)self;
+    if (!PyArg_ParseTuple(arguments, "iO!", &folder, &PyDict_Type, &sure))
+        return NULL;
+    int fd = fcntl(folder, F_DUPFD_CLOEXEC, 0); /* closing the stream closes its descriptor */
+    DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+    if (!stream) {
+        PyErr_SetFromErrno(PyExc_OSError);
+        if (fd >= 0)
+            close(fd);
+        return NULL;
+    }
+    PyObject *kept = PyList_New(0), *files = PyList_New(0), *folders = PyList_New(0);
+    int well = kept && files && folders;
+    while (well) {
+        errno = 0;
+        const struct dirent *entry = readdir(stream);
+        if (!entry) {
+            if (errno)
+                PyErr_SetFromErrno(PyExc_OSError);
+            well = !PyErr_Occurred();
+            break;
+        }
+        if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, ".."))
+            well = sort_out(folder, entry, sure, kept, files, folders);
+    }
+    closedir(stream);
+    if (well)
+        result = PyTuple_Pack(3, kept, files, folders);
+    Py_XDECREF(kept);
+    Py_XDECREF(files);
+    Py_XDECREF(folders);
+    return result;
+}
+
+/* Contents and frames come and go by the megabyte. The allocator would give each back to the kernel, and get the next one page
+   by page; at most 16 MB that nobody uses stay with us in place of that. */
+static PyObject *keep_memory(PyObject *self, PyObject *nothing)
+{
+    (void)self;
+    (void)nothing;
+#ifdef __GLIBC__
+    mallopt(M_MMAP_THRESHOLD, 8 << 20);
+    mallopt(M_TRIM_THRESHOLD, 16 << 20);
+#endif
+    Py_RETURN_NONE;
 }
 
 static PyMethodDef methods[] = {
     {"take", take_file, METH_VARARGS,
      "take(folder, name, size, ctime, inode, uid, gid): (content, mode, is sparse, mtime, group), or None."},
+    {"keep_memory", keep_memory, METH_NOARGS, "keep_memory(): what is freed is kept for the next one, within bounds."},
+    {"names", names, METH_VARARGS,
+     "names(folder, sure): (values in sure of the names that are there, other names that are no folders, folders)."},
     {NULL, NULL, 0, NULL},
 };
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_read", NULL, -1, methods, NULL, NULL, NULL, NULL};

@@ -7,7 +7,7 @@ from posix import open as open_fd
 
 from holdfast.core.entry import ATTRIBUTES, FOLDER
 from holdfast.core.planning import WRITE
-from holdfast.core.together import by_two
+from holdfast.core.together import share
 from holdfast.workspace.below import LONG
 from holdfast.workspace.preparing import MANY, is_simple
 
@@ -90,7 +90,7 @@ class Building:
             folder.name = self.staging.own()
         left = sorted(folders, key=lambda folder: len(folder.folders))
         if sum(len(folder.folders) for folder in folders) > MANY:
-            by_two(lambda: left.pop() if left else None, self._make)
+            share(left, self._make)
         else:
             for folder in left:
                 self._make(folder)

@@ -149,21 +149,18 @@ class Preparing:
             return
         wrote = self._counter(progress, total)
         take = self._writer(files, wrote)
-        left = self.contents.hand_over([entry.content for entry, _ in files], take)[::-1]
-
-        def following() -> tuple[Entry, bytes] | None:
-            return files[left.pop()] if left else None
+        left = [files[number] for number in self.contents.hand_over([entry.content for entry, _ in files], take)]
 
         def write(file: tuple[Entry, bytes]) -> None:
             self._write_parts(*file)
             wrote(1, file[0].size)
 
         if len(left) > 1:
-            from holdfast.core.together import by_two
+            from holdfast.core.together import share
 
-            by_two(following, write)
+            share(left, write)
         elif left:
-            write(files[left[0]])
+            write(left[0])
 
     def _counter(self, progress: Callable[[int, int], None] | None, total: int) -> Callable[[int, int], None]:
         """What is to be told of files that were written and their bytes, by whichever thread."""

@@ -28,9 +28,9 @@ from holdfast.workspace.judge import is_secret
 from holdfast.workspace.walk import DENIED, UNREAD, VANISHED
 
 try:
-    from holdfast.workspace._read import take
+    from holdfast.workspace._read import keep_memory, take
 except ImportError:
-    take = None  # type: ignore[assignment]
+    keep_memory = take = None  # type: ignore[assignment]
 try:
     from posix import getxattr, listxattr
 except ImportError:
@@ -58,6 +58,8 @@ LARGE = 4 << 20
 """Files over this are streamed and stored in chunks."""
 SLACK = 16 << 20
 """A file that grows while we read is read this far beyond its size: somebody may write faster than we read."""
+MANY = 200
+"""From this number of files on, memory is asked of the kernel once, not for each."""
 ATTEMPTS = 3
 MOST_ATTRIBUTES = 64 << 10
 EARLIEST, LATEST = -(1 << 63), (1 << 63) - 1
@@ -86,6 +88,8 @@ def capture(
     for path, kind, flags, info in scan.left:
         rows[path] = _left_out(path, kind, flags, info)
     total = len(scan.candidates)
+    if total > MANY and keep_memory is not None:
+        keep_memory()
     try:
         for number, (path, seen) in enumerate(scan.candidates):
             if progress is not None and not number & 255:

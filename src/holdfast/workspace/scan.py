@@ -6,7 +6,8 @@ from _bisect import bisect_left, bisect_right
 from _stat import S_IFDIR, S_IFMT
 
 from holdfast.workspace.below import lstat_below
-from holdfast.workspace.cache import CODES, Cache, joined
+from holdfast.workspace.cache import CODES, Cache
+from holdfast.workspace.cache_writing import joined
 from holdfast.workspace.capture import NEVER, Capture
 from holdfast.workspace.choose import RULE_FILE, SHORTAGE
 from holdfast.workspace.walk import (
@@ -95,7 +96,7 @@ class _Recheck:
         """List a folder again whose times moved, and enter the new ones in it."""
         visitor, old = self.visitor, self.old
         try:
-            seen, entries, kept = list_folder(self.root, path, self._sure(path))
+            seen, entries, kept = list_folder(self.root, path, self._sure(path), self.capture.accelerated)
         except OSError as error:
             if not path or error.errno in SHORTAGE:
                 raise
@@ -133,7 +134,7 @@ class _Recheck:
         first = next(iter(sure.values()))
         apart = [self.old.names[number] for number in self._changed_in(first, first + len(sure))]
         apart += [name for name in sure if name[0] == 46 and (name == RULE_FILE or name.lower() in NEVER)]  # "."
-        apart += self.capture.markers.intersection(sure)
+        apart += [name for name in self.capture.markers if name in sure]
         if self.unread:
             prefix = path + b"/" if path else b""
             apart += [name for name in sure if prefix + name in self.unread]

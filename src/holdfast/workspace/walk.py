@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from errno import EACCES, ELOOP, ENOENT, ENOTDIR, EPERM, ESTALE
-from posix import O_DIRECTORY, O_RDONLY, close, fstat, scandir, stat_result
+from posix import O_DIRECTORY, O_RDONLY, close, fstat, scandir, stat, stat_result
 
 from holdfast.core.entry import BY_MARKER, BY_NAME, EXCLUDED, UNREADABLE
 from holdfast.core.errors import Refused
 from holdfast.workspace.below import lstat_below, open_below
-from holdfast.workspace.cache import BITS, Cache, empty_columns
+from holdfast.workspace.cache import Cache
+from holdfast.workspace.cache_writing import empty_columns
 from holdfast.workspace.capture import Capture
 from holdfast.workspace.choose import ENCODING, ERRORS, SHORTAGE, Chooser, Rulebook
 from holdfast.workspace.find import show
+from holdfast.workspace.plain_check import BITS
+
+try:
+    from holdfast.workspace._read import names as read_names
+except ImportError:
+    read_names = None  # type: ignore[assignment]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from holdfast.workspace.choose import Listing, Stack
 
@@ -128,7 +135,7 @@ class Visitor:
         while todo:
             path, stack, ignored = todo.pop()
             try:
-                seen, entries, _ = list_folder(self.root, path)
+                seen, entries, _ = list_folder(self.root, path, accelerated=self.capture.accelerated)
             except OSError as error:
                 if not path or error.errno in SHORTAGE:
                     raise
@@ -177,12 +184,11 @@ class Visitor:
         ctimes, sizes, inodes = scan.columns[:3]
         first, whole = len(ctimes), True
         further: list[Folder] = []
-        if kept:
-            old_names = self.old.names
-            scan.names += [old_names[number] for number in kept]
-            ctimes += [old_ctimes[number] for number in kept]
-            sizes += [old_sizes[number] for number in kept]
-            inodes += [old_inodes[number] for number in kept]
+        for start, end in _runs(kept):
+            scan.names += self.old.names[start:end]
+            ctimes += old_ctimes[start:end]
+            sizes += old_sizes[start:end]
+            inodes += old_inodes[start:end]
         if path:
             scan.folders.append((path, seen))
         for name, is_folder, info in entries:
@@ -296,7 +302,7 @@ class Visitor:
 
 
 def list_folder(
-    root: int, path: bytes, sure: dict[bytes, int] = EVERYTHING_OPEN
+    root: int, path: bytes, sure: dict[bytes, int] = EVERYTHING_OPEN, accelerated: bool = True
 ) -> tuple[stat_result, Listing, list[int]]:
     """Return the folder's stat (taken before listing) and its entries by name: (name, is a folder, stat of a file).
 
@@ -306,27 +312,50 @@ def list_folder(
     fd = open_below(root, path, O_RDONLY | O_DIRECTORY)
     try:
         seen = fstat(fd)
-        found: Listing = []
-        kept: list[int] = []
-        with scandir(fd) as entries:
-            for entry in entries:
-                name = entry.name.encode(ENCODING, ERRORS)
-                if name in sure:
-                    kept.append(sure[name])
-                    continue
-                try:
-                    if entry.is_dir(follow_symlinks=False):
-                        found.append((name, True, None))
-                    else:
-                        found.append((name, False, entry.stat(follow_symlinks=False)))
-                except OSError as error:
-                    if error.errno not in VANISHED:
-                        found.append((name, False, None))
+        kept, files, folders = (read_names if accelerated and read_names is not None else _names)(fd, sure)
+        found: Listing = [(name, True, None) for name in folders]
+        for name in files:
+            try:
+                found.append((name, False, stat(name, dir_fd=fd, follow_symlinks=False)))
+            except OSError as error:
+                if error.errno not in VANISHED:
+                    found.append((name, False, None))
     finally:
         close(fd)
     found.sort()
     kept.sort()
     return seen, found, kept
+
+
+def _names(fd: int, sure: dict[bytes, int]) -> tuple[list[int], list[bytes], list[bytes]]:
+    """The same that `_read.names` returns, where that was not built."""
+    kept: list[int] = []
+    files: list[bytes] = []
+    folders: list[bytes] = []
+    with scandir(fd) as entries:
+        for entry in entries:
+            name = entry.name.encode(ENCODING, ERRORS)
+            if name in sure:
+                kept.append(sure[name])
+                continue
+            try:
+                (folders if entry.is_dir(follow_symlinks=False) else files).append(name)
+            except OSError:
+                files.append(name)  # whoever looks at it is told the same
+    return kept, files, folders
+
+
+def _runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Rising numbers as ranges, from each first one to that behind its last."""
+    start = end = -1
+    for number in numbers:
+        if number != end:
+            if end > start:
+                yield start, end
+            start = number
+        end = number + 1
+    if end > start:
+        yield start, end
 
 
 def too_many(limit: int) -> Refused:

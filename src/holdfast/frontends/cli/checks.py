@@ -17,9 +17,9 @@ FINE, NOTE, PROBLEM = "fine", "note", "problem"
 OLDEST_SQLITE, TRIGRAM = (3, 31), (3, 34)
 LITTLE, TOO_LITTLE = 1 << 30, 64 << 20
 HOOK = (
-    "core.errors", "core.light_json", "core.model", "core.policy", "core.schema", "engine", "frontends.hook",
-    "frontends.surroundings", "guarding", "settings", "store.open", "wiring", "workspace.cache", "workspace.capture",
-    "workspace.find",
+    "core.errors", "core.light_json", "core.model", "core.schema", "engine", "frontends.autosave", "frontends.hook",
+    "frontends.starting", "frontends.surroundings", "guarding", "settings", "store.place", "wiring", "workspace.cache",
+    "workspace.capture", "workspace.find",
 )  # fmt: skip
 """What a hook loads before it knows whether there is anything to save."""
 

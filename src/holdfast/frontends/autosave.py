@@ -1,0 +1,107 @@
+"""Saving by itself, and tidying up after it: what a hook's command line asks for by `save` and `tidy`."""
+
+from __future__ import annotations
+
+from posix import write
+
+from holdfast.core.errors import HoldfastError, NoWorkspace, Refused, Unreachable
+from holdfast.frontends.surroundings import current_folder, now_ns, surroundings
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.engine import Engine
+    from holdfast.frontends.surroundings import Surroundings
+    from holdfast.settings import Settings
+
+USAGE = "usage: launch.py save|tidy [--cwd DIR] [--config FILE] | hook AGENT [--part N] [--config FILE]"
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Save, or tidy. Exit code 0: saved, unchanged, or not for us; 1: it was due and failed. Never 2: it blocks agents."""
+    options = options_of(arguments)
+    if options is None:
+        say(USAGE)
+        return 1
+    try:
+        cwd = options.get("--cwd")
+        if cwd is not None:
+            from posix import chdir
+
+            chdir(cwd)
+        engine = engine_of(surroundings(), current_folder(), options.get("--config"))
+        if arguments[0] == "tidy":
+            return tidy(engine, current_folder())
+        return save(engine, current_folder(), options.get("--config"))
+    except HoldfastError as error:
+        say(f"holdfast: {error} {error.hint}")
+    except Exception as error:
+        say(f"holdfast: {type(error).__name__}: {error}")
+    return 1
+
+
+def save(engine: Engine, cwd: bytes, config: str | None = None) -> int:
+    """Return the exit code. What was skipped or failed is kept for `status`."""
+    from holdfast.core.model import Event
+
+    try:
+        event = Event(cwd, now_ns(), trigger="auto", message="auto", created_by="auto", adopt=True)
+        if engine.handle(event).untidy:
+            from holdfast.frontends import background
+
+            background.tidy(cwd, config, surroundings().variables)
+    except (NoWorkspace, Refused, Unreachable) as error:
+        # A store out of reach is not the agent's trouble; it is told only if no notice can be kept.
+        if not engine.note(cwd, "skipped", "auto", str(error)):
+            say(f"holdfast: {error}")
+    except Exception as error:
+        text = str(error) if isinstance(error, HoldfastError) else f"{type(error).__name__}: {error}"
+        engine.note(cwd, "failed", "auto", text)
+        raise
+    return 0
+
+
+def tidy(engine: Engine, cwd: bytes) -> int:
+    """The background work after a save: retention, size cap, compaction, at the lowest priority."""
+    from posix import nice
+
+    nice(19)
+    found = engine.locate(cwd)
+    if found is not None:
+        from holdfast.tidying import tidy as tidy_up
+
+        thinned = tidy_up(engine, found[1])
+        if thinned:
+            engine.note(
+                cwd, "thinned", "size", f"The store was over its cap: {len(thinned)} automatic checkpoints went."
+            )
+    return 0
+
+
+def engine_of(around: Surroundings, folder: bytes, config: str | None) -> Engine:
+    from holdfast.wiring import build
+
+    return build(settings_of(around, folder, config), around.data, around.home, now_ns)
+
+
+def settings_of(around: Surroundings, folder: bytes, config: str | None) -> Settings:
+    from holdfast.settings import load
+
+    # Whatever is wrong with the settings, the agent goes on: `status` and `doctor` tell the user.
+    return load(config or around.config, around.holdfast_variables(), folder, hook=True, data=around.data)
+
+
+def options_of(arguments: Sequence[str]) -> dict[str, str] | None:
+    known = {"save": {"--cwd", "--config"}, "tidy": {"--cwd", "--config"}, "hook": {"--part", "--config"}}
+    if not arguments or arguments[0] not in known or len(arguments) % 2 == 0:
+        return None
+    pairs = dict(zip(arguments[1::2], arguments[2::2], strict=True))
+    return pairs if set(pairs) <= known[arguments[0]] else None
+
+
+def say(text: str) -> None:
+    try:
+        write(2, text.encode("utf-8", "backslashreplace") + b"\n")
+    except OSError:
+        pass  # nobody listens; the exit code says it
