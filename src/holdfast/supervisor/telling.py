@@ -24,10 +24,11 @@ options:
   - second
 required: true | false
 [/USER_QUESTION]
-- A value you need in your environment (it is there when you are started again); never ask for it in a question:
+- A value you need in your environment (it is there when you are started again; never ask for it in a question),
+or something else that only a person can see to:
 [DEPENDENCY_REQUEST]
 type: api_key | env_variable | service | file | permission | package
-name: NAME_OF_THE_VARIABLE
+name: NAME_OF_THE_VARIABLE, or a word for what is no variable
 description: what for
 required: true
 [/DEPENDENCY_REQUEST]

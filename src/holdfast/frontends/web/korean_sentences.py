@@ -11,6 +11,7 @@ SENTENCES = {
     "Phase {} ({}) is complete.": "{}단계({})가 끝났습니다.",
     "Phase {} ({}) is complete but its verification still fails.": "{}단계({})가 끝났지만 검증이 계속 실패합니다.",
     "The budget is used up.": "예산을 모두 사용했습니다.",
+    "The budget of {} is used up.": "{} 예산을 모두 사용했습니다.",
     "crashed {} times in a row: {}": "연속 {}번 비정상 종료: {}",
     "No progress in {} runs: {}.": "{}번 실행하는 동안 진전이 없음: {}.",
     "{} limits were waited for already": "이미 한도 해제를 {}번 기다렸습니다",
