@@ -296,7 +296,7 @@ def main(folder: Path, wanted: list[str], looks: Any) -> None:
                 _take(browser, here, _rich(_first(browser, here), tasks), looks, folder, wanted)
             finally:
                 for title in (LONG, "Stop here"):
-                    holdfast(rich, "task", "cancel", tasks[title])
+                    building.end(rich, tasks[title])
 
 
 def _first(browser: Browser, house: House) -> str:

@@ -119,6 +119,16 @@ def task(
     return str(made["id"])
 
 
+def end(home: Path, task: str) -> None:
+    """Cancel a task and see its agent off, which outlives a page that is closed before."""
+    holdfast(home, "task", "cancel", task)
+    until = time.monotonic() + 60
+    while json.loads(holdfast(home, "task", "show", task, "--json"))["status"] != "cancelled":
+        if time.monotonic() > until:
+            raise TimeoutError(f"{task} did not end.")
+        time.sleep(0.5)
+
+
 def figures(home: Path, task: str) -> None:
     """Events with figures, as an agent that tells them would have left."""
     from holdfast.settings import Settings

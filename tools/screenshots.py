@@ -9,7 +9,22 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from house import DONE, GUIDE, NEVER, PRICES, QUESTION, ROOT, House, chromium, figures, holdfast, house, project, task
+from house import (
+    DONE,
+    GUIDE,
+    NEVER,
+    PRICES,
+    QUESTION,
+    ROOT,
+    House,
+    chromium,
+    end,
+    figures,
+    holdfast,
+    house,
+    project,
+    task,
+)
 
 DESKTOP, PHONE = (1200, 1060), (360, 740)
 LOOKS = ((DESKTOP, "light", ""), (PHONE, "dark", "-phone"))
@@ -29,7 +44,7 @@ def main() -> None:
             try:
                 _pictures(here, guide, shop)
             finally:
-                holdfast(home, "task", "cancel", running)
+                end(home, running)
 
 
 def _tasks(home: Path) -> tuple[str, str]:
