@@ -106,25 +106,3 @@ def test_what_is_odd_about_a_compiled_file_is_left_to_python(copy: Path, damage:
 
     assert said == plain
     assert loaders == {"Found", "SourceFileLoader"}
-
-
-FUTURE = """
-import sys
-sys.path.append({above!r})
-from holdfast.frontends import starting
-sys.modules["__future__"] = starting.Features("__future__")
-exec("from __future__ import annotations")
-import __future__ as early
-assert type(early) is starting.Features
-assert sorted(early.all_feature_names)[0] == "absolute_import"
-import __future__ as late
-assert type(late) is type(sys) and early.annotations is late.annotations and late.annotations.compiler_flag
-import codeop
-codeop.compile_command("a: b")
-"""
-
-
-def test_whoever_wants_more_of_the_future_than_its_name_has_all_of_it(copy: Path) -> None:
-    command = [sys.executable, "-I", "-S", "-B", "-c", FUTURE.format(above=str(copy))]
-
-    assert subprocess.run(command, check=True).returncode == 0

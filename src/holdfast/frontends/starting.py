@@ -80,25 +80,6 @@ def _low(number: int) -> bytes:
     return (number & 0xFFFFFFFF).to_bytes(4, "little")
 
 
-class Features(type(sys)):  # type: ignore[misc]
-    """Stands for `__future__` until somebody wants more of it than the line that nearly every module begins with.
-
-    That line names something the compiler has long acted upon; at run time nobody looks at what it gets.
-    """
-
-    annotations = None
-
-    def __getattr__(self, name: str) -> object:
-        if name.startswith("__"):
-            raise AttributeError(name)  # Python itself asks whether this is a package
-        sys.modules.pop("__future__", None)
-        import __future__
-
-        # Those who have this one by now find everything in it, too.
-        self.__dict__.update(vars(__future__))
-        return getattr(__future__, name)
-
-
 def start(here: str) -> None:
     """Run what the command line asks for and end the process. `here` is the folder of this file."""
     gc.disable()  # a save makes many values and drops few: collecting them costs more than it gives
@@ -107,7 +88,6 @@ def start(here: str) -> None:
     # Behind the standard library: most that is loaded next is found there.
     sys.path += [above, sys.executable.rpartition("/")[0] + library]
     sys.meta_path.insert(0, Finder(above))
-    sys.modules.setdefault("__future__", Features("__future__"))
     verb, rest = sys.argv[1:2], sys.argv[2:]
     if verb == ["hook"]:
         from holdfast.frontends.hook import main
