@@ -13,8 +13,8 @@ import holdfast
 from saver import Saver
 
 LAUNCH = Path(holdfast.__file__).parent / "frontends" / "launch.py"
-STANDARD = {"_json", "_stat", "errno", "gc"}
-"""Modules written in C that cost microseconds."""
+STANDARD = {"__future__", "_json", "_stat", "errno", "gc"}
+"""Modules written in C that cost microseconds, and the one in Python that imports nothing itself."""
 OURS = {
     "holdfast",
     "holdfast.core",
