@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from .workload import put
@@ -21,6 +22,8 @@ PYTHON = [sys.executable, "-I", "-S", "-B"]
 """The interpreter as hooks start it; -B, because a short write must not leave a broken .pyc behind (cpython#126606)."""
 
 HUNG = 124
+_data = TemporaryDirectory(prefix="holdfast-faults-data-", ignore_cleanup_errors=True)
+"""What a hook keeps beside the store; never in the home folder of whoever runs the tests."""
 Finished = subprocess.CompletedProcess[str]
 
 
@@ -125,6 +128,7 @@ def run(command: list[str], timeout: float = 120) -> Finished:
         stderr=subprocess.PIPE,
         text=True,
         errors="replace",
+        env={**os.environ, "XDG_DATA_HOME": _data.name},
         start_new_session=True,  # a process group of its own: killing strace alone would leave its child behind
     )
     try:

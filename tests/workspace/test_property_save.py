@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -112,11 +113,12 @@ def test_the_hook_as_a_client_starts_it_keeps_what_is_on_disk(root: Path, saver:
     config.write_text(json.dumps({"store": {"url": str(saver.store), "durable": False}, "capture": settings}))
     launch = Path(holdfast.__file__).parent / "frontends" / "launch.py"
     command = [sys.executable, "-I", "-S", "-B", str(launch), "save", "--cwd", str(root), "--config", str(config)]
+    env = {**os.environ, "XDG_DATA_HOME": str(tmp_path / "data")}
     agent, chance = Agent(root), Random(5)
     for _ in range(8):
         for _ in range(12):
             agent.work((chance.randrange(10_000), chance.randrange(10_000), chance.randrange(10_000), 1))
-        done = subprocess.run(command, capture_output=True, check=False)
+        done = subprocess.run(command, capture_output=True, check=False, env=env)
 
         assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
         assert saver.contents() == {path: entry for path, entry in disk(root).items() if entry[0] != "s"}
