@@ -130,7 +130,7 @@ def _with_disk(
     return [
         Change(earlier[path], now[path], load, read_disk)
         for path in sorted(now)
-        if lies_below(path, paths) and _differ(earlier[path], now[path])
+        if lies_below(path, paths) and differ(earlier[path], now[path])
     ]
 
 
@@ -190,9 +190,9 @@ def pairs_between(
     else:
         ledger, since = repository.ledger, old.version if old is not None else 0
         pairs = ((ledger.at(workspace, since, path), ledger.at(workspace, new.version, path)) for path in touched)
-    for one, other in pairs:
-        if one is not other and (one is None or other is None or not same(one, other)):
-            yield one, other
+    for pair in pairs:
+        if differ(*pair):
+            yield pair
 
 
 def _whole(repository: Repository, checkpoint: CheckpointRow) -> list[Entry] | None:
@@ -253,7 +253,8 @@ def _merged(
     yield from ((None, row) for row in right)
 
 
-def _differ(one: Entry | None, other: Entry | None) -> bool:
+def differ(one: Entry | None, other: Entry | None) -> bool:
+    """Is one not as the other is, or not there?"""
     if one is None or other is None:
         return one is not other
     return not same(one, other)

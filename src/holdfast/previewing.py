@@ -9,7 +9,7 @@ from stat import S_IMODE, S_ISREG
 from holdfast.core.entry import FILE, FOLDER, GONE, IGNORED, LEFT_OUT, LINK, OVERSIZE, SEALED, SPECIAL, Entry, same
 from holdfast.core.errors import Conflict, Damaged, NotFound
 from holdfast.core.planning import Plan, parents, plan
-from holdfast.looking import disk_now, lies_below, pairs_between
+from holdfast.looking import differ, disk_now, lies_below, pairs_between
 from holdfast.workspace.below import open_below
 from holdfast.workspace.find import show
 
@@ -101,7 +101,7 @@ class Previewing:
             changed = disk_now(self.engine, self.root, self.row, paths)
             if self._refresh().version == version:
                 break  # else somebody saved meanwhile, and the two do not belong together
-        rows = {(pair[1] or pair[0]).path: pair for pair in self._between(newest, target, paths, made)}  # type: ignore[union-attr]
+        rows = {_path(pair): pair for pair in self._between(newest, target, paths, made)}
         wanted_there = self._rows(target, [path for path in changed if path not in rows])
         for path, (_, now) in changed.items():
             wanted = rows[path][1] if path in rows else wanted_there.get(path)
@@ -231,13 +231,6 @@ class Previewing:
 
     def _newest(self) -> CheckpointRow | None:
         return self.repository.ledger.checkpoint(self.row.id, self.row.version) if self.row.version else None
-
-
-def differ(one: Entry | None, other: Entry | None) -> bool:
-    """Is one not as the other is, or not there?"""
-    if one is None or other is None:
-        return one is not other
-    return not same(one, other)
 
 
 def _is_it(recorded: Entry, seen: Entry | None) -> bool:

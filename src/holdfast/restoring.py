@@ -10,7 +10,8 @@ from holdfast.core.planning import Plan, Step
 from holdfast.core.steps import step
 from holdfast.guarding import Folder
 from holdfast.journaling import GO_ON, UNTOUCHED, Turn, explain, paths_of, texts
-from holdfast.previewing import Preview, Scope, differ
+from holdfast.looking import differ
+from holdfast.previewing import Preview, Scope
 from holdfast.store.journal import History, Journal
 from holdfast.workspace.applied import Applied
 from holdfast.workspace.find import show
