@@ -4,14 +4,16 @@ import sys
 
 from setuptools import Extension, setup
 
-LINUX_ONLY = ("_place",) if sys.platform == "linux" else ()
+EVERYWHERE = ("workspace._check", "workspace._marks", "workspace._read")
+LINUX_ONLY = ("workspace._place", "store._unpack") if sys.platform == "linux" else ()
 
 
 def accelerator(name: str) -> Extension:
+    path = name.replace(".", "/")
     return Extension(
-        f"holdfast.workspace.{name}",
-        [f"src/holdfast/workspace/{name}.c"],
-        depends=["src/holdfast/workspace/_stat.h"],
+        f"holdfast.{name}",
+        [f"src/holdfast/{path}.c"],
+        depends=["src/holdfast/workspace/_stat.h", "src/holdfast/store/_lanes.h"],
         define_macros=[("Py_LIMITED_API", "0x030b0000")],
         extra_compile_args=["-O2", "-pthread"],
         extra_link_args=["-pthread"],
@@ -21,6 +23,6 @@ def accelerator(name: str) -> Extension:
 
 
 setup(
-    ext_modules=[accelerator(name) for name in ("_check", "_marks", "_read", *LINUX_ONLY)],
+    ext_modules=[accelerator(name) for name in (*EVERYWHERE, *LINUX_ONLY)],
     options={"bdist_wheel": {"py_limited_api": False}},
 )
