@@ -56,10 +56,14 @@ SIGNS = (
     b"AccountKey=", b"eyJhbGci", b"eyJ0eXAi", b"eyJraWQi", b":AAE", b":AAF", b":AAG", b":AAH", b"dop_v1_",
     b"doo_v1_", b"dor_v1_", b"hvs.", b"hvb.", b"dapi", b"shpat_", b"shpca_", b"shppa_", b"shpss_", b"AGE-SECRET-KEY-1",
     b"lin_api_", b"sbp_", b"dp.pt.", b"dp.st.", b"glsa_", b"glc_", b"sntrys_", b"NRAK-", b"PMAK-", b"ATATT3", b"gsk_",
-    b"xai-", b"sq0atp-", b"sq0csp-", b"EAAA", b"tfp_", b"atlasv1.", b"rubygems_", b"dckr_pat_", b"ntn_",
+    b"xai-", b"sq0atp-", b"sq0csp-", b"tfp_", b"atlasv1.", b"rubygems_", b"dckr_pat_", b"ntn_",
     b'"SG.', b"'SG.", b"=SG.", b" SG.", b'"hf_', b"'hf_", b"=hf_", b" hf_", b'"r8_', b"'r8_", b"=r8_", b" r8_",
 )  # fmt: skip
 """How keys of well-known services begin: a closer look decides. None is shorter than four bytes."""
+CHANCE = (b"EAAA",)
+"""Signs that programs' source maps are full of: they count where what follows could be the rest of a key, wrapped or not."""
+REST = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_- \t\r\n\\+\"'>|#*%"
+REST_LENGTH = 16
 ADDRESSES = tuple(bytes([letter]) + b"://" for letter in b"abcdefghijklmnopqrstuvwxyz")
 """Addresses count where a password stands in front of the host."""
 
@@ -107,8 +111,12 @@ def is_configuration(path: bytes) -> bool:
 
 
 def packed() -> bytes:
-    """The marks for the compiled search: per mark its length, its kind (1 sign, 2 word, 4 address), and its bytes."""
-    marks = [(sign, 1) for sign in signs()] + [(word, 2) for word in WORDS] + [(address, 4) for address in ADDRESSES]
+    """The marks for the compiled search: per mark its length, its kind, and its bytes.
+
+    Kinds: 1 sign, 2 word, 4 address, 8 sign that counts where `REST_LENGTH` bytes of `REST` follow.
+    """
+    kinds = (1, signs()), (2, WORDS), (4, ADDRESSES), (8, CHANCE)
+    marks = [(mark, kind) for kind, those in kinds for mark in those]
     return b"".join([bytes([len(mark), kind]) + mark for mark, kind in marks])
 
 
@@ -116,7 +124,11 @@ def signs() -> list[bytes]:
     """Signs as they are, and as they look inside of base64, wherever they begin there."""
     return [
         *SIGNS,
-        *[form for sign in (*SIGNS, b"password", b"PASSWORD", b"api_key", b"API_KEY") for form in in_base64(sign)],
+        *[
+            form
+            for sign in (*SIGNS, *CHANCE, b"password", b"PASSWORD", b"api_key", b"API_KEY")
+            for form in in_base64(sign)
+        ],
     ]
 
 

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from holdfast.core.secrecy import KEY, TEXT_LIMIT, WORDS, by_name, is_configuration, packed, signs
+from holdfast.core.secrecy import (
+    CHANCE,
+    KEY,
+    REST,
+    REST_LENGTH,
+    TEXT_LIMIT,
+    WORDS,
+    by_name,
+    is_configuration,
+    packed,
+    signs,
+)
 
 try:
     from holdfast.workspace import _marks
@@ -67,7 +78,7 @@ def scan(content: bytes, wanted: int = SIGN | WORD) -> int:
     if _marks is None:
         return _scan_in_python(content, wanted)
     if not _loaded:
-        _marks.load(packed())
+        _marks.load(packed(), REST, REST_LENGTH)
         _loaded = True
     return _marks.scan(content, wanted)
 
@@ -97,7 +108,10 @@ def _compiled() -> list[Pattern[bytes]]:
         from re import compile, escape
 
         address = rb"[A-Za-z]://[^/\x00-\x20\"'<>@]{0,198}:[^/\x00-\x20\"'<>@]{0,198}@"
-        _patterns.append(compile(b"|".join([address, *map(escape, signs())])))
+        rest = b"(?=[%b]{%d})" % (escape(REST), REST_LENGTH)
+        _patterns.append(
+            compile(b"|".join([address, *map(escape, signs()), *[escape(sign) + rest for sign in CHANCE]]))
+        )
         _patterns.append(compile(b"(?i)" + b"|".join(map(escape, WORDS))))
     return _patterns
 
