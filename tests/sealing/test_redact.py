@@ -216,7 +216,7 @@ def test_any_bytes_are_taken_for_a_transcript(data: bytes) -> None:
             [
                 *BEGINNINGS, "word", "key", "Key", "_KEY", "-id", "string", "url", "ord", "phrase", "s", "x7", "=", ": ", " ",
                 "\n", "'", '"', "hunter22A", "sk3-Xy9/", "PASS", "Token", "apiKEY", "ſecret", "→", "](", ">", "==",
-                "é", "가", "🎉", "Ä", "ß",                "\u0130", "\u0131", "to\u212aen",
+                "é", "가", "🎉", "Ä", "ß", "\u0130", "\u0131", "to\u212aen",
             ]
         ),
         max_size=24,
