@@ -26,20 +26,20 @@ KEYS = (b".pem", b".key", b".p8", b".der")
 LAST = frozenset(ending.rpartition(b".")[2] for ending in (*ENDINGS, *KEYS))
 """What comes behind the last dot of them."""
 OPEN_ENDINGS, OPEN_NAMES = (b".pub", b".md", b".lock"), (b"known_hosts", b"authorized_keys")
-SECRET, KEY = 1, 2
+SECRET, KEY, SETTINGS = 1, 2, 4
 FOLDERS = frozenset((b".ssh", b".gnupg", b".aws", b".azure", b".gcloud", b".kube", b".docker"))
 
 _CONFIG_NAMES = """
     dockerfile makefile jenkinsfile procfile vagrantfile config configuration settings .profile .bashrc .zshrc .bash_profile
     .zprofile .zshenv .gitconfig .curlrc .wgetrc .condarc .yarnrc .bowerrc .babelrc .s3cmd .travis.yml .gitlab-ci.yml
 """
-CONFIG_NAMES = frozenset(_CONFIG_NAMES.split())
+CONFIG_NAMES = frozenset(_CONFIG_NAMES.encode("ascii").split())
 _CONFIG_ENDINGS = """
     json jsonc json5 ndjson jsonl yaml yml toml ini cfg conf config cnf properties xml plist tf hcl sh bash zsh fish ps1 bat
     cmd env local dev prod production staging secret secrets txt log http rest curl sql csv netrc rc editorconfig
     service socket timer compose dockerfile gradle kts sbt nix ipynb har postman_collection example sample template dist md
 """
-CONFIG_ENDINGS = frozenset(_CONFIG_ENDINGS.split())
+CONFIG_ENDINGS = frozenset(_CONFIG_ENDINGS.encode("ascii").split())
 
 WORDS = (
     b"passw", b"passphrase", b"secret", b"token", b"apikey", b"api_key", b"api-key", b"accesskey", b"access_key",
@@ -85,29 +85,33 @@ def without_secrets(text: str) -> str:
     return redact(text)
 
 
-def by_name(path: bytes) -> int:
-    """Return `SECRET` if the file is secret whatever it holds, `KEY` if it is unless it shows that it holds no key."""
-    folder, _, last = path.rpartition(b"/")
-    name = last.lower()
+def by_name(path: bytes) -> bool:
+    """Is the file secret by its name, if need be until its content is seen?"""
+    return bool(named(path) & (SECRET | KEY))
+
+
+def named(path: bytes) -> int:
+    """Return `SECRET` if the file is secret whatever it holds, `KEY` if it is unless it shows that it holds no key.
+
+    `SETTINGS`: it is of the kind in which people put passwords. Then words are looked for, not only well-known keys.
+    """
+    name = path[path.rfind(b"/") + 1 :].lower()
+    dot = name.rfind(b".")
+    ending = name[dot + 1 :]
+    otherwise = SETTINGS if dot <= 0 or ending in CONFIG_ENDINGS or name in CONFIG_NAMES else 0
     # This is asked of every file that is saved: nearly all of them are let go here.
-    if name not in NAMES and name.rpartition(b".")[2] not in LAST and b"/." not in path and path[:1] != b".":
-        return 0
+    if name not in NAMES and ending not in LAST and b"/." not in path and path[:1] != b".":
+        return otherwise
     if name in NAMES or name.endswith(ENDINGS):
         return SECRET
     if name.endswith(KEYS):
         return KEY
     if name.startswith((b".env.", b".env-")) and not name.endswith(OPENLY):
         return SECRET
+    folder = path.rpartition(b"/")[0]
     if (b"/." in folder or folder[:1] == b".") and not FOLDERS.isdisjoint(folder.split(b"/")[-2:]):
-        return 0 if name.endswith(OPEN_ENDINGS) or name in OPEN_NAMES else SECRET
-    return 0
-
-
-def is_configuration(path: bytes) -> bool:
-    """Is it the kind of file in which people put passwords? Then words are looked for, not only well-known keys."""
-    name = path.rpartition(b"/")[2].decode("utf-8", "replace").lower()
-    stem, _, ending = name.rpartition(".")
-    return ending in CONFIG_ENDINGS or name in CONFIG_NAMES or not stem
+        return otherwise if name.endswith(OPEN_ENDINGS) or name in OPEN_NAMES else SECRET
+    return otherwise
 
 
 def packed() -> bytes:

@@ -7,10 +7,10 @@ from holdfast.core.secrecy import (
     KEY,
     REST,
     REST_LENGTH,
+    SECRET,
     TEXT_LIMIT,
     WORDS,
-    by_name,
-    is_configuration,
+    named,
     packed,
     signs,
 )
@@ -39,15 +39,15 @@ _patterns: list[Pattern[bytes]] = []
 
 def is_secret(path: bytes, content: bytes | None) -> bool:
     """Must this file not lie in the store in the clear? `content` None: it is too large to be looked at."""
-    named = by_name(path)
-    if named:
-        return named != KEY or content is None or _is_private(content)
+    kind = named(path)
+    if kind & (SECRET | KEY):
+        return kind != KEY or content is None or _is_private(content)
     if content is None or len(content) > TEXT_LIMIT:
         return False
     if content.startswith(UTF_16):
         content = content.decode("utf-16", "replace").encode("utf-8", "replace")
     # Words count where people put passwords, and only there they are looked for.
-    marks = scan(content, SIGN | WORD if is_configuration(path) else SIGN)
+    marks = scan(content, SIGN | WORD if kind else SIGN)
     if not marks:
         return False
     words = bool(marks & WORD)
