@@ -82,29 +82,81 @@ static PyObject *take_file(PyObject *self, PyObject *arguments)
     return Py_BuildValue("(NiiLK)", content, (int)(s.st_mode & 07777), is_sparse, (long long)ns(MTIME(s)), group);
 }
 
-static int is_folder(int fd, const struct dirent *entry)
+/* What a scan asks of a file: fewer values than `stat_result` has, and those cost a third. */
+static PyTypeObject *seen_type;
+static PyStructSequence_Field seen_fields[] = {
+    {"st_mode", NULL}, {"st_ino", NULL}, {"st_size", NULL}, {"st_uid", NULL}, {"st_gid", NULL},
+    {"st_mtime_ns", NULL}, {"st_ctime_ns", NULL}, {NULL, NULL},
+};
+static PyStructSequence_Desc seen_description = {"holdfast.workspace._read.seen", NULL, seen_fields, 7};
+
+/* Nanoseconds, also of times that do not fit into 64 bits of them. */
+static PyObject *exact(struct timespec t)
 {
-    struct stat s;
-    if (entry->d_type != DT_UNKNOWN)
-        return entry->d_type == DT_DIR;
-    return !fstatat(fd, entry->d_name, &s, AT_SYMLINK_NOFOLLOW) && S_ISDIR(s.st_mode);
+    if (fits(t))
+        return PyLong_FromLongLong(ns(t));
+    PyObject *seconds = PyLong_FromLongLong(t.tv_sec), *many = PyLong_FromLong(1000000000), *rest = PyLong_FromLong(t.tv_nsec);
+    PyObject *product = seconds && many ? PyNumber_Multiply(seconds, many) : NULL;
+    PyObject *sum = product && rest ? PyNumber_Add(product, rest) : NULL;
+    Py_XDECREF(seconds);
+    Py_XDECREF(many);
+    Py_XDECREF(rest);
+    Py_XDECREF(product);
+    return sum;
 }
 
-/* Put one name where it belongs: the number of a known one, or the name itself. False with an error set. */
-static int sort_out(int fd, const struct dirent *entry, PyObject *sure, PyObject *kept, PyObject *files, PyObject *folders)
+static PyObject *as_seen(const struct stat *s)
 {
-    PyObject *name = PyBytes_FromString(entry->d_name);
+    PyObject *seen = PyStructSequence_New(seen_type);
+    if (!seen)
+        return NULL;
+    PyObject *values[] = {
+        PyLong_FromLong(s->st_mode), PyLong_FromUnsignedLongLong(s->st_ino), PyLong_FromLongLong(s->st_size),
+        PyLong_FromUnsignedLong(s->st_uid), PyLong_FromUnsignedLong(s->st_gid), exact(MTIME(*s)), exact(CTIME(*s)),
+    };
+    int well = 1;
+    for (int i = 0; i < 7; i++) {
+        PyStructSequence_SetItem(seen, i, values[i]); /* takes it over, and an empty place is let go */
+        well = well && values[i];
+    }
+    if (!well)
+        Py_CLEAR(seen);
+    return seen;
+}
+
+/* One name: the number of a known one, or (name, is a folder, what is seen of a file). False with an error set. */
+static int sort_out(int fd, const struct dirent *entry, PyObject *sure, PyObject *kept, PyObject *found)
+{
+    PyObject *name = PyBytes_FromString(entry->d_name), *seen = NULL, *row = NULL;
+    struct stat s;
+    int well = 0;
     if (!name)
         return 0;
     PyObject *number = PyDict_GetItemWithError(sure, name);
-    int failed = PyErr_Occurred() ? -1
-                 : number         ? PyList_Append(kept, number)
-                                  : PyList_Append(is_folder(fd, entry) ? folders : files, name);
+    if (number || PyErr_Occurred()) {
+        well = number && !PyList_Append(kept, number);
+        goto end;
+    }
+    int is_folder = entry->d_type == DT_DIR, failed = 0;
+    if (!is_folder) {
+        failed = fstatat(fd, entry->d_name, &s, AT_SYMLINK_NOFOLLOW) ? errno : 0;
+        is_folder = !failed && entry->d_type == DT_UNKNOWN && S_ISDIR(s.st_mode);
+    }
+    if (failed == ENOENT || failed == ENOTDIR || failed == ELOOP || failed == ESTALE) {
+        well = 1; /* it has gone meanwhile */
+        goto end;
+    }
+    seen = is_folder || failed ? Py_NewRef(Py_None) : as_seen(&s);
+    row = seen ? PyTuple_Pack(3, name, is_folder ? Py_True : Py_False, seen) : NULL;
+    well = row && !PyList_Append(found, row);
+end:
+    Py_XDECREF(row);
+    Py_XDECREF(seen);
     Py_DECREF(name);
-    return !failed;
+    return well;
 }
 
-static PyObject *names(PyObject *self, PyObject *arguments)
+static PyObject *listing(PyObject *self, PyObject *arguments)
 {
     int folder;
     PyObject *sure, *result = NULL;
@@ -119,8 +171,8 @@ static PyObject *names(PyObject *self, PyObject *arguments)
             close(fd);
         return NULL;
     }
-    PyObject *kept = PyList_New(0), *files = PyList_New(0), *folders = PyList_New(0);
-    int well = kept && files && folders;
+    PyObject *kept = PyList_New(0), *found = PyList_New(0);
+    int well = kept && found;
     while (well) {
         errno = 0;
         const struct dirent *entry = readdir(stream);
@@ -131,14 +183,13 @@ static PyObject *names(PyObject *self, PyObject *arguments)
             break;
         }
         if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, ".."))
-            well = sort_out(folder, entry, sure, kept, files, folders);
+            well = sort_out(folder, entry, sure, kept, found);
     }
     closedir(stream);
     if (well)
-        result = PyTuple_Pack(3, kept, files, folders);
+        result = PyTuple_Pack(2, kept, found);
     Py_XDECREF(kept);
-    Py_XDECREF(files);
-    Py_XDECREF(folders);
+    Py_XDECREF(found);
     return result;
 }
 
@@ -159,10 +210,16 @@ static PyMethodDef methods[] = {
     {"take", take_file, METH_VARARGS,
      "take(folder, name, size, ctime, inode, uid, gid): (content, mode, is sparse, mtime, group), or None."},
     {"keep_memory", keep_memory, METH_NOARGS, "keep_memory(): what is freed is kept for the next one, within bounds."},
-    {"names", names, METH_VARARGS,
-     "names(folder, sure): (values in sure of the names that are there, other names that are no folders, folders)."},
+    {"listing", listing, METH_VARARGS,
+     "listing(folder, sure): (values in sure of the names that are there, of each other one its name, whether it is a folder, "
+     "and what is seen of a file)."},
     {NULL, NULL, 0, NULL},
 };
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_read", NULL, -1, methods, NULL, NULL, NULL, NULL};
 
-PyMODINIT_FUNC PyInit__read(void) { return PyModule_Create(&module); }
+PyMODINIT_FUNC PyInit__read(void)
+{
+    if (!seen_type)
+        seen_type = PyStructSequence_NewType(&seen_description);
+    return seen_type ? PyModule_Create(&module) : NULL;
+}

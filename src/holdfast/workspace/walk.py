@@ -16,9 +16,9 @@ from holdfast.workspace.find import show
 from holdfast.workspace.plain_check import BITS
 
 try:
-    from holdfast.workspace._read import names as read_names
+    from holdfast.workspace._read import listing as read_listing
 except ImportError:
-    read_names = None  # type: ignore[assignment]
+    read_listing = None  # type: ignore[assignment]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -312,14 +312,7 @@ def list_folder(
     fd = open_below(root, path, O_RDONLY | O_DIRECTORY)
     try:
         seen = fstat(fd)
-        kept, files, folders = (read_names if accelerated and read_names is not None else _names)(fd, sure)
-        found: Listing = [(name, True, None) for name in folders]
-        for name in files:
-            try:
-                found.append((name, False, stat(name, dir_fd=fd, follow_symlinks=False)))
-            except OSError as error:
-                if error.errno not in VANISHED:
-                    found.append((name, False, None))
+        kept, found = (read_listing if accelerated and read_listing is not None else _listing)(fd, sure)
     finally:
         close(fd)
     found.sort()
@@ -327,11 +320,10 @@ def list_folder(
     return seen, found, kept
 
 
-def _names(fd: int, sure: dict[bytes, int]) -> tuple[list[int], list[bytes], list[bytes]]:
-    """The same that `_read.names` returns, where that was not built."""
+def _listing(fd: int, sure: dict[bytes, int]) -> tuple[list[int], Listing]:
+    """The same that `_read.listing` returns, where that was not built."""
     kept: list[int] = []
-    files: list[bytes] = []
-    folders: list[bytes] = []
+    found: Listing = []
     with scandir(fd) as entries:
         for entry in entries:
             name = entry.name.encode(ENCODING, ERRORS)
@@ -339,10 +331,14 @@ def _names(fd: int, sure: dict[bytes, int]) -> tuple[list[int], list[bytes], lis
                 kept.append(sure[name])
                 continue
             try:
-                (folders if entry.is_dir(follow_symlinks=False) else files).append(name)
-            except OSError:
-                files.append(name)  # whoever looks at it is told the same
-    return kept, files, folders
+                if entry.is_dir(follow_symlinks=False):
+                    found.append((name, True, None))
+                else:
+                    found.append((name, False, stat(name, dir_fd=fd, follow_symlinks=False)))
+            except OSError as error:
+                if error.errno not in VANISHED:
+                    found.append((name, False, None))
+    return kept, found
 
 
 def _runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
