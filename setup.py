@@ -7,11 +7,11 @@ from setuptools import Extension, setup
 LINUX_ONLY = ("_place",) if sys.platform == "linux" else ()
 
 
-def accelerator(name: str) -> Extension:
+def accelerator(name: str, *further: str) -> Extension:
     return Extension(
         f"holdfast.workspace.{name}",
-        [f"src/holdfast/workspace/{name}.c"],
-        depends=["src/holdfast/workspace/_stat.h"],
+        [f"src/holdfast/workspace/{one}.c" for one in (name, *further)],
+        depends=["src/holdfast/workspace/_stat.h", "src/holdfast/workspace/_cache.h"],
         define_macros=[("Py_LIMITED_API", "0x030b0000")],
         extra_compile_args=["-O2", "-pthread"],
         extra_link_args=["-pthread"],
@@ -21,6 +21,6 @@ def accelerator(name: str) -> Extension:
 
 
 setup(
-    ext_modules=[accelerator(name) for name in ("_check", "_marks", "_read", *LINUX_ONLY)],
+    ext_modules=[accelerator("_check", "_list"), *[accelerator(name) for name in ("_marks", "_read", *LINUX_ONLY)]],
     options={"bdist_wheel": {"py_limited_api": False}},
 )

@@ -19,7 +19,8 @@ from hypothesis.strategies import binary
 from holdfast.workspace import cache, cache_writing
 from holdfast.workspace.cache import Cache
 from holdfast.workspace.capture import Capture
-from holdfast.workspace.walk import _names, list_folder, walk
+from holdfast.workspace.listing import _names, list_folder
+from holdfast.workspace.walk import walk
 from trees import Agent, Step, rounds
 
 accelerator = pytest.importorskip("holdfast.workspace._check", reason="built without a compiler")
