@@ -11,7 +11,7 @@ def accelerator(name: str, *further: str) -> Extension:
     return Extension(
         f"holdfast.workspace.{name}",
         [f"src/holdfast/workspace/{one}.c" for one in (name, *further)],
-        depends=["src/holdfast/workspace/_stat.h", "src/holdfast/workspace/_cache.h"],
+        depends=[f"src/holdfast/workspace/{one}.h" for one in ("_cache", "_seen", "_stat")],
         define_macros=[("Py_LIMITED_API", "0x030b0000")],
         extra_compile_args=["-O2", "-pthread"],
         extra_link_args=["-pthread"],

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import holdfast
 from holdfast.agents.claude_sessions import forked, last_message
-from holdfast.core.patterns import ASSIGNED, BEGINNINGS, CONTINUED, ESCAPE, WRAP
+from holdfast.core.patterns import ASSIGNED, BEGINNINGS, CONTINUED, ESCAPE, KEYS, LOGIN_BEHIND, OPTION, WRAP
 from holdfast.core.redact import _assignments, find, redact
 from holdfast.core.secrecy import without_secrets
 
@@ -216,6 +216,7 @@ def test_any_bytes_are_taken_for_a_transcript(data: bytes) -> None:
             [
                 *BEGINNINGS, "word", "key", "Key", "_KEY", "-id", "string", "url", "ord", "phrase", "s", "x7", "=", ": ", " ",
                 "\n", "'", '"', "hunter22A", "sk3-Xy9/", "PASS", "Token", "apiKEY", "ſecret", "→", "](", ">", "==",
+                "é", "가", "🎉", "Ä", "ß", "\u0130", "\u0131", "to\u212aen",
             ]
         ),
         max_size=24,
@@ -239,13 +240,29 @@ PLAINLY = {
     WRAP: r"(?:[\"']?[ \t]{0,8}\+?[ \t]{0,8}\\?\r?\n|\\{1,2}r?\\{0,2}n)[ \t>|#*+]{0,60}[\"']?",
     CONTINUED: r"\\\r?\n[ \t]{0,60}|[\"'][ \t]{0,8}[+.]?[ \t]{0,8}\\?\r?\n[ \t]{0,60}[+.]?[ \t]{0,8}[\"']",
     ESCAPE: r"\\+u00([0-7][0-9a-fA-F])|%([2-7][0-9a-fA-F])",
+    OPTION: r"(?i)(?<![\w-])(?:--?(?:user|userpass|proxy-user)[ =]|-u[ =]?)[\"']?[^\s:\"'/]{1,64}:([^\s\"'@]{3,256})",
 }
 """The same patterns as one would write them if time did not count."""
 
 
-@given(st.text(alphabet="\"' \t+.\\\r\nrnu0a4F%>|#*", max_size=120))
+@given(
+    st.text(alphabet="\"' \t+.\\\r\nrnu0a4F%>|#*", max_size=120)
+    | st.lists(
+        st.sampled_from(["-", "-u", "--user", "--USER=", "a:", "bcd", " ", "proxy-user ", "'", "\n", "-U", "="])
+    ).map("".join)
+)
 def test_patterns_written_for_speed_find_what_the_plain_ones_find(text: str) -> None:
     for quick, plain in PLAINLY.items():
         assert [(match.span(), match.groups()) for match in quick.finditer(text)] == [
             (match.span(), match.groups()) for match in re.finditer(plain, text)
         ]
+
+
+@given(
+    st.lists(
+        st.sampled_from(["a", "https", ":", "/", "\\", "//", "://", "@", " ", "x" * 30, '"', ":\\/\\/", "\n"])
+    ).map("".join)
+)
+def test_the_quick_look_for_addresses_never_misses_one_with_a_password(text: str) -> None:
+    if re.search(KEYS["url-password"][1], text):
+        assert LOGIN_BEHIND.search(text)

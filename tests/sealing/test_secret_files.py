@@ -11,7 +11,7 @@ import pytest
 
 from cli.box import Box
 from holdfast.core.entry import SEALED
-from holdfast.core.secrecy import WORDS, signs
+from holdfast.core.secrecy import CHANCE, WORDS, signs
 from holdfast.workspace import judge
 from holdfast.workspace.judge import is_secret, places, scan
 
@@ -260,13 +260,30 @@ def test_a_key_in_a_file_called_pem_is_secret_and_a_binary_one_too() -> None:
     assert is_secret(b"x.key", os.urandom(200))
 
 
+SQUARE = "EAAAEOz0UqW1hV-7tNc4kYp2LrXb9sGd6MfJwAiTq3Ze8RuKvBnCxHyDoPmSlQa_"
+
+
+@pytest.mark.parametrize("gap", ["", "\n", "\\\n", '"\n    "', " +\n", "\\n"])
+def test_a_key_whose_beginning_source_maps_have_by_chance_is_found_wrapped_or_not(gap: str) -> None:
+    text = f'x = "{SQUARE[:14]}{gap}{SQUARE[14:]}";\n'
+    assert is_secret(b"a.js", text.encode())
+
+
+def test_a_source_map_is_not_looked_at_closely(monkeypatch: pytest.MonkeyPatch) -> None:
+    mappings = b'{"mappings":"AAAA;EAAA,CAAC;EAAAA,CAACC;EAAA;;EAAAC,EAAIC","names":["EAAA"]}'
+    for compiled in (judge.__dict__["_marks"], None):
+        monkeypatch.setattr(judge, "_marks", compiled)
+        assert scan(mappings) == 0
+        assert scan(mappings + SQUARE.encode()) == judge.SIGN
+
+
 def test_the_search_without_the_accelerator_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [
         b"", b"abc", b"x" * 7 + b"ghp_", b"AKI", b"a token", b"TOKEN", b"postgres://u:p@h", b"http://u@h", b"http://h/a:b@c",
         *(b"." * shift + b"xoxb-1 and a PassWord" for shift in range(12)),
     ]  # fmt: skip
     chance = Random(8)
-    marks = [*signs(), *WORDS, b"a://u:p@", b"KEY", b"\n", b" ", b"PRIV", b"pass"]
+    marks = [*signs(), *WORDS, *CHANCE, b"0123456789abcdefg", b";", b"a://u:p@", b"KEY", b"\n", b" ", b"PRIV", b"pass"]
     texts += [b"".join(chance.choices(marks, k=chance.randrange(8))) + b"x" * chance.randrange(3) for _ in range(3000)]
 
     def found() -> list[list[tuple[int, list[int]]]]:

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 import pytest
@@ -19,9 +20,12 @@ from hypothesis.strategies import binary
 from holdfast.workspace import cache, cache_writing
 from holdfast.workspace.cache import Cache
 from holdfast.workspace.capture import Capture
-from holdfast.workspace.listing import _names, list_folder
+from holdfast.workspace.listing import _listing, list_folder
 from holdfast.workspace.walk import walk
 from trees import Agent, Step, rounds
+
+if TYPE_CHECKING:
+    from holdfast.workspace.choose import Listing
 
 accelerator = pytest.importorskip("holdfast.workspace._check", reason="built without a compiler")
 reader = pytest.importorskip("holdfast.workspace._read", reason="built without a compiler")
@@ -225,19 +229,43 @@ def test_a_folder_is_listed_alike_in_c_and_in_python(known: int) -> None:
         found = list_folder(fd, b"", sure)
         plain = list_folder(fd, b"", sure, accelerated=False)
 
-        assert found == plain
+        assert (found[0], comparable(found[1]), found[2]) == (plain[0], comparable(plain[1]), plain[2])
         assert found[2] == sorted(1000 - number for number in range(known))
         assert [name for name, is_folder, _ in found[1] if is_folder] == [b"folder"]
         assert len(found[1]) == 30 - known + 5
+
+
+ASKED = ("st_mode", "st_ino", "st_size", "st_uid", "st_gid", "st_mtime_ns", "st_ctime_ns")
+
+
+def comparable(entries: Listing) -> list[tuple[bytes, bool, list[int] | None]]:
+    """The accelerator gives of each file only what a scan asks for."""
+    return [
+        (name, is_folder, None if seen is None else [getattr(seen, one) for one in ASKED])
+        for name, is_folder, seen in entries
+    ]
+
+
+def test_a_time_beyond_64_bits_of_nanoseconds_is_listed_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    os.utime(tmp_path / "file", (15 * 10**9, 15 * 10**9))
+    set_to = os.lstat(tmp_path / "file").st_mtime_ns
+    fd = os.open(tmp_path, os.O_RDONLY)
+    try:
+        for accelerated in (True, False):
+            ((_, _, seen),) = list_folder(fd, b"", accelerated=accelerated)[1]
+            assert seen is not None and seen.st_mtime_ns == set_to
+    finally:
+        os.close(fd)
 
 
 def test_a_folder_that_cannot_be_listed_is_an_error_in_both_ways(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     fd = os.open(tmp_path / "file", os.O_RDONLY)
     try:
-        for names in (reader.names, _names):
+        for listing in (reader.listing, _listing):
             with pytest.raises(NotADirectoryError):
-                names(fd, {})
+                listing(fd, {})
     finally:
         os.close(fd)
 

@@ -38,22 +38,28 @@ HEADER: dict[str, tuple[type, ...]] = {
 def encode(header: dict[str, Any], rows: Sequence[Entry]) -> bytes:
     """Return the document's bytes; `rows` are sorted by path."""
     head = dumps(header).encode("ascii")
-    extras = [len(row.extra).to_bytes(4, "little") + row.extra for row in rows if row.flags & ATTRIBUTES]
+    # All columns at once: asking every row for each of its parts takes twice as long.
+    columns: Any = list(zip(*rows, strict=True)) if rows else ((),) * 9
+    paths, kinds, modes, flags, sizes, mtimes, groups, contents, extras = columns
     parts = [
         MAGIC,
         len(head).to_bytes(8, "little"),
         len(rows).to_bytes(8, "little"),
         head,
-        "".join([row.kind for row in rows]).encode("ascii"),
-        _column("H", [row.mode for row in rows]),
-        bytes([row.flags for row in rows]),
-        _column("Q", [row.size for row in rows]),
-        _column("q", [row.mtime for row in rows]),
-        _column("Q", [row.group for row in rows]),
-        b"".join([row.path + b"\0" for row in rows]),
-        b"".join([row.content for row in rows if row.kind == FILE]),
-        b"".join([row.content + b"\0" for row in rows if row.kind == LINK]),
-        *extras,
+        "".join(kinds).encode("ascii"),
+        _column("H", modes),
+        bytes(flags),
+        _column("Q", sizes),
+        _column("q", mtimes),
+        _column("Q", groups),
+        b"\0".join([*paths, b""]),
+        b"".join([content for content, kind in zip(contents, kinds, strict=True) if kind == FILE]),
+        b"".join([content + b"\0" for content, kind in zip(contents, kinds, strict=True) if kind == LINK]),
+        *[
+            len(extra).to_bytes(4, "little") + extra
+            for extra, flag in zip(extras, flags, strict=True)
+            if flag & ATTRIBUTES
+        ],
     ]
     return b"".join(parts)
 
@@ -157,7 +163,7 @@ def _decode(data: bytes) -> tuple[dict[str, Any], list[Entry]]:
     return head, rows
 
 
-def _column(code: str, numbers: list[int]) -> bytes:
+def _column(code: str, numbers: Sequence[int]) -> bytes:
     # Not by `array`: that loads `collections`, 4 ms.
     return pack(f"<{len(numbers)}{code}", *numbers)
 

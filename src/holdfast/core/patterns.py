@@ -69,6 +69,9 @@ KEYS: dict[str, tuple[tuple[str, ...], str]] = {
     ),
 }  # fmt: skip
 
+LOGIN_BEHIND = lazy(r":(?:\\?/){2}[^\s/@:\"'<>\\]{0,64}:[^\s/@\"'<>\\]{1,256}@")
+"""What every address with a password has behind its first word; quick to look for, since it begins with one letter."""
+
 _NAME = (
     r"(?:password|passwd|passphrase|passcode|secret|token|api[_.-]?key|access[_.-]?key(?:[_.-]?id)?|account[_.-]?key|"
     r"private[_.-]?key|signing[_.-]?key|encryption[_.-]?key|session[_.-]?key|master[_.-]?key|credentials?|connection[_.-]?string|"
@@ -91,9 +94,10 @@ HEADER = lazy(
     r"(?:(?:bearer|basic|token|digest|apikey|negotiate)\s+)?([^\s\"'\\,;]{6,4096})"
 )
 SCHEME = lazy(r"(?i)\b(?:bearer|basic)\s+([A-Za-z0-9+/._~-]{16,4096}=*)")
-OPTION = lazy(
-    r"(?i)(?<![\w-])(?:--?(?:user|userpass|proxy-user)[ =]|-u[ =]?)[\"']?[^\s:\"'/]{1,64}:([^\s\"'@]{3,256})"
-    r"|(?:sshpass\s+-p\s*|mysql[a-z]*\s[^\n|;&]{0,80}?\s?-p|redis-cli\s[^\n|;&]{0,80}?-a\s+)[\"']?([^\s\"'=]{4,256})"
+# A search for what begins with one letter skips all others, so what must not be in front of it is asked behind it.
+OPTION = lazy(r"(?i)-(?<![\w-]-)(?:-?(?:user|userpass|proxy-user)[ =]|u[ =]?)[\"']?[^\s:\"'/]{1,64}:([^\s\"'@]{3,256})")
+COMMAND = lazy(
+    r"(?i)(?:sshpass\s+-p\s*|mysql[a-z]*\s[^\n|;&]{0,80}?\s?-p|redis-cli\s[^\n|;&]{0,80}?-a\s+)[\"']?([^\s\"'=]{4,256})"
 )
 LOGIN = lazy(r"(?i)\b(?:login|user)\s+\S+\s+password\s+(\S{3,256})")
 PARAMETER = lazy(

@@ -12,11 +12,13 @@ from holdfast.core.patterns import (
     BEGINNINGS,
     CODE,
     CODED,
+    COMMAND,
     CONTINUED,
     ESCAPE,
     HEADER,
     KEYS,
     LOGIN,
+    LOGIN_BEHIND,
     OPTION,
     PARAMETER,
     PLACEHOLDER,
@@ -42,6 +44,8 @@ SHOWN = frozenset(
     ("pass", "passwd", "pwd", "pw", "tiger", "guest", "root", "admin", "postgres", "user", "foo", "bar", "p")
 )
 """Passwords in the examples of every manual."""
+STRANGE = "\u0130\u0131\u017f\u212a"
+"""Letters that count as `i`, `s` and `k` where case does not; one of them even becomes two when it is made small."""
 WORDS = lazy(r"[A-Za-z]+(?:[-_./: ][A-Za-z]+)*|[a-z]+(?:[A-Z][a-z]+)+|[A-Z]+(?:_[A-Z0-9]+)+|[A-Za-z]+\d")
 PRINTABLE = bytes([9, 10, 13, *range(32, 127)])
 
@@ -110,7 +114,7 @@ def _keys(text: str) -> Iterator[Span]:
                 break
         else:
             continue
-        if kind == "url-password" and "@" not in text:
+        if kind == "url-password" and not LOGIN_BEHIND.search(text):
             continue
         pattern = _compiled.get(kind)
         if pattern is None:
@@ -142,7 +146,7 @@ def _assignments(text: str) -> Iterator[Match[str]]:
     lower = text.lower()
     if not any(stem in lower for stem in BEGINNINGS):
         return
-    if not text.isascii():  # letters such as `ſ` count as others there, and places may move
+    if any(letter in text for letter in STRANGE):
         yield from ASSIGNED.finditer(text)
         return
     end = 0
@@ -211,7 +215,8 @@ def _parameters(text: str) -> Iterator[Span]:
         (("bearer ", "basic "), SCHEME, "authorization"),
         (("?", "&", ";"), PARAMETER, "url-parameter"),
         ((" password ",), LOGIN, "password"),
-        (("-u", "-p", "-a ", "--user", "--proxy-user"), OPTION, "password"),
+        (("-u", "-proxy-user"), OPTION, "password"),
+        (("sshpass", "mysql", "redis-cli"), COMMAND, "password"),
     ):
         if not any(word in lower for word in words):
             continue

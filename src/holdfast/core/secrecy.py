@@ -26,20 +26,20 @@ KEYS = (b".pem", b".key", b".p8", b".der")
 LAST = frozenset(ending.rpartition(b".")[2] for ending in (*ENDINGS, *KEYS))
 """What comes behind the last dot of them."""
 OPEN_ENDINGS, OPEN_NAMES = (b".pub", b".md", b".lock"), (b"known_hosts", b"authorized_keys")
-SECRET, KEY = 1, 2
+SECRET, KEY, SETTINGS = 1, 2, 4
 FOLDERS = frozenset((b".ssh", b".gnupg", b".aws", b".azure", b".gcloud", b".kube", b".docker"))
 
 _CONFIG_NAMES = """
     dockerfile makefile jenkinsfile procfile vagrantfile config configuration settings .profile .bashrc .zshrc .bash_profile
     .zprofile .zshenv .gitconfig .curlrc .wgetrc .condarc .yarnrc .bowerrc .babelrc .s3cmd .travis.yml .gitlab-ci.yml
 """
-CONFIG_NAMES = frozenset(_CONFIG_NAMES.split())
+CONFIG_NAMES = frozenset(_CONFIG_NAMES.encode("ascii").split())
 _CONFIG_ENDINGS = """
     json jsonc json5 ndjson jsonl yaml yml toml ini cfg conf config cnf properties xml plist tf hcl sh bash zsh fish ps1 bat
     cmd env local dev prod production staging secret secrets txt log http rest curl sql csv netrc rc editorconfig
     service socket timer compose dockerfile gradle kts sbt nix ipynb har postman_collection example sample template dist md
 """
-CONFIG_ENDINGS = frozenset(_CONFIG_ENDINGS.split())
+CONFIG_ENDINGS = frozenset(_CONFIG_ENDINGS.encode("ascii").split())
 
 WORDS = (
     b"passw", b"passphrase", b"secret", b"token", b"apikey", b"api_key", b"api-key", b"accesskey", b"access_key",
@@ -56,10 +56,14 @@ SIGNS = (
     b"AccountKey=", b"eyJhbGci", b"eyJ0eXAi", b"eyJraWQi", b":AAE", b":AAF", b":AAG", b":AAH", b"dop_v1_",
     b"doo_v1_", b"dor_v1_", b"hvs.", b"hvb.", b"dapi", b"shpat_", b"shpca_", b"shppa_", b"shpss_", b"AGE-SECRET-KEY-1",
     b"lin_api_", b"sbp_", b"dp.pt.", b"dp.st.", b"glsa_", b"glc_", b"sntrys_", b"NRAK-", b"PMAK-", b"ATATT3", b"gsk_",
-    b"xai-", b"sq0atp-", b"sq0csp-", b"EAAA", b"tfp_", b"atlasv1.", b"rubygems_", b"dckr_pat_", b"ntn_",
+    b"xai-", b"sq0atp-", b"sq0csp-", b"tfp_", b"atlasv1.", b"rubygems_", b"dckr_pat_", b"ntn_",
     b'"SG.', b"'SG.", b"=SG.", b" SG.", b'"hf_', b"'hf_", b"=hf_", b" hf_", b'"r8_', b"'r8_", b"=r8_", b" r8_",
 )  # fmt: skip
 """How keys of well-known services begin: a closer look decides. None is shorter than four bytes."""
+CHANCE = (b"EAAA",)
+"""Signs that programs' source maps are full of: they count where what follows could be the rest of a key, wrapped or not."""
+REST = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_- \t\r\n\\+\"'>|#*%"
+REST_LENGTH = 16
 ADDRESSES = tuple(bytes([letter]) + b"://" for letter in b"abcdefghijklmnopqrstuvwxyz")
 """Addresses count where a password stands in front of the host."""
 
@@ -81,34 +85,42 @@ def without_secrets(text: str) -> str:
     return redact(text)
 
 
-def by_name(path: bytes) -> int:
-    """Return `SECRET` if the file is secret whatever it holds, `KEY` if it is unless it shows that it holds no key."""
-    folder, _, last = path.rpartition(b"/")
-    name = last.lower()
+def by_name(path: bytes) -> bool:
+    """Is the file secret by its name, if need be until its content is seen?"""
+    return bool(named(path) & (SECRET | KEY))
+
+
+def named(path: bytes) -> int:
+    """Return `SECRET` if the file is secret whatever it holds, `KEY` if it is unless it shows that it holds no key.
+
+    `SETTINGS`: it is of the kind in which people put passwords. Then words are looked for, not only well-known keys.
+    """
+    name = path[path.rfind(b"/") + 1 :].lower()
+    dot = name.rfind(b".")
+    ending = name[dot + 1 :]
+    otherwise = SETTINGS if dot <= 0 or ending in CONFIG_ENDINGS or name in CONFIG_NAMES else 0
     # This is asked of every file that is saved: nearly all of them are let go here.
-    if name not in NAMES and name.rpartition(b".")[2] not in LAST and b"/." not in path and path[:1] != b".":
-        return 0
+    if name not in NAMES and ending not in LAST and b"/." not in path and path[:1] != b".":
+        return otherwise
     if name in NAMES or name.endswith(ENDINGS):
         return SECRET
     if name.endswith(KEYS):
         return KEY
     if name.startswith((b".env.", b".env-")) and not name.endswith(OPENLY):
         return SECRET
+    folder = path.rpartition(b"/")[0]
     if (b"/." in folder or folder[:1] == b".") and not FOLDERS.isdisjoint(folder.split(b"/")[-2:]):
-        return 0 if name.endswith(OPEN_ENDINGS) or name in OPEN_NAMES else SECRET
-    return 0
-
-
-def is_configuration(path: bytes) -> bool:
-    """Is it the kind of file in which people put passwords? Then words are looked for, not only well-known keys."""
-    name = path.rpartition(b"/")[2].decode("utf-8", "replace").lower()
-    stem, _, ending = name.rpartition(".")
-    return ending in CONFIG_ENDINGS or name in CONFIG_NAMES or not stem
+        return otherwise if name.endswith(OPEN_ENDINGS) or name in OPEN_NAMES else SECRET
+    return otherwise
 
 
 def packed() -> bytes:
-    """The marks for the compiled search: per mark its length, its kind (1 sign, 2 word, 4 address), and its bytes."""
-    marks = [(sign, 1) for sign in signs()] + [(word, 2) for word in WORDS] + [(address, 4) for address in ADDRESSES]
+    """The marks for the compiled search: per mark its length, its kind, and its bytes.
+
+    Kinds: 1 sign, 2 word, 4 address, 8 sign that counts where `REST_LENGTH` bytes of `REST` follow.
+    """
+    kinds = (1, signs()), (2, WORDS), (4, ADDRESSES), (8, CHANCE)
+    marks = [(mark, kind) for kind, those in kinds for mark in those]
     return b"".join([bytes([len(mark), kind]) + mark for mark, kind in marks])
 
 
@@ -116,7 +128,11 @@ def signs() -> list[bytes]:
     """Signs as they are, and as they look inside of base64, wherever they begin there."""
     return [
         *SIGNS,
-        *[form for sign in (*SIGNS, b"password", b"PASSWORD", b"api_key", b"API_KEY") for form in in_base64(sign)],
+        *[
+            form
+            for sign in (*SIGNS, *CHANCE, b"password", b"PASSWORD", b"api_key", b"API_KEY")
+            for form in in_base64(sign)
+        ],
     ]
 
 

@@ -11,23 +11,29 @@
 #include <stdlib.h>
 #include <unistd.h>
 #include "_cache.h"
-#include "_stat.h"
+#include "_seen.h"
 
 #ifndef O_NOATIME
 #define O_NOATIME 0
 #endif
 #define LONG 3800
-#define LATEST 9000000000LL /* seconds; a later time does not fit into 64 bits of nanoseconds */
 #define MOST_THREADS 8
 #define UNKNOWN UINT32_MAX
-enum { OTHER, FOLDER, KNOWN }; /* KNOWN: of a name that is told apart only its number, whether it is still there or not */
+enum { OTHER, FOLDER, HIDDEN, KNOWN };
+/* HIDDEN: there, and no more is to be seen of it. KNOWN: of a name that is told apart the number alone, be it there or not. */
+
+typedef struct {
+    int kind;
+    uint32_t number; /* if it is known */
+    struct stat seen;
+} Found;
 
 typedef struct {
     const char *path, *name; /* its own, and that of its first file */
     uint32_t first, count;   /* its files */
     int well;
     struct stat seen;
-    char *found; /* what is not as it was: what it is, its number if it is known, its name */
+    char *found; /* what is not as it was: one Found and its name after another */
     size_t length, room;
     uint32_t *runs; /* what is: first number and the one behind the last, again and again */
     size_t n_runs;
@@ -70,29 +76,33 @@ static size_t lower(const Work *w, uint32_t file)
     return low;
 }
 
-static int add(Folder *f, int kind, uint32_t number, const char *name)
+static int add(Folder *f, const Found *one, const char *name)
 {
     size_t bytes = strlen(name) + 1;
-    if (f->length + 5 + bytes > f->room) {
-        size_t room = 2 * f->room + 5 + bytes + 512;
+    if (f->length + sizeof *one + bytes > f->room) {
+        size_t room = 2 * f->room + sizeof *one + bytes + 512;
         char *more = realloc(f->found, room);
         if (!more) return 0;
         f->found = more;
         f->room = room;
     }
-    char *at = f->found + f->length;
-    at[0] = (char)kind;
-    memcpy(at + 1, &number, 4);
-    memcpy(at + 5, name, bytes);
-    f->length += 5 + bytes;
+    memcpy(f->found + f->length, one, sizeof *one);
+    memcpy(f->found + f->length + sizeof *one, name, bytes);
+    f->length += sizeof *one + bytes;
     return 1;
 }
 
-static int is_folder(int fd, const struct dirent *entry)
+/* Look at what has that name; false if it has gone meanwhile. */
+static int look(int fd, const struct dirent *entry, Found *one)
 {
-    struct stat s;
-    if (entry->d_type != DT_UNKNOWN) return entry->d_type == DT_DIR;
-    return !fstatat(fd, entry->d_name, &s, AT_SYMLINK_NOFOLLOW) && S_ISDIR(s.st_mode);
+    one->kind = entry->d_type == DT_DIR ? FOLDER : OTHER;
+    if (one->kind == FOLDER) return 1;
+    if (fstatat(fd, entry->d_name, &one->seen, AT_SYMLINK_NOFOLLOW)) {
+        one->kind = HIDDEN;
+        return errno != ENOENT && errno != ENOTDIR && errno != ELOOP && errno != ESTALE;
+    }
+    if (entry->d_type == DT_UNKNOWN && S_ISDIR(one->seen.st_mode)) one->kind = FOLDER;
+    return 1;
 }
 
 /* Known names by their hash. `names` has room for each; `table` for twice as many numbers, each one more than it is. */
@@ -125,8 +135,9 @@ static int read_names(const Work *w, Folder *f, DIR *stream, const char **names,
         const char *name = entry->d_name;
         if (!strcmp(name, ".") || !strcmp(name, "..")) continue;
         uint32_t at = find(name, names, table, mask);
+        Found one = {.number = at == UNKNOWN ? UNKNOWN : f->first + at};
         if (at != UNKNOWN && kept[at] && !is_apart(w, name)) kept[at] = 2;
-        else if (!add(f, is_folder(dirfd(stream), entry) ? FOLDER : OTHER, at == UNKNOWN ? UNKNOWN : f->first + at, name)) return 0;
+        else if (look(dirfd(stream), entry, &one) && !add(f, &one, name)) return 0;
     }
 }
 
@@ -135,7 +146,7 @@ static int note_known(const Work *w, Folder *f, const char **names, const unsign
     size_t runs = 0;
     for (uint32_t i = 0; i < f->count; i++) {
         runs += kept[i] == 2 && (!i || kept[i - 1] != 2);
-        if (is_apart(w, names[i]) && !add(f, KNOWN, f->first + i, names[i])) return 0;
+        if (is_apart(w, names[i]) && !add(f, &(Found){.kind = KNOWN, .number = f->first + i}, names[i])) return 0;
     }
     f->runs = malloc(8 * runs + 1);
     if (!f->runs) return 0;
@@ -176,8 +187,7 @@ static int list_one(const Work *w, Folder *f)
     free(table);
     free(names);
     closedir(stream);
-    struct timespec m = MTIME(f->seen), c = CTIME(f->seen);
-    return well && llabs((long long)m.tv_sec) < LATEST && llabs((long long)c.tv_sec) < LATEST;
+    return well;
 }
 
 static void *run(void *argument)
@@ -218,35 +228,47 @@ static void list_all(Work *w, int threads)
     while (started) pthread_join(ids[--started], NULL);
 }
 
-/* (mode, inode, device, links, owner, group, size, mtime, ctime), files, folders, numbers of known ones, runs */
+/* Add (name, is a folder, what is seen of a file) to the entries, and the number of a known one to those. */
+static int tell_one(const Found *one, const char *text, PyObject *entries, PyObject *known)
+{
+    PyObject *name = PyBytes_FromString(text), *seen = NULL, *row = NULL, *number = NULL;
+    int well = name != NULL;
+    if (well && one->kind != KNOWN) {
+        seen = one->kind == OTHER ? as_seen(&one->seen) : Py_NewRef(Py_None);
+        row = seen ? PyTuple_Pack(3, name, one->kind == FOLDER ? Py_True : Py_False, seen) : NULL;
+        well = row && !PyList_Append(entries, row);
+    }
+    if (well && one->number != UNKNOWN) {
+        number = PyLong_FromUnsignedLong(one->number);
+        well = number && !PyDict_SetItem(known, name, number);
+    }
+    Py_XDECREF(number);
+    Py_XDECREF(row);
+    Py_XDECREF(seen);
+    Py_XDECREF(name);
+    return well;
+}
+
+/* What is seen of the folder, its entries, numbers of known ones, runs */
 static PyObject *tell(const Folder *f)
 {
-    const struct stat *s = &f->seen;
-    PyObject *files = PyList_New(0), *folders = PyList_New(0), *known = PyDict_New();
-    PyObject *runs = PyList_New((Py_ssize_t)f->n_runs);
-    int well = files && folders && known && runs;
-    for (size_t at = 0; well && at < f->length; at += 5 + strlen(f->found + at + 5) + 1) {
-        PyObject *name = PyBytes_FromString(f->found + at + 5), *number = NULL;
-        uint32_t place;
-        memcpy(&place, f->found + at + 1, 4);
-        well = name && (f->found[at] == KNOWN || !PyList_Append(f->found[at] == FOLDER ? folders : files, name));
-        if (well && place != UNKNOWN)
-            well = (number = PyLong_FromUnsignedLong(place)) && !PyDict_SetItem(known, name, number);
-        Py_XDECREF(number);
-        Py_XDECREF(name);
+    PyObject *entries = PyList_New(0), *known = PyDict_New(), *runs = PyList_New((Py_ssize_t)f->n_runs);
+    PyObject *seen = as_seen(&f->seen), *result = NULL;
+    int well = entries && known && runs && seen;
+    for (size_t at = 0; well && at < f->length;) {
+        Found one;
+        memcpy(&one, f->found + at, sizeof one);
+        const char *name = f->found + at + sizeof one;
+        well = tell_one(&one, name, entries, known);
+        at += sizeof one + strlen(name) + 1;
     }
     for (size_t i = 0; well && i < f->n_runs; i++) {
         PyObject *number = PyLong_FromUnsignedLong(f->runs[i]);
         well = number && !PyList_SetItem(runs, (Py_ssize_t)i, number);
     }
-    PyObject *result = NULL;
-    if (well)
-        result = Py_BuildValue("((IKKKIILLL)OOOO)", (unsigned int)s->st_mode, (unsigned long long)s->st_ino,
-                               (unsigned long long)s->st_dev, (unsigned long long)s->st_nlink, (unsigned int)s->st_uid,
-                               (unsigned int)s->st_gid, (long long)s->st_size, (long long)ns(MTIME(*s)),
-                               (long long)ns(CTIME(*s)), files, folders, known, runs);
-    Py_XDECREF(files);
-    Py_XDECREF(folders);
+    if (well && !PyList_Sort(entries)) result = PyTuple_Pack(4, seen, entries, known, runs);
+    Py_XDECREF(seen);
+    Py_XDECREF(entries);
     Py_XDECREF(known);
     Py_XDECREF(runs);
     return result;
@@ -318,6 +340,8 @@ PyObject *list_changed(PyObject *self, PyObject *arguments)
     w.folders = calloc(w.n_folders + 1, sizeof *w.folders);
     if (!w.folders)
         PyErr_NoMemory();
+    else if (!make_seen())
+        ; /* it says why */
     else if (!lay_out(raw.buf, raw.len, &l) || (uintptr_t)files.buf % 4 || (uintptr_t)folders.buf % 4
              || (apart.len && w.apart[apart.len - 1]) || !rises(w.changed, w.n_changed)
              || !locate(&l, folders.buf, w.n_folders, w.folders))

@@ -18,6 +18,8 @@ static uint16_t next_mark[MOST];
 static uint8_t length[MOST], kind[MOST];
 static const uint8_t *mark[MOST];
 static PyObject *held;             /* the packed marks that the tables point into */
+static uint8_t in_rest[256];       /* bytes that the rest of a key may have */
+static int rest_length;
 
 /* Letters of either case fall together, and so do some signs: that only costs a comparison. */
 static unsigned hashed(uint32_t bytes) { return ((bytes & 0xffffffu) * 2654435761u) >> (32 - BITS); }
@@ -50,12 +52,18 @@ static uint8_t folded(uint8_t c) { return c >= 'A' && c <= 'Z' ? (uint8_t)(c + 3
 
 static int reported(int number) { return kind[number] == 2 ? 2 : 1; }
 
-static PyObject *load(PyObject *self, PyObject *marks)
+static PyObject *load(PyObject *self, PyObject *arguments)
 {
+    PyObject *marks;
     char *data;
-    Py_ssize_t size;
-    if (PyBytes_AsStringAndSize(marks, &data, &size) < 0)
+    const char *rest;
+    Py_ssize_t size, rest_size;
+    if (!PyArg_ParseTuple(arguments, "Oy#i", &marks, &rest, &rest_size, &rest_length)
+        || PyBytes_AsStringAndSize(marks, &data, &size) < 0)
         return NULL;
+    memset(in_rest, 0, sizeof in_rest);
+    for (Py_ssize_t i = 0; i < rest_size; i++)
+        in_rest[(uint8_t)rest[i]] = 1;
     memset(known, 0, sizeof known);
     memset(fine, 0, sizeof fine);
     memset(first, 0, sizeof first);
@@ -99,12 +107,23 @@ static int has_password(const uint8_t *p, const uint8_t *end)
     return 0;
 }
 
+/* Could what is here be the rest of a key? */
+static int goes_on(const uint8_t *p, const uint8_t *end)
+{
+    if (end - p < rest_length)
+        return 0;
+    for (int i = 0; i < rest_length; i++)
+        if (!in_rest[p[i]])
+            return 0;
+    return 1;
+}
+
 static int matches(int number, const uint8_t *p, const uint8_t *end)
 {
     if (end - p < length[number])
         return 0;
-    if (kind[number] == 1)
-        return !memcmp(p, mark[number], length[number]);
+    if (kind[number] == 1 || kind[number] == 8)
+        return !memcmp(p, mark[number], length[number]) && (kind[number] == 1 || goes_on(p + length[number], end));
     for (int i = 0; i < length[number]; i++)
         if (folded(p[i]) != mark[number][i])
             return 0;
@@ -208,7 +227,7 @@ static PyObject *places(PyObject *self, PyObject *arguments)
 }
 
 static PyMethodDef methods[] = {
-    {"load", load, METH_O, "load(marks): take over packed marks; `scan` looks for them."},
+    {"load", load, METH_VARARGS, "load(marks, rest, length): take over packed marks; `scan` looks for them."},
     {"scan", scan, METH_VARARGS, "scan(content, kinds): of the kinds asked for: 1 if a sign is in it, 2 if a word is, 3 if both."},
     {"places", places, METH_VARARGS, "places(content, kinds): where marks of these kinds begin, in order."},
     {NULL, NULL, 0, NULL},

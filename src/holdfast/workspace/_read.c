@@ -16,12 +16,12 @@
 #ifdef __linux__
 #include <sys/xattr.h>
 #endif
+#include "_seen.h"
 #include "_stat.h"
 
 #ifndef O_NOATIME
 #define O_NOATIME 0
 #endif
-#define LATEST 9000000000 /* seconds; what lies beyond does not fit into a document, and read.py knows what to do */
 
 typedef struct {
     long long ctime;
@@ -29,8 +29,6 @@ typedef struct {
     Py_ssize_t size;
     unsigned int owner, group;
 } Expected;
-
-static int fits(struct timespec t) { return t.tv_sec > -LATEST && t.tv_sec < LATEST; }
 
 static int is_as_expected(const struct stat *s, const Expected *e)
 {
@@ -82,29 +80,39 @@ static PyObject *take_file(PyObject *self, PyObject *arguments)
     return Py_BuildValue("(NiiLK)", content, (int)(s.st_mode & 07777), is_sparse, (long long)ns(MTIME(s)), group);
 }
 
-static int is_folder(int fd, const struct dirent *entry)
+/* One name: the number of a known one, or (name, is a folder, what is seen of a file). False with an error set. */
+static int sort_out(int fd, const struct dirent *entry, PyObject *sure, PyObject *kept, PyObject *found)
 {
+    PyObject *name = PyBytes_FromString(entry->d_name), *seen = NULL, *row = NULL;
     struct stat s;
-    if (entry->d_type != DT_UNKNOWN)
-        return entry->d_type == DT_DIR;
-    return !fstatat(fd, entry->d_name, &s, AT_SYMLINK_NOFOLLOW) && S_ISDIR(s.st_mode);
-}
-
-/* Put one name where it belongs: the number of a known one, or the name itself. False with an error set. */
-static int sort_out(int fd, const struct dirent *entry, PyObject *sure, PyObject *kept, PyObject *files, PyObject *folders)
-{
-    PyObject *name = PyBytes_FromString(entry->d_name);
+    int well = 0;
     if (!name)
         return 0;
     PyObject *number = PyDict_GetItemWithError(sure, name);
-    int failed = PyErr_Occurred() ? -1
-                 : number         ? PyList_Append(kept, number)
-                                  : PyList_Append(is_folder(fd, entry) ? folders : files, name);
+    if (number || PyErr_Occurred()) {
+        well = number && !PyList_Append(kept, number);
+        goto end;
+    }
+    int is_folder = entry->d_type == DT_DIR, failed = 0;
+    if (!is_folder) {
+        failed = fstatat(fd, entry->d_name, &s, AT_SYMLINK_NOFOLLOW) ? errno : 0;
+        is_folder = !failed && entry->d_type == DT_UNKNOWN && S_ISDIR(s.st_mode);
+    }
+    if (failed == ENOENT || failed == ENOTDIR || failed == ELOOP || failed == ESTALE) {
+        well = 1; /* it has gone meanwhile */
+        goto end;
+    }
+    seen = is_folder || failed ? Py_NewRef(Py_None) : as_seen(&s);
+    row = seen ? PyTuple_Pack(3, name, is_folder ? Py_True : Py_False, seen) : NULL;
+    well = row && !PyList_Append(found, row);
+end:
+    Py_XDECREF(row);
+    Py_XDECREF(seen);
     Py_DECREF(name);
-    return !failed;
+    return well;
 }
 
-static PyObject *names(PyObject *self, PyObject *arguments)
+static PyObject *listing(PyObject *self, PyObject *arguments)
 {
     int folder;
     PyObject *sure, *result = NULL;
@@ -119,8 +127,8 @@ static PyObject *names(PyObject *self, PyObject *arguments)
             close(fd);
         return NULL;
     }
-    PyObject *kept = PyList_New(0), *files = PyList_New(0), *folders = PyList_New(0);
-    int well = kept && files && folders;
+    PyObject *kept = PyList_New(0), *found = PyList_New(0);
+    int well = kept && found;
     while (well) {
         errno = 0;
         const struct dirent *entry = readdir(stream);
@@ -131,14 +139,13 @@ static PyObject *names(PyObject *self, PyObject *arguments)
             break;
         }
         if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, ".."))
-            well = sort_out(folder, entry, sure, kept, files, folders);
+            well = sort_out(folder, entry, sure, kept, found);
     }
     closedir(stream);
     if (well)
-        result = PyTuple_Pack(3, kept, files, folders);
+        result = PyTuple_Pack(2, kept, found);
     Py_XDECREF(kept);
-    Py_XDECREF(files);
-    Py_XDECREF(folders);
+    Py_XDECREF(found);
     return result;
 }
 
@@ -159,10 +166,14 @@ static PyMethodDef methods[] = {
     {"take", take_file, METH_VARARGS,
      "take(folder, name, size, ctime, inode, uid, gid): (content, mode, is sparse, mtime, group), or None."},
     {"keep_memory", keep_memory, METH_NOARGS, "keep_memory(): what is freed is kept for the next one, within bounds."},
-    {"names", names, METH_VARARGS,
-     "names(folder, sure): (values in sure of the names that are there, other names that are no folders, folders)."},
+    {"listing", listing, METH_VARARGS,
+     "listing(folder, sure): (values in sure of the names that are there, of each other one its name, whether it is a folder, "
+     "and what is seen of a file)."},
     {NULL, NULL, 0, NULL},
 };
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_read", NULL, -1, methods, NULL, NULL, NULL, NULL};
 
-PyMODINIT_FUNC PyInit__read(void) { return PyModule_Create(&module); }
+PyMODINIT_FUNC PyInit__read(void)
+{
+    return make_seen() ? PyModule_Create(&module) : NULL;
+}

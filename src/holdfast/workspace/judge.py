@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from holdfast.core.secrecy import KEY, TEXT_LIMIT, WORDS, by_name, is_configuration, packed, signs
+from holdfast.core.secrecy import (
+    CHANCE,
+    KEY,
+    REST,
+    REST_LENGTH,
+    SECRET,
+    TEXT_LIMIT,
+    WORDS,
+    named,
+    packed,
+    signs,
+)
 
 try:
     from holdfast.workspace import _marks
@@ -28,15 +39,15 @@ _patterns: list[Pattern[bytes]] = []
 
 def is_secret(path: bytes, content: bytes | None) -> bool:
     """Must this file not lie in the store in the clear? `content` None: it is too large to be looked at."""
-    named = by_name(path)
-    if named:
-        return named != KEY or content is None or _is_private(content)
+    kind = named(path)
+    if kind & (SECRET | KEY):
+        return kind != KEY or content is None or _is_private(content)
     if content is None or len(content) > TEXT_LIMIT:
         return False
     if content.startswith(UTF_16):
         content = content.decode("utf-16", "replace").encode("utf-8", "replace")
     # Words count where people put passwords, and only there they are looked for.
-    marks = scan(content, SIGN | WORD if is_configuration(path) else SIGN)
+    marks = scan(content, SIGN | WORD if kind else SIGN)
     if not marks:
         return False
     words = bool(marks & WORD)
@@ -67,7 +78,7 @@ def scan(content: bytes, wanted: int = SIGN | WORD) -> int:
     if _marks is None:
         return _scan_in_python(content, wanted)
     if not _loaded:
-        _marks.load(packed())
+        _marks.load(packed(), REST, REST_LENGTH)
         _loaded = True
     return _marks.scan(content, wanted)
 
@@ -97,7 +108,10 @@ def _compiled() -> list[Pattern[bytes]]:
         from re import compile, escape
 
         address = rb"[A-Za-z]://[^/\x00-\x20\"'<>@]{0,198}:[^/\x00-\x20\"'<>@]{0,198}@"
-        _patterns.append(compile(b"|".join([address, *map(escape, signs())])))
+        rest = b"(?=[%b]{%d})" % (escape(REST), REST_LENGTH)
+        _patterns.append(
+            compile(b"|".join([address, *map(escape, signs()), *[escape(sign) + rest for sign in CHANCE]]))
+        )
         _patterns.append(compile(b"(?i)" + b"|".join(map(escape, WORDS))))
     return _patterns
 

@@ -6,14 +6,14 @@ import posix
 from errno import ELOOP, ENOENT, ENOTDIR, ESTALE
 from posix import O_DIRECTORY, O_RDONLY, close, fstat, scandir, stat, stat_result
 
-from holdfast.workspace.below import lstat_below, open_below
+from holdfast.workspace.below import open_below
 from holdfast.workspace.choose import ENCODING, ERRORS
 
 try:
     from holdfast.workspace._check import list_changed as list_at_once
-    from holdfast.workspace._read import names as read_names
+    from holdfast.workspace._read import listing as read_listing
 except ImportError:
-    list_at_once = read_names = None  # type: ignore[assignment]
+    list_at_once = read_listing = None  # type: ignore[assignment]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,14 +46,7 @@ def list_folder(
     fd = _open_quietly(root, path)
     try:
         seen = fstat(fd)
-        kept, files, folders = (read_names if accelerated and read_names is not None else _names)(fd, sure)
-        found: Listing = [(name, True, None) for name in folders]
-        for name in files:
-            try:
-                found.append((name, False, stat(name, dir_fd=fd, follow_symlinks=False)))
-            except OSError as error:
-                if error.errno not in VANISHED:
-                    found.append((name, False, None))
+        kept, found = (read_listing if accelerated and read_listing is not None else _listing)(fd, sure)
     finally:
         close(fd)
     found.sort()
@@ -73,24 +66,8 @@ def list_changed(
         return {}
     names = b"".join([name + b"\0" for name in apart])
     threads = 2 if len(folders) >= SEVERAL else 1
-    listed = list_at_once(cache.raw, root, threads, bytes(files), bytes(folders), names)
-    result = {}
-    for number, found in zip(folders, listed, strict=True):
-        if found is not None:
-            seen, other, below, known, runs = found
-            path = paths[number]
-            prefix = path + b"/" if path else b""
-            entries: Listing = [(name, True, None) for name in below]
-            for name in other:
-                try:
-                    entries.append((name, False, lstat_below(root, prefix + name)))
-                except OSError as error:
-                    if error.errno not in VANISHED:
-                        entries.append((name, False, None))
-            entries.sort()
-            times = {"st_mtime_ns": seen[7], "st_ctime_ns": seen[8]}
-            result[path] = stat_result((*seen[:7], 0, 0, 0), times), entries, known, runs
-    return result
+    found = list_at_once(cache.raw, root, threads, bytes(files), bytes(folders), names)
+    return {paths[number]: listed for number, listed in zip(folders, found, strict=True) if listed is not None}
 
 
 def runs_of(numbers: Iterable[int]) -> list[int]:
@@ -112,11 +89,10 @@ def _open_quietly(root: int, path: bytes) -> int:
         return open_below(root, path, O_RDONLY | O_DIRECTORY)  # only its owner may ask for that
 
 
-def _names(fd: int, sure: dict[bytes, int]) -> tuple[list[int], list[bytes], list[bytes]]:
-    """The same that `_read.names` returns, where that was not built."""
+def _listing(fd: int, sure: dict[bytes, int]) -> tuple[list[int], Listing]:
+    """The same that `_read.listing` returns, where that was not built."""
     kept: list[int] = []
-    files: list[bytes] = []
-    folders: list[bytes] = []
+    found: Listing = []
     with scandir(fd) as entries:
         for entry in entries:
             name = entry.name.encode(ENCODING, ERRORS)
@@ -124,7 +100,11 @@ def _names(fd: int, sure: dict[bytes, int]) -> tuple[list[int], list[bytes], lis
                 kept.append(sure[name])
                 continue
             try:
-                (folders if entry.is_dir(follow_symlinks=False) else files).append(name)
-            except OSError:
-                files.append(name)  # whoever looks at it is told the same
-    return kept, files, folders
+                if entry.is_dir(follow_symlinks=False):
+                    found.append((name, True, None))
+                else:
+                    found.append((name, False, stat(name, dir_fd=fd, follow_symlinks=False)))
+            except OSError as error:
+                if error.errno not in VANISHED:
+                    found.append((name, False, None))
+    return kept, found
