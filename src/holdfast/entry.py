@@ -26,6 +26,11 @@ def main() -> NoReturn:
         from importlib import import_module
 
         sys.exit(import_module(light).main(sys.argv[2:]))
+    from holdfast.frontends.starting import Finder
+
+    sys.meta_path.insert(
+        0, Finder(__file__.rpartition("/holdfast/")[0])
+    )  # a hundred modules are found by the shortest way
     from holdfast.frontends.cli import scripted
     from holdfast.frontends.surroundings import now_ns, surroundings
 
