@@ -13,7 +13,7 @@ LINUX_ONLY = {
     "workspace._place": ("workspace/_place.c",),
     "store._unpack": ("store/_unpack.c",),
 }
-HEADERS = ("workspace/_cache.h", "workspace/_stat.h", "store/_lanes.h")
+HEADERS = ("workspace/_cache.h", "workspace/_seen.h", "workspace/_stat.h", "store/_lanes.h")
 
 
 def accelerator(name: str, sources: tuple[str, ...]) -> Extension:
