@@ -4,16 +4,23 @@ import sys
 
 from setuptools import Extension, setup
 
-EVERYWHERE = ("workspace._check", "workspace._marks", "workspace._read")
-LINUX_ONLY = ("workspace._place", "store._unpack") if sys.platform == "linux" else ()
+SOURCES = {
+    "workspace._check": ("workspace/_check.c", "workspace/_list.c"),
+    "workspace._marks": ("workspace/_marks.c",),
+    "workspace._read": ("workspace/_read.c",),
+}
+LINUX_ONLY = {
+    "workspace._place": ("workspace/_place.c",),
+    "store._unpack": ("store/_unpack.c",),
+}
+HEADERS = ("workspace/_cache.h", "workspace/_seen.h", "workspace/_stat.h", "store/_lanes.h")
 
 
-def accelerator(name: str) -> Extension:
-    path = name.replace(".", "/")
+def accelerator(name: str, sources: tuple[str, ...]) -> Extension:
     return Extension(
         f"holdfast.{name}",
-        [f"src/holdfast/{path}.c"],
-        depends=["src/holdfast/workspace/_stat.h", "src/holdfast/store/_lanes.h"],
+        [f"src/holdfast/{path}" for path in sources],
+        depends=[f"src/holdfast/{path}" for path in HEADERS],
         define_macros=[("Py_LIMITED_API", "0x030b0000")],
         extra_compile_args=["-O2", "-pthread"],
         extra_link_args=["-pthread"],
@@ -22,7 +29,8 @@ def accelerator(name: str) -> Extension:
     )
 
 
+built = SOURCES | LINUX_ONLY if sys.platform == "linux" else SOURCES
 setup(
-    ext_modules=[accelerator(name) for name in (*EVERYWHERE, *LINUX_ONLY)],
+    ext_modules=[accelerator(name, sources) for name, sources in built.items()],
     options={"bdist_wheel": {"py_limited_api": False}},
 )

@@ -28,9 +28,8 @@ def main() -> NoReturn:
         sys.exit(import_module(light).main(sys.argv[2:]))
     from holdfast.frontends.starting import Finder
 
-    sys.meta_path.insert(
-        0, Finder(__file__.rpartition("/holdfast/")[0])
-    )  # a hundred modules are found by the shortest way
+    # A command loads a hundred modules: they are found by the shortest way.
+    sys.meta_path.insert(0, Finder(__file__.rpartition("/holdfast/")[0]))
     from holdfast.frontends.cli import scripted
     from holdfast.frontends.surroundings import now_ns, surroundings
 

@@ -176,7 +176,7 @@ class Folder:
                 document.hex().encode("ascii") + b"\n" + self.identity(),
                 self.full_scan_at,
                 scan.columns,
-                scan.names,
+                scan.names if scan.text is None else scan.text,
                 scan.paths,
                 scan.marks,
             )

@@ -20,7 +20,9 @@ from hypothesis.strategies import binary
 from holdfast.workspace import cache, cache_writing
 from holdfast.workspace.cache import Cache
 from holdfast.workspace.capture import Capture
-from holdfast.workspace.walk import _listing, list_folder, walk
+from holdfast.workspace.listing import _listing, list_changed, list_folder, runs_of
+from holdfast.workspace.scan import recheck
+from holdfast.workspace.walk import walk
 from trees import Agent, Step, rounds
 
 if TYPE_CHECKING:
@@ -258,6 +260,131 @@ def test_a_time_beyond_64_bits_of_nanoseconds_is_listed_as_it_is(tmp_path: Path)
         os.close(fd)
 
 
+def scanned(root: int, known: Cache, capture: Capture) -> dict[str, object] | None:
+    """What a re-check finds, in a form that does not depend on the order in which it was found."""
+    scan = recheck(root, known, capture, FAR, *cache.check(known, root, capture.accelerated))
+    if scan is None:
+        return None
+    raw = cache_writing.encode(b"", 0, scan.columns, scan.text or b"", scan.paths, scan.marks)
+    next_one = Cache(raw)
+    columns, names, at = next_one.columns(), next_one.names(), 0
+    folders, files = {}, {}
+    for number, path in enumerate(next_one.paths()):
+        folders[path] = [column[number] for column in columns[3:]]
+        for file in range(at, at + columns[6][number]):
+            files[path, names[file]] = [column[file] for column in columns[:3]]
+        at += columns[6][number]
+    assert at == len(names) == len(files)
+    for path, place in scan.places.items():
+        assert os.path.basename(path) == names[place]
+    return {
+        "folders": folders,
+        "files": files,
+        "marks": set(next_one.marks()),
+        "candidates": sorted((path, seen.st_ino, seen.st_ctime_ns) for path, seen in scan.candidates),
+        "changed folders": sorted((path, seen.st_mode, seen.st_uid) for path, seen in scan.folders),
+        "left": sorted((path, kind, flags) for path, kind, flags, _ in scan.left),
+        "gone": sorted(scan.gone),
+        "seen": scan.seen,
+        "places": set(scan.places),
+    }
+
+
+@given(rounds)
+def test_what_a_recheck_finds_is_the_same_in_c_and_in_python(history: list[list[Step]]) -> None:
+    with tree() as (root, fd):
+        agent = Agent(root)
+        for steps in history:
+            for step in steps:
+                agent.work(step)
+            known = remember(fd)
+            for step in steps:
+                agent.work(step)
+            for ignored in ("all", "small"):
+                fast, plain = [
+                    scanned(fd, known, Capture(ignored=ignored, exclude_marked=("CACHEDIR.TAG", "a"), accelerated=way))
+                    for way in (True, False)
+                ]
+
+                assert fast == plain
+
+
+@pytest.mark.parametrize("files", [0, 1, 5, 300])
+def test_folders_that_changed_are_listed_together_as_they_are_one_by_one(files: int) -> None:
+    """What is as it was is counted in runs; whatever decides about a folder is told by name, changed or not."""
+    with tree() as (root, fd):
+        for folder in ("a", "b/c", *[f"many-{number}" for number in range(20)]):
+            (root / folder).mkdir(parents=True)
+            for name in (".gitignore", ".hidden", "CACHEDIR.TAG", *[f"file-{number}" for number in range(files)]):
+                (root / folder / name).write_text(name)
+        known = remember(fd)
+        for place in [root / os.fsdecode(path) for path in known.paths()]:
+            (place / "new").write_text("x")
+            (place / "below").mkdir()
+            (place / ".hidden").unlink(missing_ok=True)
+            for number in range(0, files, 3):
+                (place / f"file-{number}").unlink(missing_ok=True)
+            if (place / "file-1").exists():
+                (place / "file-1").write_text("longer than before")
+
+        changed = cache.check(known, fd)
+        found = list_changed(fd, known, known.paths(), *changed, [b"CACHEDIR.TAG"])
+
+        assert set(found) == set(known.paths())
+        names, at = known.names(), 0
+        for path, count in zip(known.paths(), known.counts(), strict=True):
+            numbers = {names[number]: number for number in range(at, at + count)}
+            apart = {name for name in numbers if name[0] == 46 or name == b"CACHEDIR.TAG"}
+            touched = set(changed[0])
+            sure = {name: number for name, number in numbers.items() if number not in touched and name not in apart}
+            at += count
+            seen, entries, kept = list_folder(fd, path, sure, accelerated=False)
+            told, listed, numbered, runs = found[path]
+            for name in ("st_mode", "st_ino", "st_dev", "st_uid", "st_gid", "st_size", "st_mtime_ns", "st_ctime_ns"):
+                assert getattr(told, name) == getattr(seen, name)
+            assert [(name, is_folder) for name, is_folder, _ in listed] == [(name, there) for name, there, _ in entries]
+            for (_, _, one), (_, _, other) in zip(listed, entries, strict=True):
+                assert (one is None) == (other is None)
+                assert one is None or other is None or one.st_ctime_ns == other.st_ctime_ns
+            assert runs == runs_of(kept)
+            assert numbered == {
+                name: at for name, at in numbers.items() if name in apart or name in dict(_first(listed))
+            }
+
+
+def _first(entries: Listing) -> list[tuple[bytes, bool]]:
+    return [(name, is_folder) for name, is_folder, _ in entries]
+
+
+def test_listing_a_folder_does_not_count_as_using_it() -> None:
+    with tree() as (root, fd):
+        for folder in ("a", "b"):
+            (root / folder).mkdir()
+        known = remember(fd)
+        (root / "a" / "new").write_text("x")
+        os.utime(root / "a", (1, 1))
+
+        list_changed(fd, known, known.paths(), *cache.check(known, fd), [])
+        list_folder(fd, b"a")
+        list_folder(fd, b"a", accelerated=False)
+
+        assert (root / "a").stat().st_atime == 1
+
+
+@pytest.mark.parametrize("numbers", [[], [0], [0, 1, 2, 3], [1, 3], [4]])
+def test_where_names_begin_is_the_same_in_c_and_in_python(numbers: list[int]) -> None:
+    with tree() as (root, fd):
+        for name in ("one", "another", "x", "last"):
+            (root / name).write_text("x")
+        known = remember(fd)
+
+        found = known.offsets(numbers)
+
+        assert found == known.offsets(numbers, accelerated=False)
+        text = bytes(known.text())
+        assert [text[at:].partition(b"\0")[0] for at in found] == [[*known.names(), b""][at] for at in numbers]
+
+
 def test_a_folder_that_cannot_be_listed_is_an_error_in_both_ways(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     fd = os.open(tmp_path / "file", os.O_RDONLY)
@@ -313,6 +440,16 @@ seed, examples, folder = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 raw, root, chance = open(sys.argv[4], "rb").read(), os.open(folder, os.O_RDONLY), random.Random(seed)
 NUMBERS = [0, 1, 2, 3, 7, 8, 63, 64, 255, 2**31, 2**32 - 1, 2**32, 2**61, 2**62, 2**63 - 1, 2**64 - 1, 2**63, 2**64 - 8]
 accepted = 0
+
+
+def fails(call, *values):
+    try:
+        call(*values)
+    except ValueError:
+        return True
+    return False
+
+
 for _ in range(examples):
     bad = bytearray(raw)
     for _ in range(chance.randint(1, 4)):
@@ -345,13 +482,18 @@ for _ in range(examples):
     try:
         found = _check.check(bad, root, chance.choice([-1, 0, 1, 2, 8, 99]))
     except ValueError:
-        assert known is None
+        assert known is None and fails(_check.offsets, bad, b"") and fails(_check.list_changed, bad, root, 1, b"", b"", b"")
         continue
     assert known is not None
     accepted += 1
     files, folders = [memoryview(part).cast("I").tolist() for part in found]
     assert all(number < known.files for number in files) and all(number < known.folders for number in folders)
     assert (files, folders) == check_plainly(known, root)
+    listed = _check.list_changed(bad, root, chance.choice([-1, 0, 1, 2, 99]), *found, b"CACHEDIR.TAG" + bytes(1))
+    assert len(listed) == len(folders) and len(_check.offsets(bad, found[0])) == len(files)
+    for wrong in (bytes(8), bytes([255] * 4)):
+        assert fails(_check.list_changed, bad, root, 1, b"", wrong, b"")
+        assert fails(_check.offsets, bad, wrong)
 print(accepted)
 """
 

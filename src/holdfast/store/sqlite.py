@@ -7,7 +7,7 @@ from holdfast.core.light_json import loads
 from holdfast.store.light_sqlite import sqlite3
 from holdfast.store.rows import CheckpointRow, Location, PackRow, WorkspaceRow
 from holdfast.store.sqlite_file import SqliteFile
-from holdfast.store.writing import CHECKPOINT, NODE, WORKSPACE, SqliteTransaction, marks
+from holdfast.store.writing import CHECKPOINT, MANY_PATHS, NODE, WORKSPACE, SqliteTransaction, marks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from holdfast.store.rows import Query
 
-MANY_PATHS = 50
 PAGE = 5000
 """Long readers read this many rows at a time, so that no writer waits for them."""
 

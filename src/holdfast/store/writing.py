@@ -42,6 +42,7 @@ CREATE TABLE blob(
   digest BLOB PRIMARY KEY, pack INT, frame INT, stored INT, offset INT, length INT, kind INT) WITHOUT ROWID;
 """
 
+MANY_PATHS = 50
 TOGETHER = 16
 """Rows by one statement; more make it no faster."""
 NODE = "path, kind, mode, flags, size, mtime, grp, content, extra"
@@ -149,16 +150,30 @@ class SqliteTransaction:
         if whole:
             ledger._all("UPDATE node SET until = ? WHERE ws = ? AND until IS NULL", (version, key))
         elif version > 1:
-            ledger._many(
-                "UPDATE node SET until = ?1 WHERE ws = ?2 AND path = ?3 AND until IS NULL"
-                " AND since = (SELECT max(since) FROM node WHERE ws = ?2 AND path = ?3)",
-                [(version, key, row.path) for row in rows],
-            )
+            self._end(key, version, [row.path for row in rows])
         self._insert(
             f"INSERT INTO node(ws, since, {NODE})",
             f"({key}, {version}, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [row for row in rows if row.kind != "-"],
         )
+
+    def _end(self, key: int, version: int, paths: Sequence[bytes]) -> None:
+        """What was known of these paths holds up to this version."""
+        ledger = self.ledger
+        if len(paths) <= MANY_PATHS:
+            ledger._many(
+                "UPDATE node SET until = ?1 WHERE ws = ?2 AND path = ?3 AND until IS NULL"
+                " AND since = (SELECT max(since) FROM node WHERE ws = ?2 AND path = ?3)",
+                [(version, key, path) for path in paths],
+            )
+            return
+        # The same in few statements; each reads the whole history of its paths.
+        for start in range(0, len(paths), 500):
+            part = paths[start : start + 500]
+            ledger._all(
+                f"UPDATE node SET until = ? WHERE ws = ? AND path IN ({marks(part)}) AND until IS NULL",
+                (version, key, *part),
+            )
 
     def drop_intervals(self, workspace: str, after: int, upto: int) -> int:
         ledger, key = self.ledger, self.ledger._key(workspace)

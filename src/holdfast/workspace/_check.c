@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
+#include "_cache.h"
 #include "_stat.h"
 
 #ifndef O_PATH
@@ -24,7 +25,7 @@
 
 typedef struct {
     int root;
-    const int64_t *ctime, *size, *inode, *folder_mtime, *folder_ctime, *folder_inode, *count;
+    const Layout *known;
     const char *name, *folder;      /* first name and first folder path of this part */
     int64_t first_file, first_folder, end_folder;
     uint32_t *files, *folders;      /* what differs */
@@ -43,17 +44,18 @@ static int visit(const Part *p, const char *folder, int64_t files, int *fd, stru
 static void *run(void *argument)
 {
     Part *p = argument;
+    const Layout *k = p->known;
     struct stat s;
     const char *name = p->name, *folder = p->folder;
     char path[LONGEST + 1 + NAME_MAX + 1];
     int64_t file = p->first_file;
     for (int64_t i = p->first_folder; i < p->end_folder; i++) {
-        int64_t end = file + p->count[i];
+        int64_t end = file + k->count[i];
         int fd = -1;
-        int there = visit(p, folder, p->count[i], &fd, &s);
+        int there = visit(p, folder, k->count[i], &fd, &s);
         size_t length = strlen(folder);
-        if (!there || ns(MTIME(s)) != p->folder_mtime[i] || ns(CTIME(s)) != p->folder_ctime[i]
-            || (int64_t)s.st_ino != p->folder_inode[i])
+        if (!there || ns(MTIME(s)) != k->folder_mtime[i] || ns(CTIME(s)) != k->folder_ctime[i]
+            || (int64_t)s.st_ino != k->folder_inode[i])
             p->folders[p->n_folders++] = (uint32_t)i;
         if (there && fd < 0) {
             memcpy(path, folder, length);
@@ -69,8 +71,8 @@ static void *run(void *argument)
                 from = p->root;
             }
             /* Where the folder has gone, nobody has looked at them. */
-            if (!there || fstatat(from, place, &s, AT_SYMLINK_NOFOLLOW) || ns(CTIME(s)) != p->ctime[file]
-                || (int64_t)s.st_size != p->size[file] || (int64_t)s.st_ino != p->inode[file])
+            if (!there || fstatat(from, place, &s, AT_SYMLINK_NOFOLLOW) || ns(CTIME(s)) != k->ctime[file]
+                || (int64_t)s.st_size != k->size[file] || (int64_t)s.st_ino != k->inode[file])
                 p->files[p->n_files++] = (uint32_t)file;
             name += bytes;
         }
@@ -80,15 +82,6 @@ static void *run(void *argument)
     return NULL;
 }
 
-/* The texts end in NUL and hold exactly as many strings as the header says; without that no pointer may walk them. */
-static int sound(const char *text, int64_t bytes, int64_t strings)
-{
-    if (bytes < 0 || (bytes && text[bytes - 1])) return 0;
-    for (int64_t i = 0; i < bytes; i++)
-        if (!text[i]) strings--;
-    return strings == 0;
-}
-
 static PyObject *check(PyObject *self, PyObject *arguments)
 {
     Py_buffer view;
@@ -96,30 +89,11 @@ static PyObject *check(PyObject *self, PyObject *arguments)
     (void)self;
     if (!PyArg_ParseTuple(arguments, "y*ii", &view, &root, &threads)) return NULL;
     const char *raw = view.buf;
-    int64_t head[6], files, folders, total = 0;
-    uint32_t padded;
+    Layout l;
     PyObject *result = NULL;
     uint32_t *out = NULL;
-    if (view.len < 64) goto malformed;
-    memcpy(head, raw + 16, sizeof head);
-    memcpy(&padded, raw + 12, 4);
-    files = head[0];
-    folders = head[1];
-    /* No number may be larger than the whole: sums of them cannot overflow then. */
-    for (int i = 0; i < 5; i++)
-        if (head[i] < 0 || head[i] > view.len) goto malformed;
-    if (files > UINT32_MAX || folders > UINT32_MAX || padded % 8) goto malformed;
-    int64_t columns = 64 + (int64_t)padded, texts = columns + 8 * (3 * files + 4 * folders);
-    if (texts + head[2] + head[3] + head[4] != view.len) goto malformed;
-    if (!sound(raw + texts, head[2], files) || !sound(raw + texts + head[2], head[3], folders)) goto malformed;
-    if ((uintptr_t)(raw + columns) % 8) goto malformed; /* bytes objects are aligned; a slice of one may not be */
-    const int64_t *column = (const int64_t *)(raw + columns);
-    const int64_t *count = column + 3 * files + 3 * folders;
-    for (int64_t i = 0; i < folders; i++) {
-        if (count[i] < 0 || count[i] > files) goto malformed;
-        total += count[i];
-    }
-    if (total != files) goto malformed;
+    if (!lay_out(raw, view.len, &l)) goto malformed;
+    const int64_t files = l.files, folders = l.folders, *count = l.count;
     out = malloc(4 * (size_t)(files + folders) + 4);
     if (!out) {
         PyErr_NoMemory();
@@ -132,15 +106,13 @@ static PyObject *check(PyObject *self, PyObject *arguments)
     int started[MOST_THREADS] = {0};
     size_t n_files = 0, n_folders = 0;
     Py_BEGIN_ALLOW_THREADS
-    const char *name = raw + texts, *folder = name + head[2];
+    const char *name = l.names, *folder = l.paths;
     int64_t file = 0, at = 0;
     for (int t = 0; t < threads; t++) {
         /* Parts of about equal work, where a folder counts as much as two files. */
         int64_t goal = (files + 2 * folders) * (t + 1) / threads;
         Part *p = &parts[t];
-        *p = (Part){root, column, column + files, column + 2 * files, column + 3 * files, column + 3 * files + folders,
-                    column + 3 * files + 2 * folders, count, name, folder, file, at, at, out + file,
-                    out + files + at, 0, 0};
+        *p = (Part){root, &l, name, folder, file, at, at, out + file, out + files + at, 0, 0};
         while (at < folders && (t + 1 == threads || file + 2 * at < goal)) {
             for (int64_t k = 0; k < count[at]; k++) name += strlen(name) + 1;
             folder += strlen(folder) + 1;
@@ -215,8 +187,14 @@ static PyObject *lock(PyObject *self, PyObject *argument)
     return failed ? PyErr_SetFromErrno(PyExc_OSError) : Py_NewRef(Py_None);
 }
 
+/* _list.c */
+PyObject *list_changed(PyObject *self, PyObject *arguments);
+PyObject *offsets(PyObject *self, PyObject *arguments);
+
 static PyMethodDef methods[] = {
     {"check", check, METH_VARARGS, "check(raw, root, threads) -> (files, folders)"},
+    {"list_changed", list_changed, METH_VARARGS, "list_changed(raw, root, threads, files, folders, apart) -> what lies in each"},
+    {"offsets", offsets, METH_VARARGS, "offsets(raw, files) -> where their names begin"},
     {"crc32", crc32, METH_O, "crc32(bytes) -> number"},
     {"lock", lock, METH_O, "lock(fd)"},
     {NULL, NULL, 0, NULL},

@@ -16,12 +16,12 @@
 #ifdef __linux__
 #include <sys/xattr.h>
 #endif
+#include "_seen.h"
 #include "_stat.h"
 
 #ifndef O_NOATIME
 #define O_NOATIME 0
 #endif
-#define LATEST 9000000000 /* seconds; what lies beyond does not fit into a document, and read.py knows what to do */
 
 typedef struct {
     long long ctime;
@@ -29,8 +29,6 @@ typedef struct {
     Py_ssize_t size;
     unsigned int owner, group;
 } Expected;
-
-static int fits(struct timespec t) { return t.tv_sec > -LATEST && t.tv_sec < LATEST; }
 
 static int is_as_expected(const struct stat *s, const Expected *e)
 {
@@ -80,48 +78,6 @@ static PyObject *take_file(PyObject *self, PyObject *arguments)
     unsigned long long group = s.st_nlink > 1 ? (s.st_ino ^ (unsigned long long)s.st_dev << 48) & INT64_MAX : 0;
     int is_sparse = (long long)s.st_blocks * 512 < (long long)s.st_size;
     return Py_BuildValue("(NiiLK)", content, (int)(s.st_mode & 07777), is_sparse, (long long)ns(MTIME(s)), group);
-}
-
-/* What a scan asks of a file: fewer values than `stat_result` has, and those cost a third. */
-static PyTypeObject *seen_type;
-static PyStructSequence_Field seen_fields[] = {
-    {"st_mode", NULL}, {"st_ino", NULL}, {"st_size", NULL}, {"st_uid", NULL}, {"st_gid", NULL},
-    {"st_mtime_ns", NULL}, {"st_ctime_ns", NULL}, {NULL, NULL},
-};
-static PyStructSequence_Desc seen_description = {"holdfast.workspace._read.seen", NULL, seen_fields, 7};
-
-/* Nanoseconds, also of times that do not fit into 64 bits of them. */
-static PyObject *exact(struct timespec t)
-{
-    if (fits(t))
-        return PyLong_FromLongLong(ns(t));
-    PyObject *seconds = PyLong_FromLongLong(t.tv_sec), *many = PyLong_FromLong(1000000000), *rest = PyLong_FromLong(t.tv_nsec);
-    PyObject *product = seconds && many ? PyNumber_Multiply(seconds, many) : NULL;
-    PyObject *sum = product && rest ? PyNumber_Add(product, rest) : NULL;
-    Py_XDECREF(seconds);
-    Py_XDECREF(many);
-    Py_XDECREF(rest);
-    Py_XDECREF(product);
-    return sum;
-}
-
-static PyObject *as_seen(const struct stat *s)
-{
-    PyObject *seen = PyStructSequence_New(seen_type);
-    if (!seen)
-        return NULL;
-    PyObject *values[] = {
-        PyLong_FromLong(s->st_mode), PyLong_FromUnsignedLongLong(s->st_ino), PyLong_FromLongLong(s->st_size),
-        PyLong_FromUnsignedLong(s->st_uid), PyLong_FromUnsignedLong(s->st_gid), exact(MTIME(*s)), exact(CTIME(*s)),
-    };
-    int well = 1;
-    for (int i = 0; i < 7; i++) {
-        PyStructSequence_SetItem(seen, i, values[i]); /* takes it over, and an empty place is let go */
-        well = well && values[i];
-    }
-    if (!well)
-        Py_CLEAR(seen);
-    return seen;
 }
 
 /* One name: the number of a known one, or (name, is a folder, what is seen of a file). False with an error set. */
@@ -219,7 +175,5 @@ static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_read", NULL, -1, me
 
 PyMODINIT_FUNC PyInit__read(void)
 {
-    if (!seen_type)
-        seen_type = PyStructSequence_NewType(&seen_description);
-    return seen_type ? PyModule_Create(&module) : NULL;
+    return make_seen() ? PyModule_Create(&module) : NULL;
 }

@@ -1,4 +1,5 @@
 /* Times of files as all accelerators know them. */
+#pragma once
 #include <stdint.h>
 #include <sys/stat.h>
 #include <time.h>

@@ -75,7 +75,7 @@ class Cache:
         self._begin(raw, len(raw))
         if self.end != len(raw):
             raise ValueError("the stat cache has more than it says")
-        names, paths, counts = self._texts(), self._texts() + self.name_bytes, self.counts()
+        names, paths, counts = self.texts(), self.texts() + self.name_bytes, self.counts()
         if (
             not _sound(raw, names, paths, self.files)
             or not _sound(raw, paths, paths + self.folder_bytes, self.folders)
@@ -101,12 +101,12 @@ class Cache:
         self.start = HEAD + padded
         if padded % 8 or min(numbers[:5]) < 0:
             raise ValueError("the stat cache has impossible numbers")
-        self.end = self._texts() + self.name_bytes + self.folder_bytes + self.mark_bytes
+        self.end = self.texts() + self.name_bytes + self.folder_bytes + self.mark_bytes
         if size < self.end or len(raw) < self.start:
             raise ValueError("the stat cache is cut short")
         self.identity = raw[HEAD : HEAD + padded].rstrip(b"\n")
 
-    def _texts(self) -> int:
+    def texts(self) -> int:
         return self.start + 8 * (3 * self.files + 4 * self.folders)
 
     def columns(self) -> list[list[int]]:
@@ -117,32 +117,47 @@ class Cache:
             at += 8 * length
         return result
 
-    def arrays(self) -> list[Column]:
-        """The same columns, to be changed in place: nothing is unpacked until it is looked at."""
-        from holdfast.workspace.cache_writing import joined
-
+    def views(self) -> list[Column]:
+        """The same columns; nothing is unpacked until it is looked at."""
         view, at = memoryview(self.raw), self.start
         result: list[Column] = []
         for code, length in zip(CODES, (self.files,) * 3 + (self.folders,) * 4, strict=True):
-            result.append(joined(code, [view[at : at + 8 * length]]))
+            result.append(view[at : at + 8 * length].cast(code))  # type: ignore[call-overload]
             at += 8 * length
         return result
 
     def counts(self) -> list[int]:
         """How many files lie directly in each folder."""
-        at = self._texts()
+        at = self.texts()
         return memoryview(self.raw)[at - 8 * self.folders : at].cast("q").tolist()
 
     def names(self) -> list[bytes]:
-        at = self._texts()
-        return self.raw[at : at + self.name_bytes].split(b"\0")[:-1]
+        return bytes(self.text()).split(b"\0")[:-1]
+
+    def text(self) -> memoryview:
+        """All names, each followed by NUL."""
+        at = self.texts()
+        return memoryview(self.raw)[at : at + self.name_bytes]
+
+    def offsets(self, numbers: list[int], accelerated: bool = True) -> list[int]:
+        """Where the names of these files begin in that text; numbers rise, and that behind the last file is its end."""
+        from _struct import pack
+
+        if accelerated and _check is not None:
+            return _check.offsets(self.raw, pack(f"={len(numbers)}I", *numbers))
+        names, result, at, last = self.names(), [], 0, 0
+        for number in numbers:
+            at += sum(map(len, names[last:number])) + number - last
+            last = number
+            result.append(at)
+        return result
 
     def paths(self) -> list[bytes]:
-        at = self._texts() + self.name_bytes
+        at = self.texts() + self.name_bytes
         return self.raw[at : at + self.folder_bytes].split(b"\0")[:-1]
 
     def marks(self) -> list[bytes]:
-        at = self._texts() + self.name_bytes + self.folder_bytes
+        at = self.texts() + self.name_bytes + self.folder_bytes
         return self.raw[at : at + self.mark_bytes].split(b"\0")[:-1]
 
 

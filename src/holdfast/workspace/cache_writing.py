@@ -35,7 +35,7 @@ def store(
     identity: bytes,
     full_scan_at: int,
     columns: Sequence[Column],
-    names: list[bytes],
+    names: list[bytes] | bytes,
     folders: list[bytes],
     marks: Iterable[bytes],
 ) -> None:
@@ -53,17 +53,17 @@ def encode(
     identity: bytes,
     full_scan_at: int,
     columns: Sequence[Column],
-    names: list[bytes],
+    names: list[bytes] | bytes,
     folders: list[bytes],
     marks: Iterable[bytes],
 ) -> bytes:
-    """Return the bytes of a cache."""
+    """Return the bytes of a cache. `names` may be the text of all of them, each followed by NUL."""
     identity += b"\n" * (-len(identity) % 8)
-    texts = [b"\0".join([*part, b""]) for part in (names, folders, sorted(marks))]
+    texts = [b"\0".join([*part, b""]) if isinstance(part, list) else part for part in (names, folders, sorted(marks))]
     body = b"".join(
         [
             packed("I", [len(identity)]),
-            packed("q", [len(names), len(folders), *map(len, texts), full_scan_at]),
+            packed("q", [len(columns[0]), len(folders), *map(len, texts), full_scan_at]),
             identity,
             *[joined(code, [column]) for code, column in zip(CODES, columns, strict=True)],
             *texts,

@@ -6,31 +6,30 @@ from _bisect import bisect_left, bisect_right
 from _stat import S_IFDIR, S_IFMT
 
 from holdfast.workspace.below import lstat_below
-from holdfast.workspace.cache import CODES, Cache
-from holdfast.workspace.cache_writing import joined
-from holdfast.workspace.capture import NEVER, Capture
+from holdfast.workspace.cache import Cache
+from holdfast.workspace.capture import Capture
 from holdfast.workspace.choose import RULE_FILE, SHORTAGE
+from holdfast.workspace.listing import VANISHED, list_changed, list_folder, runs_of
+from holdfast.workspace.pieces import Pieces, pairs
 from holdfast.workspace.walk import (
     DISREGARDED,
     NOT_ENTERED,
     REPOSITORY,
     SMALL,
     UNREAD,
-    VANISHED,
     Known,
     Scan,
     Visitor,
-    list_folder,
     too_many,
     walk,
 )
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
-    from holdfast.workspace.cache import Column
     from holdfast.workspace.choose import Listing
+    from holdfast.workspace.listing import Listed
 
 __all__ = ["Scan", "recheck", "walk"]
 
@@ -56,39 +55,46 @@ class _Recheck:
     """Folders that changed are visited as in a walk, and new folders entered; the rest is taken over from the cache."""
 
     def __init__(self, root: int, cache: Cache, capture: Capture, now: int) -> None:
-        self.root, self.capture, self.now = root, capture, now
+        self.root, self.cache, self.capture, self.now = root, cache, capture, now
         self.old, self.marks = Known(cache), set(cache.marks())
         self.scan = Scan(False)
         self.visitor = Visitor(root, capture, now, self.scan, self.old, lambda path: UNREAD + path not in self.marks)
         self.visitor.rules.repositories = self._marked(REPOSITORY)
         self.visitor.rules.disregarded = self._marked(DISREGARDED)
-        self.visited: set[bytes] = set()
+        self.visited: dict[bytes, list[int]] = {}
+        """Folders that were listed, and the runs of their files that are as they were."""
         self.lost: set[bytes] = set()
         """Folders that are gone with all below them."""
         self.unread = self._marked(UNREAD)
-        self.kept: set[int] = set()
-        """Files in folders that were visited, known to be as they were."""
-        self.touched: list[tuple[int, bytes]] = []
-        """Files that changed in folders that did not: number and path."""
+        self.pieces = Pieces(cache, self.scan, self.old, capture.accelerated)
 
     def run(self, files: Sequence[int], folders: Sequence[int]) -> Scan:
         old, scan = self.old, self.scan
         self.changed = sorted(files)
+        self.listed: dict[bytes, Listed] = {}
+        if self.capture.accelerated:
+            self.listed = list_changed(self.root, self.cache, old.paths, files, folders, self.capture.markers)
+        for path in self.unread:  # which of its files are sure cannot be told in C
+            self.listed.pop(path.rpartition(b"/")[0], None)
         for path in sorted([old.paths[number] for number in folders]):  # a folder before those in it
             if path not in self.visited and not self._is_lost(path):
                 self._visit(path)
         for path in self._marked(SMALL):
             if self.visited and self._was_visited_in(path) and self.visitor.chooser.is_large(path):
                 raise _OnlyAWalkCanTell
-        for number in files:
+        alone = []
+        for number in self.changed:
             path = old.paths[bisect_right(old.starts, number) - 1]
             if path not in self.visited and not self._is_lost(path):
-                self._look(number, path + b"/" + old.names[number] if path else old.names[number])
+                alone.append((number, path + b"/" if path else b""))
+        names = self.pieces.names([number for number, _ in alone])
+        for (number, prefix), name in zip(alone, names, strict=True):
+            self._look(number, prefix + name)
         for path in sorted(self.visitor.rules.disregarded):
             if not self._is_lost(path):
                 self.visitor.disregard(path)
         self._take_over()
-        if len(scan.names) > self.capture.max_files:
+        if len(scan.columns[0]) > self.capture.max_files:
             raise too_many(self.capture.max_files)
         return scan
 
@@ -96,7 +102,7 @@ class _Recheck:
         """List a folder again whose times moved, and enter the new ones in it."""
         visitor, old = self.visitor, self.old
         try:
-            seen, entries, kept = list_folder(self.root, path, self._sure(path), self.capture.accelerated)
+            seen, entries, before, runs = self.listed.get(path) or self._list(path)
         except OSError as error:
             if not path or error.errno in SHORTAGE:
                 raise
@@ -104,19 +110,19 @@ class _Recheck:
                 raise _OnlyAWalkCanTell from None
             self.lost.add(path)
             return
+        # Without the files that are as they were: no name that decides anything is among those.
         names = {name for name, _, _ in entries}
-        names.update([old.names[number] for number in kept])
         apart = NOT_ENTERED + path in self.marks
         if visitor.stands_apart(path, seen, entries, names):
             if not apart:
                 raise _OnlyAWalkCanTell
-            self.visited.add(path)
+            self.visited[path] = []
             return
-        if apart or self._rules_moved(path, entries, names, kept):
+        if apart or self._rules_moved(path, entries, names, before, runs):
             raise _OnlyAWalkCanTell
-        self.visited.add(path)
-        self.kept.update(kept)
-        for folder in visitor.visit(path, seen, entries, names, *visitor.rules.of(path), kept):
+        self.visited[path] = runs
+        kept = self.pieces.keep(runs)
+        for folder in visitor.visit(path, seen, entries, names, *visitor.rules.of(path), before, kept):
             if folder[0] not in old.numbers:
                 visitor.enter(folder)
             elif NOT_ENTERED + folder[0] in self.marks:
@@ -126,27 +132,30 @@ class _Recheck:
             if below in old.numbers and below not in self.visited and NOT_ENTERED + below in self.scan.marks:
                 self.lost.add(below)  # known so far, and left out from now on
 
-    def _sure(self, path: bytes) -> dict[bytes, int]:
+    def _list(self, path: bytes) -> Listed:
+        known = self.old.files(path)
+        seen, entries, kept = list_folder(self.root, path, self._sure(path, known), self.capture.accelerated)
+        return seen, entries, known, runs_of(kept)
+
+    def _sure(self, path: bytes, known: dict[bytes, int]) -> dict[bytes, int]:
         """Files of a folder that the check has seen to be as they were; what is decided by looking is not among them."""
-        sure = self.old.files(path)
-        if not sure:
-            return sure
-        first = next(iter(sure.values()))
-        apart = [self.old.names[number] for number in self._changed_in(first, first + len(sure))]
-        apart += [name for name in sure if name[0] == 46 and (name == RULE_FILE or name.lower() in NEVER)]  # "."
-        apart += [name for name in self.capture.markers if name in sure]
+        first = next(iter(known.values()), 0)
+        changed = self._changed_in(first, first + len(known))
+        sure = {name: number for name, number in known.items() if name[0] != 46 and number not in changed}  # "."
+        for name in self.capture.markers:
+            sure.pop(name, None)
         if self.unread:
             prefix = path + b"/" if path else b""
-            apart += [name for name in sure if prefix + name in self.unread]
-        for name in apart:
-            sure.pop(name, None)
+            sure = {name: number for name, number in sure.items() if prefix + name not in self.unread}
         return sure
 
-    def _changed_in(self, start: int, end: int) -> list[int]:
+    def _changed_in(self, start: int, end: int) -> set[int]:
         changed = self.changed
-        return changed[bisect_left(changed, start) : bisect_left(changed, end)]
+        return set(changed[bisect_left(changed, start) : bisect_left(changed, end)])
 
-    def _rules_moved(self, path: bytes, entries: Listing, names: set[bytes], kept: Sequence[int]) -> bool:
+    def _rules_moved(
+        self, path: bytes, entries: Listing, names: set[bytes], before: dict[bytes, int], runs: list[int]
+    ) -> bool:
         """Is it no longer sure that what was decided further down still holds?"""
         if self.capture.ignored == "all":
             return False
@@ -154,20 +163,23 @@ class _Recheck:
         is_repository = b".git" in names
         if path and is_repository != (path in rules.repositories):
             return True
-        number = old.files(path).get(RULE_FILE)
-        before = [column[number] for column in old.columns[:3]] if number is not None else None
+        number = before.get(RULE_FILE)
+        known = [column[number] for column in old.columns[:3]] if number is not None else None
         found = [info for name, _, info in entries if name == RULE_FILE and info is not None]
-        if before != ([found[0].st_ctime_ns, found[0].st_size, found[0].st_ino] if found else None):
+        if known != ([found[0].st_ctime_ns, found[0].st_size, found[0].st_ino] if found else None):
             return True
         if path and not is_repository:
             return False
-        everything: Listing = [*entries, *[(old.names[number], False, None) for number in kept]]
-        hidden = self.visitor.chooser.hides_everything(path, everything, rules.enter(path, (), is_repository))
-        return hidden != (path in rules.disregarded)
+        stack = rules.enter(path, (), is_repository)
+        everything: Listing = list(entries)
+        if stack:
+            for start, end in pairs(runs):
+                everything += [(name, False, None) for name in old.names[start:end]]
+        return self.visitor.chooser.hides_everything(path, everything, stack) != (path in rules.disregarded)
 
     def _look(self, number: int, path: bytes) -> None:
         """Look again at one file of a folder that did not change."""
-        scan, visitor, columns = self.scan, self.visitor, self.old.columns
+        scan, visitor = self.scan, self.visitor
         name = path.rpartition(b"/")[2]
         if name in self.capture.markers or (name == RULE_FILE and self.capture.ignored != "all"):
             raise _OnlyAWalkCanTell
@@ -177,7 +189,7 @@ class _Recheck:
             if error.errno not in VANISHED:
                 raise _OnlyAWalkCanTell from None
             scan.gone.append(path)
-            columns[0][number] = -1
+            self.pieces.touch(number, -1)
             return
         if S_IFMT(seen.st_mode) == S_IFDIR:
             raise _OnlyAWalkCanTell
@@ -187,22 +199,28 @@ class _Recheck:
             scan.left.append((path, kind, 0, seen))
         else:
             scan.candidates.append((path, seen))
-            self.touched.append((number, path))
         self.marks.discard(UNREAD + path)
-        columns[0][number] = seen.st_ctime_ns if 0 < seen.st_ctime_ns < self.now else -1
-        columns[1][number], columns[2][number] = seen.st_size, seen.st_ino
+        ctime = seen.st_ctime_ns if 0 < seen.st_ctime_ns < self.now else -1
+        self.pieces.touch(number, ctime, seen.st_size, seen.st_ino, path if kind is None else b"")
 
     def _take_over(self) -> None:
         """Note what is gone, and add to the folders visited all those that are as they were."""
-        old, scan, seen, kept = self.old, self.scan, self.scan.seen, self.kept
+        old, scan, seen = self.old, self.scan, self.scan.seen
         dropped = sorted([old.numbers[path] for path in self.visited])
         if self.lost:
             dropped = [number for number, path in enumerate(old.paths) if path in self.visited or self._is_lost(path)]
         gone = [old.paths[number] for number in dropped]
+        files: list[int] = []
+        prefixes: list[bytes] = []
         for number in dropped:
-            prefix = old.paths[number] + b"/" if old.paths[number] else b""
-            files = range(old.starts[number], old.starts[number + 1])
-            gone += [prefix + old.names[file] for file in files if file not in kept]
+            path, start = old.paths[number], old.starts[number]
+            prefix, before = path + b"/" if path else b"", len(files)
+            for first, end in pairs(self.visited.get(path, [])):
+                files += range(start, first)
+                start = end
+            files += range(start, old.starts[number + 1])
+            prefixes += [prefix] * (len(files) - before)
+        gone += [prefix + name for prefix, name in zip(prefixes, self.pieces.names(files), strict=True)]
         for mark in self.marks:
             path = mark[1:]
             made_anew = mark[:1] in (NOT_ENTERED, UNREAD) and (
@@ -213,24 +231,7 @@ class _Recheck:
             else:
                 scan.marks.add(mark)
         scan.gone += [path for path in gone if path not in seen]
-        self._join(dropped)
-
-    def _join(self, dropped: Iterable[int]) -> None:
-        old, scan = self.old, self.scan
-        offsets: list[tuple[int, int]] = []
-        parts: list[list[Column]] = [[column] for column in scan.columns]
-        first = 0
-        for end in (*dropped, len(old.paths)):
-            start, stop = old.starts[first], old.starts[end]
-            offsets.append((start, len(scan.names) - start))
-            scan.names += old.names[start:stop]
-            scan.paths += old.paths[first:end]
-            for number, column in enumerate(old.columns):
-                parts[number].append(column[start:stop] if number < 3 else column[first:end])
-            first = end + 1
-        scan.columns = [joined(code, part) for code, part in zip(CODES, parts, strict=True)]
-        for at, path in self.touched:
-            scan.places[path] = at + offsets[bisect_right(offsets, (at, 1 << 62)) - 1][1]
+        self.pieces.finish(dropped)
 
     def _marked(self, letter: bytes) -> set[bytes]:
         return {mark[1:] for mark in self.marks if mark[:1] == letter}

@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-from errno import EACCES, ELOOP, ENOENT, ENOTDIR, EPERM, ESTALE
-from posix import O_DIRECTORY, O_RDONLY, close, fstat, scandir, stat, stat_result
+from errno import EACCES, EPERM
+from posix import stat_result
 
 from holdfast.core.entry import BY_MARKER, BY_NAME, EXCLUDED, UNREADABLE
 from holdfast.core.errors import Refused
-from holdfast.workspace.below import lstat_below, open_below
+from holdfast.workspace.below import lstat_below
 from holdfast.workspace.cache import Cache
 from holdfast.workspace.cache_writing import empty_columns
 from holdfast.workspace.capture import Capture
-from holdfast.workspace.choose import ENCODING, ERRORS, SHORTAGE, Chooser, Rulebook
+from holdfast.workspace.choose import SHORTAGE, Chooser, Rulebook
 from holdfast.workspace.find import show
+from holdfast.workspace.listing import VANISHED as VANISHED
+from holdfast.workspace.listing import list_folder
 from holdfast.workspace.plain_check import BITS
-
-try:
-    from holdfast.workspace._read import listing as read_listing
-except ImportError:
-    read_listing = None  # type: ignore[assignment]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable
 
     from holdfast.workspace.choose import Listing, Stack
 
     Folder = tuple[bytes, Stack, bool]  # path, rules around it, whether it is ignored
 
-VANISHED = (ENOENT, ENOTDIR, ELOOP, ESTALE)
-"""Errors of a path that is no longer what it was when it was listed."""
 DENIED = (EACCES, EPERM)
 
 # Marks: what the stat cache must know beside the columns. Each is a letter and a path.
@@ -38,9 +33,6 @@ UNREAD = b"u"  # a row of kind u: to be tried again when its folder is listed
 SMALL = b"k"  # an ignored folder that is kept because it has few files: to be counted again when it changes
 REPOSITORY = b"r"  # a folder below the root that holds a .git: ignore rules begin anew there
 DISREGARDED = b"!"  # the rules of this repository hide everything and are not followed
-
-
-EVERYTHING_OPEN: dict[bytes, int] = {}
 
 
 class Scan:
@@ -59,6 +51,7 @@ class Scan:
         "paths",
         "places",
         "seen",
+        "text",
     )
 
     def __init__(self, full: bool) -> None:
@@ -76,6 +69,8 @@ class Scan:
         # The next stat cache.
         self.columns = empty_columns()
         self.names: list[bytes] = []
+        self.text: bytes | None = None
+        """All names, each followed by NUL, where most were taken over; `names` is then not of use any more."""
         self.paths: list[bytes] = []
         self.marks: set[bytes] = set()
         self.places: dict[bytes, int] = {}
@@ -99,9 +94,10 @@ class Known:
     """What a cache knows of the files of a folder."""
 
     def __init__(self, cache: Cache | None) -> None:
-        self.names: list[bytes] = cache.names() if cache is not None else []
+        self.cache = cache
+        self._names: list[bytes] | None = None
         self.paths: list[bytes] = cache.paths() if cache is not None else []
-        self.columns = cache.arrays() if cache is not None else empty_columns()
+        self.columns = cache.views() if cache is not None else empty_columns()
         self.starts: list[int] = [0]
         """Number of the first file of each folder, and of all files at the end."""
         total = 0
@@ -109,6 +105,13 @@ class Known:
             total += count
             self.starts.append(total)
         self.numbers = dict(zip(self.paths, range(len(self.paths)), strict=True))
+
+    @property
+    def names(self) -> list[bytes]:
+        """Of all files. Of a large tree that takes milliseconds."""
+        if self._names is None:
+            self._names = self.cache.names() if self.cache is not None else []
+        return self._names
 
     def files(self, folder: bytes) -> dict[bytes, int]:
         """Return the number of each file directly in the folder by its name."""
@@ -145,7 +148,8 @@ class Visitor:
             names = {name for name, _, _ in entries}
             if self.stands_apart(path, seen, entries, names):
                 continue
-            todo += self.visit(path, seen, entries, names, self._rules(path, stack, entries, names), ignored)
+            rules = self._rules(path, stack, entries, names)
+            todo += self.visit(path, seen, entries, names, rules, ignored, self.old.files(path))
 
     def stands_apart(self, path: bytes, seen: stat_result, entries: Listing, names: set[bytes]) -> bool:
         """Leave the folder out if it is the store, or carries a file that says it can be made again."""
@@ -172,23 +176,20 @@ class Visitor:
         names: set[bytes],
         stack: Stack,
         ignored: bool,
-        kept: Sequence[int] = (),
+        before: dict[bytes, int],
+        kept: int = 0,
     ) -> list[Folder]:
-        """Note all that lies directly in the folder; return the folders in it that are to be entered.
+        """Note what is in the list of what lies directly in the folder; return the folders in it that are to be entered.
 
-        `kept` are the numbers of files that are as the cache has them, and as it was decided then, by the same settings.
+        `before` has the numbers of known files. So many more are `kept`: they are as the cache has them, and as it was
+        decided then, by the same settings.
         """
         scan, capture, chooser, now = self.scan, self.capture, self.chooser, self.now
         prefix = path + b"/" if path else b""
-        before, (old_ctimes, old_sizes, old_inodes) = self.old.files(path), self.old.columns[:3]
+        old_ctimes, old_sizes, old_inodes = self.old.columns[:3]
         ctimes, sizes, inodes = scan.columns[:3]
         first, whole = len(ctimes), True
         further: list[Folder] = []
-        for start, end in _runs(kept):
-            scan.names += self.old.names[start:end]
-            ctimes += old_ctimes[start:end]
-            sizes += old_sizes[start:end]
-            inodes += old_inodes[start:end]
         if path:
             scan.folders.append((path, seen))
         for name, is_folder, info in entries:
@@ -235,7 +236,7 @@ class Visitor:
             inodes.append(info.st_ino)
         if len(ctimes) > capture.max_files:
             raise too_many(capture.max_files)
-        self._note(path, seen, len(ctimes) - first, whole)
+        self._note(path, seen, kept + len(ctimes) - first, whole)
         return further
 
     def _rules(self, path: bytes, stack: Stack, entries: Listing, names: set[bytes]) -> Stack:
@@ -299,59 +300,6 @@ class Visitor:
             strict=True,
         ):
             column.append(value)
-
-
-def list_folder(
-    root: int, path: bytes, sure: dict[bytes, int] = EVERYTHING_OPEN, accelerated: bool = True
-) -> tuple[stat_result, Listing, list[int]]:
-    """Return the folder's stat (taken before listing) and its entries by name: (name, is a folder, stat of a file).
-
-    The stat is None where the folder lets us see the name and no more. Files in `sure` are not among the entries: the
-    check has just seen that they are as they were. Their numbers there come last.
-    """
-    fd = open_below(root, path, O_RDONLY | O_DIRECTORY)
-    try:
-        seen = fstat(fd)
-        kept, found = (read_listing if accelerated and read_listing is not None else _listing)(fd, sure)
-    finally:
-        close(fd)
-    found.sort()
-    kept.sort()
-    return seen, found, kept
-
-
-def _listing(fd: int, sure: dict[bytes, int]) -> tuple[list[int], Listing]:
-    """The same that `_read.listing` returns, where that was not built."""
-    kept: list[int] = []
-    found: Listing = []
-    with scandir(fd) as entries:
-        for entry in entries:
-            name = entry.name.encode(ENCODING, ERRORS)
-            if name in sure:
-                kept.append(sure[name])
-                continue
-            try:
-                if entry.is_dir(follow_symlinks=False):
-                    found.append((name, True, None))
-                else:
-                    found.append((name, False, stat(name, dir_fd=fd, follow_symlinks=False)))
-            except OSError as error:
-                if error.errno not in VANISHED:
-                    found.append((name, False, None))
-    return kept, found
-
-
-def _runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Rising numbers as ranges, from each first one to that behind its last."""
-    start = end = -1
-    for number in numbers:
-        if number != end:
-            if end > start:
-                yield start, end
-            start = number
-        end = number + 1
-    if end > start:
-        yield start, end
 
 
 def too_many(limit: int) -> Refused:
