@@ -21,6 +21,9 @@ def accelerator(name: str, *further: str) -> Extension:
 
 
 setup(
-    ext_modules=[accelerator("_check", "_list"), *[accelerator(name) for name in ("_marks", "_read", *LINUX_ONLY)]],
+    ext_modules=[
+        accelerator("_check", "_list", "_pieces"),
+        *[accelerator(name) for name in ("_marks", "_read", *LINUX_ONLY)],
+    ],
     options={"bdist_wheel": {"py_limited_api": False}},
 )

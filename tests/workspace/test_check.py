@@ -483,6 +483,7 @@ for _ in range(examples):
         found = _check.check(bad, root, chance.choice([-1, 0, 1, 2, 8, 99]))
     except ValueError:
         assert known is None and fails(_check.offsets, bad, b"") and fails(_check.list_changed, bad, root, 1, b"", b"", b"")
+        assert fails(_check.join_pieces, bad, b"", b"", b"")
         continue
     assert known is not None
     accepted += 1
@@ -491,6 +492,15 @@ for _ in range(examples):
     assert (files, folders) == check_plainly(known, root)
     listed = _check.list_changed(bad, root, chance.choice([-1, 0, 1, 2, 99]), *found, b"CACHEDIR.TAG" + bytes(1))
     assert len(listed) == len(folders) and len(_check.offsets(bad, found[0])) == len(files)
+    pieces = [0, known.files, 1, 0, 1, 0, known.files // 2, known.files, 1]
+    columns, text = _check.join_pieces(bad, bytes(24), b"new" + bytes(1), struct.pack("9I", *pieces))
+    names = known.names()
+    assert text.split(bytes(1))[:-1] == [*names, b"new", *names[known.files // 2 :]] and len(columns) % 24 == 0
+    numbers = [chance.choice([0, 1, 2, known.files, known.files + 1, 2**32 - 1]) for _ in range(6)]
+    if any(of_old > 1 or first > end or end > (known.files if of_old else 1) for first, end, of_old in
+           (numbers[:3], numbers[3:])):
+        assert fails(_check.join_pieces, bad, bytes(24), b"new" + bytes(1), struct.pack("6I", *numbers))
+    assert fails(_check.join_pieces, bad, bytes(24), b"new", b"") and fails(_check.join_pieces, bad, bytes(8), b"", b"")
     for wrong in (bytes(8), bytes([255] * 4)):
         assert fails(_check.list_changed, bad, root, 1, b"", wrong, b"")
         assert fails(_check.offsets, bad, wrong)

@@ -51,3 +51,10 @@ static int lay_out(const char *raw, int64_t length, Layout *l)
     }
     return total == l->files;
 }
+
+static inline int rises(const uint32_t *numbers, size_t n)
+{
+    for (size_t i = 1; i < n; i++)
+        if (numbers[i] <= numbers[i - 1]) return 0;
+    return 1;
+}

@@ -187,13 +187,15 @@ static PyObject *lock(PyObject *self, PyObject *argument)
     return failed ? PyErr_SetFromErrno(PyExc_OSError) : Py_NewRef(Py_None);
 }
 
-/* _list.c */
+/* _list.c, _pieces.c */
 PyObject *list_changed(PyObject *self, PyObject *arguments);
+PyObject *join_pieces(PyObject *self, PyObject *arguments);
 PyObject *offsets(PyObject *self, PyObject *arguments);
 
 static PyMethodDef methods[] = {
     {"check", check, METH_VARARGS, "check(raw, root, threads) -> (files, folders)"},
     {"list_changed", list_changed, METH_VARARGS, "list_changed(raw, root, threads, files, folders, apart) -> what lies in each"},
+    {"join_pieces", join_pieces, METH_VARARGS, "join_pieces(raw, columns, text, pieces) -> (columns, text)"},
     {"offsets", offsets, METH_VARARGS, "offsets(raw, files) -> where their names begin"},
     {"crc32", crc32, METH_O, "crc32(bytes) -> number"},
     {"lock", lock, METH_O, "lock(fd)"},
