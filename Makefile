@@ -8,7 +8,7 @@ WORKERS ?= 2
 
 install: $(STAMP)
 
-$(STAMP): pyproject.toml setup.py $(wildcard src/holdfast/workspace/*.[ch])
+$(STAMP): pyproject.toml setup.py $(wildcard src/holdfast/*/*.[ch])
 	@echo "Installing into .venv; that takes a minute or two, once."
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip

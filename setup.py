@@ -4,14 +4,23 @@ import sys
 
 from setuptools import Extension, setup
 
-LINUX_ONLY = ("_place",) if sys.platform == "linux" else ()
+SOURCES = {
+    "workspace._check": ("workspace/_check.c", "workspace/_list.c", "workspace/_pieces.c"),
+    "workspace._marks": ("workspace/_marks.c",),
+    "workspace._read": ("workspace/_read.c",),
+}
+LINUX_ONLY = {
+    "workspace._place": ("workspace/_place.c",),
+    "store._unpack": ("store/_unpack.c",),
+}
+HEADERS = ("workspace/_cache.h", "workspace/_seen.h", "workspace/_stat.h", "store/_lanes.h")
 
 
-def accelerator(name: str, *further: str) -> Extension:
+def accelerator(name: str, sources: tuple[str, ...]) -> Extension:
     return Extension(
-        f"holdfast.workspace.{name}",
-        [f"src/holdfast/workspace/{one}.c" for one in (name, *further)],
-        depends=[f"src/holdfast/workspace/{one}.h" for one in ("_cache", "_seen", "_stat")],
+        f"holdfast.{name}",
+        [f"src/holdfast/{path}" for path in sources],
+        depends=[f"src/holdfast/{path}" for path in HEADERS],
         define_macros=[("Py_LIMITED_API", "0x030b0000")],
         extra_compile_args=["-O2", "-pthread"],
         extra_link_args=["-pthread"],
@@ -20,10 +29,8 @@ def accelerator(name: str, *further: str) -> Extension:
     )
 
 
+built = SOURCES | LINUX_ONLY if sys.platform == "linux" else SOURCES
 setup(
-    ext_modules=[
-        accelerator("_check", "_list", "_pieces"),
-        *[accelerator(name) for name in ("_marks", "_read", *LINUX_ONLY)],
-    ],
+    ext_modules=[accelerator(name, sources) for name, sources in built.items()],
     options={"bdist_wheel": {"py_limited_api": False}},
 )

@@ -83,13 +83,13 @@ class Carrying(Previewing):
                 targets = {entry.content for entry in entries if entry is not None and entry.kind == LINK}
             return target in targets
 
-        room = Room(root, made)
+        room, accelerated = Room(root, made), self.engine.settings["capture.accelerator"]
         return Apply(
             root,
             self._anchors(made, goal),
             Contents(
                 lambda entry: self.repository.stream(entry.content),
-                lambda digests, take: hand_over(self.repository, digests, take),
+                lambda digests, take: hand_over(self.repository, digests, take, accelerated),
             ),
             self.repository.ids,
             lambda key: bool(self.repository.ledger.locate([key])),
@@ -99,7 +99,7 @@ class Carrying(Previewing):
             durable=self.engine.place.durable,
             deleting_first=room.after_deleting,
             by_folder=room.ample,
-            accelerated=self.engine.settings["capture.accelerator"],
+            accelerated=accelerated,
             progress=self.engine.progress,
         )
 

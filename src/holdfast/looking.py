@@ -181,16 +181,12 @@ def pairs_between(
     if old is not None and (old.workspace, old.version) == (new.workspace, new.version):
         return
     touched = _touched(repository, workspace, old, new)
-    whole = _whole(repository, new) if old is None else None
-    pairs: Iterable[tuple[Entry | None, Entry | None]]
-    if whole is not None:
-        pairs = ((None, entry) for entry in whole)
-    elif touched is None:
-        pairs = _merged(repository, old, new)
-    else:
-        ledger, since = repository.ledger, old.version if old is not None else 0
-        pairs = ((ledger.at(workspace, since, path), ledger.at(workspace, new.version, path)) for path in touched)
-    for pair in pairs:
+    if touched is None:
+        yield from _merged(repository, old, new)
+        return
+    ledger, since = repository.ledger, old.version if old is not None else 0
+    for path in touched:
+        pair = ledger.at(workspace, since, path), ledger.at(workspace, new.version, path)
         if differ(*pair):
             yield pair
 
@@ -231,9 +227,10 @@ def _touched(
 def _merged(
     repository: Repository, old: CheckpointRow | None, new: CheckpointRow
 ) -> Iterator[tuple[Entry | None, Entry | None]]:
-    """Pairs of rows by path, from two states that are each sorted by path."""
+    """Pairs of rows that differ, by path, from two states that are each sorted by path."""
     left: Iterator[Entry] = iter(()) if old is None else repository.ledger.state(old.workspace, old.version)
-    right = repository.ledger.state(new.workspace, new.version)
+    whole = _whole(repository, new)
+    right = repository.ledger.state(new.workspace, new.version) if whole is None else iter(whole)
     one, other = next(left, None), next(right, None)
     while one is not None and other is not None:
         if one.path < other.path:
@@ -243,7 +240,8 @@ def _merged(
             yield None, other
             other = next(right, None)
         else:
-            yield one, other
+            if not same(one, other):
+                yield one, other
             one, other = next(left, None), next(right, None)
     if one is not None:
         yield one, None

@@ -15,7 +15,7 @@ from holdfast.workspace.find import show
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from holdfast.engine import Engine
     from holdfast.store.rows import CheckpointRow, WorkspaceRow
@@ -101,7 +101,11 @@ class Previewing:
             changed = disk_now(self.engine, self.root, self.row, paths)
             if self._refresh().version == version:
                 break  # else somebody saved meanwhile, and the two do not belong together
-        rows = {_path(pair): pair for pair in self._between(newest, target, paths, made)}
+        rows = {
+            (one if one is not None else pair[0]).path: pair  # type: ignore[union-attr]
+            for pair in self._between(newest, target, paths, made)
+            for one in pair[1:]
+        }
         wanted_there = self._rows(target, [path for path in changed if path not in rows])
         for path, (_, now) in changed.items():
             wanted = rows[path][1] if path in rows else wanted_there.get(path)
@@ -113,8 +117,13 @@ class Previewing:
         for path in there:
             del rows[path]
         scope = Scope(paths, {*made, *self._missing_folders(paths, rows)})
-        now_there = {path: now for path, (now, _) in rows.items()} | {path: now for path, (_, now) in changed.items()}
-        then_there = {**wanted_there, **{path: wanted for path, (_, wanted) in rows.items()}}
+
+        def then_there(path: bytes) -> Entry | None:
+            return rows[path][1] if path in rows else wanted_there[path]
+
+        def now_there(path: bytes) -> Entry | None:
+            return changed[path][1] if path in changed else rows[path][0]
+
         pairs = [pair for path, pair in rows.items() if scope.holds(path)] if paths else list(rows.values())
         made_plan = plan(pairs, self._kinds(target, then_there), self._kinds(newest, now_there))
         conflicts = [
@@ -127,10 +136,8 @@ class Previewing:
 
     def _plan_between(self, old: CheckpointRow, new: CheckpointRow, scope: Scope) -> Plan:
         found = list(self._between(old, new, scope.paths, scope.made))
-        kinds = (
-            self._kinds(new, {_path(pair): pair[1] for pair in found}),
-            self._kinds(old, {_path(pair): pair[0] for pair in found}),
-        )
+        rows = {_path(pair): pair for pair in found}
+        kinds = self._kinds(new, lambda path: rows[path][1]), self._kinds(old, lambda path: rows[path][0])
         return plan([pair for pair in found if scope.holds(_path(pair))], *kinds)
 
     def _is_as_seen(self, before: CheckpointRow, preview: Preview) -> bool:
@@ -162,16 +169,18 @@ class Previewing:
                 found.append((before, after))
         return found
 
-    def _kinds(self, checkpoint: CheckpointRow | None, known: Mapping[bytes, Entry | None]) -> Callable[[bytes], str]:
-        """What kind a path is of in a version, but where more is known already."""
+    def _kinds(
+        self, checkpoint: CheckpointRow | None, known: Callable[[bytes], Entry | None]
+    ) -> Callable[[bytes], str]:
+        """What kind a path is of in a version, but where more is known already; `known` raises `KeyError` where it is not."""
 
         def kind(path: bytes) -> str:
-            if path in known:
-                row = known[path]
-            elif checkpoint is not None:
-                row = self.repository.ledger.at(checkpoint.workspace, checkpoint.version, path)
-            else:
+            try:
+                row = known(path)
+            except KeyError:
                 row = None
+                if checkpoint is not None:
+                    row = self.repository.ledger.at(checkpoint.workspace, checkpoint.version, path)
             return row.kind if row is not None else ""
 
         return kind

@@ -24,12 +24,15 @@ CHANCE = random.Random(3)
 CONTENTS = [b"%d " % number + CHANCE.randbytes(9) * CHANCE.randrange(400) for number in range(300)]
 
 
-@pytest.fixture
-def repository(tmp_path: Path) -> Iterator[Repository]:
-    """All contents in many small frames of two packs, and a list of chunks among them."""
+@pytest.fixture(params=[1, 9], ids=["zlib", "zstd"])
+def repository(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Repository]:
+    """All contents in many small frames of two packs, and a list of chunks among them.
+
+    So little is compressed with zlib, unless it is to be compressed well.
+    """
     made = create_store(str(tmp_path / "store"), durable=False)
     for part in (CONTENTS[:170], CONTENTS[170:]):
-        writer = PackWriter(made.blobs, frame=20_000)
+        writer = PackWriter(made.blobs, level=request.param, frame=20_000)
         for content in part:
             writer.add(digest(content), content, CONTENT)
         writer.add(digest(part[0][:9]), part[0][:9], CHUNKS)
@@ -58,9 +61,12 @@ class Taken:
 
 @pytest.mark.parametrize(("first", "asked"), [(512, 4096), (1, 1), (40, 7), (3, 100)])
 @pytest.mark.parametrize("order", ["as stored", "shuffled", "with repetitions"])
+@pytest.mark.parametrize("how", ["accelerated", "plain", "one pack open"])
 def test_every_content_comes_once_and_whole(
-    repository: Repository, monkeypatch: pytest.MonkeyPatch, first: int, asked: int, order: str
+    repository: Repository, monkeypatch: pytest.MonkeyPatch, first: int, asked: int, order: str, how: str
 ) -> None:
+    if how == "one pack open":
+        monkeypatch.setattr(reading, "MOST_OPEN", 1)
     monkeypatch.setattr(reading, "FIRST", first)
     monkeypatch.setattr(reading, "ASKED", asked)
     wanted = list(CONTENTS)
@@ -70,7 +76,7 @@ def test_every_content_comes_once_and_whole(
         wanted = random.Random(2).choices(CONTENTS, k=500)
     taken = Taken()
 
-    assert hand_over(repository, [digest(content) for content in wanted], taken) == []
+    assert hand_over(repository, [digest(content) for content in wanted], taken, how != "plain") == []
 
     assert taken.contents == {number: [content] for number, content in enumerate(wanted)}
 

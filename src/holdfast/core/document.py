@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from _operator import ge
 from _struct import pack, unpack
+from itertools import islice, repeat
 
 from holdfast.core.entry import ATTRIBUTES, FILE, GONE, LINK, Entry, checked_path
 from holdfast.core.errors import Damaged
@@ -10,12 +12,14 @@ from holdfast.core.light_json import dumps, loads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from typing import Any
 
 MAGIC = b"HFDOC01\n"
 KINDS = frozenset("fldxoius-")
 TEXT, TEXT_OR_NOTHING = (str,), (str, type(None))
+ODD_PARTS = b"//", b"/./", b"/../"
+make: Any = tuple.__new__
 SIZES = {"H": 2, "Q": 8, "q": 8}
 HEADER: dict[str, tuple[type, ...]] = {
     "id": TEXT,
@@ -136,31 +140,30 @@ def _decode(data: bytes) -> tuple[dict[str, Any], list[Entry]]:
     paths = texts(count)
     digests = take(32 * kinds.count(FILE))
     targets = texts(kinds.count(LINK))
-    targets.reverse()
-    rows, before = [], b""
-    digest_at = 0
-    for number in range(count):
-        path, kind = checked_path(paths[number]), kinds[number]
-        if number and path <= before:
-            raise ValueError("paths are not sorted, or one is there twice")
-        before = path
-        content = b""
-        if kind == FILE:
-            content = digests[digest_at : digest_at + 32]
-            digest_at += 32
-        elif kind == LINK:
-            content = targets.pop()
-        elif kind == GONE and head.get("keyframe"):
-            raise ValueError("a keyframe has a row for a path that is gone")
-        extra = take(int.from_bytes(take(4), "little")) if flags[number] & ATTRIBUTES else b""
-        rows.append(
-            Entry(
-                path, kind, modes[number], flags[number], sizes[number], mtimes[number], groups[number], content, extra
-            )
-        )
+    _check_paths(paths)
+    if head.get("keyframe") and GONE in kinds:
+        raise ValueError("a keyframe has a row for a path that is gone")
+    files = iter([digests[start : start + 32] for start in range(0, len(digests), 32)])
+    links = iter(targets)
+    contents = [next(files) if kind == FILE else next(links) if kind == LINK else b"" for kind in kinds]
+    extras: Iterable[bytes] = repeat(b"")
+    if any(flag & ATTRIBUTES for flag in set(flags)):
+        extras = [take(int.from_bytes(take(4), "little")) if flag & ATTRIBUTES else b"" for flag in flags]
+    # Rows made without a call of ours for each: of a large tree, that would take most of the time.
+    rows = list(map(make, repeat(Entry), zip(paths, kinds, modes, flags, sizes, mtimes, groups, contents, extras)))  # noqa: B905
     if at != len(data):
         raise ValueError("it has bytes after its end")
     return head, rows
+
+
+def _check_paths(paths: list[bytes]) -> None:
+    """Raise `ValueError` unless each is a proper path and they are sorted. All at once; if one is odd, each by itself."""
+    text = b"/" + b"/\0/".join(paths) + b"/"
+    if paths and any(odd in text for odd in ODD_PARTS):
+        for path in paths:
+            checked_path(path)
+    if any(map(ge, paths, islice(paths, 1, None))):
+        raise ValueError("paths are not sorted, or one is there twice")
 
 
 def _column(code: str, numbers: Sequence[int]) -> bytes:

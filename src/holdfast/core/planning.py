@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from _operator import attrgetter, eq
+from itertools import islice
+
 from holdfast.core.entry import CAPTURED, EXCLUDED, FILE, FOLDER, LEFT_OUT, LINK, UNREADABLE, Entry, checked_path
 from holdfast.core.errors import Damaged
 
@@ -16,6 +19,7 @@ ODD = OURS | {b"", b".", b".."}
 ODD_PARTS = tuple(b"/" + part + b"/" for part in sorted(ODD))
 KINDS = frozenset(CAPTURED + LEFT_OUT)
 LONGEST_NAME, DIGEST = 255, 32
+PATH = attrgetter("path")
 
 
 class Step:
@@ -60,15 +64,17 @@ def plan(
     result, folder = Plan(), b""
     above_then = above_now = ""
     refuse_crafted([new for _, new in pairs if new is not None])
+    write = result.steps.append
     for old, new in pairs:
         path = (new if new is not None else old).path  # type: ignore[union-attr]
         if (here := path.rpartition(b"/")[0]) != folder:
             folder, above_then, above_now = here, then.kinds(here), now.kinds(here)
+        if old is None and not above_then and not above_now and new is not None and new.kind in CAPTURED:
+            write(Step(WRITE, None, new))  # the plain case, of which there are many
+            continue
         if new is not None and above_then and _any(above_then, FILE + LINK):
             raise _crafted("a path that goes through a file or a link", new.path)
-        if old is None and new is not None and not above_then and not above_now and new.kind in CAPTURED:
-            result.steps.append(Step(WRITE, None, new))  # the plain case, of which there are many
-        elif new is not None and new.kind in LEFT_OUT:
+        if new is not None and new.kind in LEFT_OUT:
             result.untouched.append((path, "was left out of that checkpoint"))
         elif new is None and _any(above_then, LEFT_OUT):
             result.untouched.append((path, "was not looked at in that checkpoint"))
@@ -87,10 +93,10 @@ def plan(
             result.steps.append(Step(MODE, old, new))
         else:
             result.steps.append(Step(WRITE, old, new))
-    result.steps.sort(key=lambda step: step.path)
-    for one, other in zip(result.steps, result.steps[1:], strict=False):
-        if one.path == other.path:
-            raise _crafted("a path twice", one.path)
+    result.steps.sort(key=PATH)
+    paths = list(map(PATH, result.steps))
+    if any(map(eq, paths, islice(paths, 1, None))):
+        raise _crafted("a path twice", next(one for one in paths if paths.count(one) > 1))
     return result
 
 
@@ -130,19 +136,19 @@ def refuse_crafted(entries: Sequence[Entry]) -> None:
 
 def _are_sound(entries: Sequence[Entry]) -> bool:
     """Can all of them be written? Asked of many at once, which is right nearly always; in doubt the answer is no."""
-    paths = [entry.path for entry in entries]
+    if not entries:
+        return True
+    paths, kinds, modes, _, _, _, _, contents, _ = zip(*entries, strict=True)
     text = b"/" + b"/\0/".join(paths) + b"/"
     if any(odd in text for odd in ODD_PARTS) or text.count(b"\0") != len(entries) - 1:
         return False
     if max(map(len, paths)) > LONGEST_NAME and len(max(text.split(b"/"), key=len)) > LONGEST_NAME:
         return False
-    if not {entry.kind for entry in entries} <= KINDS or any(
-        mode & ~0o7777 for mode in {entry.mode for entry in entries}
-    ):
+    if not KINDS.issuperset(kinds) or any(mode & ~0o7777 for mode in set(modes)):
         return False
-    if not {len(entry.content) for entry in entries if entry.kind == FILE} <= {DIGEST}:
+    if not {len(content) for kind, content in zip(kinds, contents, strict=True) if kind == FILE} <= {DIGEST}:
         return False
-    targets = [entry.content for entry in entries if entry.kind == LINK]
+    targets = [content for kind, content in zip(kinds, contents, strict=True) if kind == LINK]
     return all(targets) and not any(b"\0" in target for target in targets)
 
 

@@ -81,6 +81,9 @@ class LocalBlobs:
             length -= len(part)
         return b"".join(parts)
 
+    def descriptor(self, name: str) -> int:
+        return open_fd(self._path(name), O_RDONLY | O_CLOEXEC)
+
     def size(self, name: str) -> int:
         return stat(self._path(name)).st_size
 

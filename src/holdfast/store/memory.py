@@ -30,6 +30,9 @@ class MemoryBlobs:
             raise EOFError(f"object {name} ends before byte {offset + length}")
         return data
 
+    def descriptor(self, name: str) -> int:
+        return -1
+
     def size(self, name: str) -> int:
         return len(self._object(name))
 

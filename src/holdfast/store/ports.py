@@ -30,6 +30,9 @@ class Blobs(Protocol):
     def read(self, name: str, offset: int, length: int) -> bytes:
         """Exactly the bytes asked for. Raises `FileNotFoundError` if there is no such object, `EOFError` if it is short."""
 
+    def descriptor(self, name: str) -> int:
+        """A descriptor to read it from, which the caller closes; -1 where objects are no files. Raises `FileNotFoundError`."""
+
     def size(self, name: str) -> int: ...
     def names(self) -> list[str]: ...
     def delete(self, name: str) -> None:

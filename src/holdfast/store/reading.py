@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from _collections import deque  # type: ignore[import-not-found]  # `collections` itself costs 4 ms
-from _thread import allocate_lock
+from _thread import allocate_lock, get_ident
+from posix import close
 
 from holdfast.core.errors import Damaged
+from holdfast.store.compressing import native
 from holdfast.store.digest import digest
+from holdfast.store.packs import MOST_SHARED
 from holdfast.store.rows import CONTENT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import Any
 
     from holdfast.store.repository import Repository
     from holdfast.store.rows import Location
@@ -21,39 +25,61 @@ if TYPE_CHECKING:
     Take = Callable[[bytes, list[Part]], None]
     Frame = list[tuple[int, Location]]
     """Wanted contents of one frame: their numbers, and where they lie."""
+    Unpack = Callable[[int, int, int, int, Frame, list[bytes]], tuple[bytes, list[Part]] | None]
 
 MANY = 8
 """Frames from which on another thread helps: unpacking and whatever writes files need no Python."""
 FIRST, ASKED = 512, 4096
 """Contents whose places are asked for at once: few at first, because nobody has anything to do until they are known."""
+MOST_OPEN = 64
+"""Packs that are held open at once; what lies in more of them is read as always."""
 LOW = 6
 """Frames below which more places are asked for, while the other thread still has something to do."""
 
 
-def hand_over(repository: Repository, keys: Sequence[bytes], take: Take) -> list[int]:
+def hand_over(repository: Repository, keys: Sequence[bytes], take: Take, accelerated: bool = True) -> list[int]:
     """Call `take(frame, parts)` with all contents, checked, frame by frame, perhaps from two threads at once.
 
+    `accelerated`: where there are many, frames are read, unpacked and checked by our own compiled module, if it was built.
     Return the numbers of those that come in parts, which are left to the caller. Raises `Damaged` for a content that is
     not there or does not match its digest.
     """
-    work = _Work(repository, keys, take)
+    work = _Work(repository, list(keys), take)
     work.ask()
     if len(work.frames) < MANY and len(keys) <= FIRST:
         work.go_on()
     else:
-        work.go_on_by_two()
+        work.unpack = _unpacking() if accelerated else None
+        try:
+            work.go_on_by_two()
+        finally:
+            work.close()
     return sorted(work.in_parts)
+
+
+def _unpacking() -> Unpack | None:
+    """What unpacks and checks a whole frame without Python; None if it was not built, or finds no Zstandard."""
+    try:
+        from holdfast.store import _unpack  # type: ignore[attr-defined]
+    except ImportError:
+        return None
+    module: Any = native()
+    path = getattr(module.__spec__, "origin", None)
+    return _unpack.unpack if path and _unpack.use(path) else None
 
 
 class _Work:
     """What is left to be done."""
 
-    def __init__(self, repository: Repository, keys: Sequence[bytes], take: Take) -> None:
+    def __init__(self, repository: Repository, keys: list[bytes], take: Take) -> None:
         self.repository, self.keys, self.take = repository, keys, take
         self.frames: deque[Frame] = deque()
         self.in_parts: list[int] = []
+        self.unpack: Unpack | None = None
+        self._files: dict[str, int] = {}
         self._asked = 0
-        self._asking = allocate_lock()
+        self._first = get_ident()
+        self._asking, self._opening = allocate_lock(), allocate_lock()
         self._open: dict[tuple[str, int], Frame] = {}
 
     def ask(self) -> None:
@@ -93,7 +119,8 @@ class _Work:
                 finally:
                     self._asking.release()
             try:
-                frame: Frame = self.frames.popleft()
+                # From both ends: files of neighbouring frames lie in one folder, which takes a new file at a time.
+                frame: Frame = self.frames.popleft() if get_ident() == self._first else self.frames.pop()
                 return frame
             except IndexError:
                 if all_asked:
@@ -113,6 +140,10 @@ class _Work:
         keys = self.keys
         try:
             most = max([place.offset + place.length for _, place in wanted])
+            done = self.unpack and self._at_once(self.unpack, wanted, most)
+            if done:
+                self.take(*done)
+                return
             frame = self.repository.frame(wanted[0][1], most, keep=False)
         except FileNotFoundError:
             for number, _ in wanted:  # compaction has moved them since we asked
@@ -128,3 +159,19 @@ class _Work:
                 raise Damaged(f"The content {keys[number].hex()} in pack {place.pack} does not match its digest.")
             parts.append((number, offset, length))
         self.take(frame, parts)
+
+    def _at_once(self, unpack: Unpack, wanted: Frame, most: int) -> tuple[bytes, list[Part]] | None:
+        """The frame and the parts of it, checked; None where something is not as it should be, or not for us to unpack."""
+        place = wanted[0][1]
+        with self._opening:
+            if place.pack not in self._files:
+                if len(self._files) >= MOST_OPEN:
+                    return None
+                self._files[place.pack] = self.repository.blobs.descriptor(place.pack)
+            file = self._files[place.pack]
+        return unpack(file, place.frame, place.stored, max(MOST_SHARED, most), wanted, self.keys) if file >= 0 else None
+
+    def close(self) -> None:
+        for file in self._files.values():
+            if file >= 0:
+                close(file)

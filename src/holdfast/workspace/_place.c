@@ -101,17 +101,22 @@ static int open_below(int root, const char *path)
     return (int)syscall(OPENAT2, root, path, &how, sizeof how);
 }
 
-/* The folder that was opened last: files come folder by folder. */
+/* The folder that was opened last: files come folder by folder. `sure` is the mode that a file made there has got as it was
+   asked for; the next one gets it too, because the folder is ours. */
 typedef struct {
     int top, fd;
+    unsigned sure;
     char path[LONGEST + 1];
 } Opened;
+#define UNSURE 010000
+#define PLAIN 0777
 
 static void let_go(Opened *opened)
 {
     if (opened->fd >= 0)
         close(opened->fd);
     opened->fd = -1;
+    opened->sure = UNSURE;
 }
 
 /* The descriptor of the folder that holds `path`, and its last part; -1 with errno set. */
@@ -160,8 +165,12 @@ static int write_one(Opened *opened, const Item *item)
     }
     /* Whoever creates a file does not always get the mode that was asked for, and writing takes some bits away. */
     struct stat seen;
-    if (!error && (fstat(fd, &seen) || ((seen.st_mode & 07777) != item->mode && fchmod(fd, item->mode))))
-        error = errno;
+    if (!error && (folder == opened->top || item->mode != opened->sure)) {
+        if (fstat(fd, &seen) || ((seen.st_mode & 07777) != item->mode && fchmod(fd, item->mode)))
+            error = errno;
+        else if (folder != opened->top && (seen.st_mode & 07777) == item->mode && !(item->mode & ~PLAIN))
+            opened->sure = item->mode;
+    }
     if (!error && item->timed) {
         long long seconds = item->time / 1000000000, rest = item->time % 1000000000;
         struct timespec time = {seconds - (rest < 0), rest < 0 ? rest + 1000000000 : rest}, times[2] = {time, time};
@@ -206,7 +215,7 @@ static PyObject *failure(int error, const char *name)
 /* Do one thing for every item of a list, without Python; OSError names the first that failed. */
 static PyObject *each(PyObject *arguments, Py_ssize_t least, Py_ssize_t most, int (*act)(Opened *, const Item *))
 {
-    Opened opened = {-1, -1, ""};
+    Opened opened = {-1, -1, UNSURE, ""};
     int error = 0;
     PyObject *list;
     Py_ssize_t count, i = 0;
