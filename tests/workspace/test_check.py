@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING
 from zlib import crc32
 
@@ -400,6 +401,14 @@ def test_a_folder_that_cannot_be_listed_is_an_error_in_both_ways(tmp_path: Path)
 def test_the_checksum_is_that_of_zlib(data: bytes) -> None:
     for start in range(min(8, len(data) + 1)):  # at every alignment
         assert accelerator.crc32(memoryview(data)[start:]) == crc32(data[start:])
+
+
+@pytest.mark.parametrize("length", [*range(120, 200), 255, 256, 1023, 4096, 65_537, 1 << 20])
+def test_the_checksum_of_long_texts_is_that_of_zlib(length: int) -> None:
+    data = Random(length).randbytes(length)
+
+    assert accelerator.crc32(data) == crc32(data)
+    assert accelerator.crc32(memoryview(data)[1:]) == crc32(data[1:])
 
 
 def test_times_beyond_64_bits_and_inodes_of_64_bits_fit(tmp_path: Path) -> None:
