@@ -141,7 +141,10 @@ class LocalUpload:
         self.written += len(data)
         if self.written - self.sent >= EARLY and self.blobs.durable and posix_fadvise is not None:
             # Sent on its way to the disk while we go on: `sync` has less to wait for. What is under way stays in memory.
-            posix_fadvise(self.fd, self.sent, self.written - self.sent, POSIX_FADV_DONTNEED)
+            try:
+                posix_fadvise(self.fd, self.sent, self.written - self.sent, POSIX_FADV_DONTNEED)
+            except OSError:
+                pass  # a hint, which not every file system takes; `sync` is what counts
             self.sent = self.written
 
     def sync(self) -> None:
