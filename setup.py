@@ -5,7 +5,7 @@ import sys
 from setuptools import Extension, setup
 
 SOURCES = {
-    "workspace._check": ("workspace/_check.c", "workspace/_list.c"),
+    "workspace._check": tuple(f"workspace/_{name}.c" for name in ("check", "crc", "list", "pieces")),
     "workspace._marks": ("workspace/_marks.c",),
     "workspace._read": ("workspace/_read.c",),
 }

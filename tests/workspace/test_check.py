@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING
 from zlib import crc32
 
@@ -402,6 +403,14 @@ def test_the_checksum_is_that_of_zlib(data: bytes) -> None:
         assert accelerator.crc32(memoryview(data)[start:]) == crc32(data[start:])
 
 
+@pytest.mark.parametrize("length", [*range(120, 200), 255, 256, 1023, 4096, 65_537, 1 << 20])
+def test_the_checksum_of_long_texts_is_that_of_zlib(length: int) -> None:
+    data = Random(length).randbytes(length)
+
+    assert accelerator.crc32(data) == crc32(data)
+    assert accelerator.crc32(memoryview(data)[1:]) == crc32(data[1:])
+
+
 def test_times_beyond_64_bits_and_inodes_of_64_bits_fit(tmp_path: Path) -> None:
     """Anybody can set a time in the year 2400; some file systems use every bit of an inode."""
     columns = [[-1], [0], [(1 << 64) - 1], [(1 << 63) + 5], [7], [1 << 63], [1]]
@@ -483,6 +492,7 @@ for _ in range(examples):
         found = _check.check(bad, root, chance.choice([-1, 0, 1, 2, 8, 99]))
     except ValueError:
         assert known is None and fails(_check.offsets, bad, b"") and fails(_check.list_changed, bad, root, 1, b"", b"", b"")
+        assert fails(_check.join_pieces, bad, b"", b"", b"")
         continue
     assert known is not None
     accepted += 1
@@ -491,6 +501,15 @@ for _ in range(examples):
     assert (files, folders) == check_plainly(known, root)
     listed = _check.list_changed(bad, root, chance.choice([-1, 0, 1, 2, 99]), *found, b"CACHEDIR.TAG" + bytes(1))
     assert len(listed) == len(folders) and len(_check.offsets(bad, found[0])) == len(files)
+    pieces = [0, known.files, 1, 0, 1, 0, known.files // 2, known.files, 1]
+    columns, text = _check.join_pieces(bad, bytes(24), b"new" + bytes(1), struct.pack("9I", *pieces))
+    names = known.names()
+    assert text.split(bytes(1))[:-1] == [*names, b"new", *names[known.files // 2 :]] and len(columns) % 24 == 0
+    numbers = [chance.choice([0, 1, 2, known.files, known.files + 1, 2**32 - 1]) for _ in range(6)]
+    if any(of_old > 1 or first > end or end > (known.files if of_old else 1) for first, end, of_old in
+           (numbers[:3], numbers[3:])):
+        assert fails(_check.join_pieces, bad, bytes(24), b"new" + bytes(1), struct.pack("6I", *numbers))
+    assert fails(_check.join_pieces, bad, bytes(24), b"new", b"") and fails(_check.join_pieces, bad, bytes(8), b"", b"")
     for wrong in (bytes(8), bytes([255] * 4)):
         assert fails(_check.list_changed, bad, root, 1, b"", wrong, b"")
         assert fails(_check.offsets, bad, wrong)

@@ -21,12 +21,12 @@ def native() -> Any:
         try:
             import _zstd as _native  # type: ignore[import-not-found]  # the standard library's, from Python 3.14 on
         except ImportError:
-            _native = _alone(PACKAGE + "._zstd") or _with_its_package()
+            _native = alone(PACKAGE + "._zstd") or _with_its_package()
     return _native
 
 
-def _alone(name: str) -> Any:
-    """Load the package's compiled module and nothing else; None if it is not where it should be."""
+def alone(name: str) -> Any:
+    """Load a package's compiled module and nothing else; None if it is not where it should be."""
     loaded = sys.modules.get(name)
     if loaded is not None:
         return loaded

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from _thread import allocate_lock
 
-from blake3 import blake3
-
 from holdfast.core.entry import FILE
 from holdfast.core.entry import SEALED as SEALED_FILE
 from holdfast.core.errors import Damaged, Failed
-from holdfast.store.digest import digest
+from holdfast.store.digest import blake3, digest
 from holdfast.store.packs import MOST_SHARED, beginning, decompress
 from holdfast.store.rows import CHUNKS, LIST, SEALED
 

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from blake3 import blake3
-
 from holdfast.core.entry import CAPTURED
+from holdfast.store.compressing import alone
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from blake3 import blake3 as blake3
+
     from holdfast.core.entry import Entry
+else:
+    # Its compiled module alone: the package around it, and the folder that it is looked for in, cost as much again.
+    _native = alone("blake3.blake3")
+    if _native is not None:
+        blake3 = _native.blake3
+    else:
+        from blake3 import blake3
 
 ZERO = bytes(32)
 LETTERS = {kind: kind.encode() for kind in CAPTURED}

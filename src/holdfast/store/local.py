@@ -29,6 +29,11 @@ from posix import (
 )
 from posix import open as open_fd
 
+try:
+    from posix import POSIX_FADV_DONTNEED, posix_fadvise
+except ImportError:  # macOS has none
+    posix_fadvise = None  # type: ignore[assignment]
+
 from holdfast.core.errors import DiskFull, Failed, HoldfastError, Unreachable
 from holdfast.core.steps import step
 
@@ -37,6 +42,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 FULL = (ENOSPC, EDQUOT)
+EARLY = 256 << 10
 
 
 class LocalBlobs:
@@ -128,9 +134,18 @@ class LocalUpload:
     def __init__(self, blobs: LocalBlobs) -> None:
         self.blobs = blobs
         self.path, self.fd = _new_file(blobs.temporary + "/")
+        self.written = self.sent = 0
 
     def write(self, data: bytes) -> None:
         write_all(self.fd, data)
+        self.written += len(data)
+        if self.written - self.sent >= EARLY and self.blobs.durable and posix_fadvise is not None:
+            # Sent on its way to the disk while we go on: `sync` has less to wait for. What is under way stays in memory.
+            try:
+                posix_fadvise(self.fd, self.sent, self.written - self.sent, POSIX_FADV_DONTNEED)
+            except OSError:
+                pass  # a hint, which not every file system takes; `sync` is what counts
+            self.sent = self.written
 
     def sync(self) -> None:
         step("pack:written")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from blake3 import blake3
-
 from holdfast.core import document
 from holdfast.core.entry import FILE, GONE, gone, same
 from holdfast.core.errors import Failed
 from holdfast.core.light_json import loads
 from holdfast.core.steps import step
-from holdfast.store.digest import add, digest, weight
+from holdfast.store.digest import add, blake3, digest, weight
 from holdfast.store.packs import PackWriter
 from holdfast.store.rows import CHUNKS, CONTENT, DOCUMENT, LIST, SEALED
 

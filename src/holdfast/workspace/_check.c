@@ -143,35 +143,6 @@ done:
     return result;
 }
 
-/* CRC-32 as zlib has it, eight bytes at a time: loading zlib costs as much as checking 300 files. */
-static PyObject *crc32(PyObject *self, PyObject *argument)
-{
-    static uint32_t table[8][256]; /* filled under the interpreter's lock */
-    Py_buffer view;
-    (void)self;
-    if (PyObject_GetBuffer(argument, &view, PyBUF_SIMPLE)) return NULL;
-    if (!table[0][1]) {
-        for (uint32_t i = 0; i < 256; i++) {
-            uint32_t c = i;
-            for (int k = 0; k < 8; k++) c = c & 1 ? c >> 1 ^ 0xEDB88320u : c >> 1;
-            table[0][i] = c;
-        }
-        for (int t = 1; t < 8; t++)
-            for (int i = 0; i < 256; i++)
-                table[t][i] = table[t - 1][i] >> 8 ^ table[0][table[t - 1][i] & 255];
-    }
-    const unsigned char *at = view.buf, *end = at + view.len;
-    uint32_t c = 0xFFFFFFFFu;
-    for (; end - at >= 8; at += 8) {
-        uint32_t low = c ^ ((uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24);
-        c = table[7][low & 255] ^ table[6][low >> 8 & 255] ^ table[5][low >> 16 & 255] ^ table[4][low >> 24]
-            ^ table[3][at[4]] ^ table[2][at[5]] ^ table[1][at[6]] ^ table[0][at[7]];
-    }
-    while (at < end) c = table[0][(c ^ *at++) & 255] ^ c >> 8;
-    PyBuffer_Release(&view);
-    return PyLong_FromUnsignedLong(c ^ 0xFFFFFFFFu);
-}
-
 /* Wait for the lock on an open file, as fcntl.flock does: that module costs as much to load as checking 200 files. */
 static PyObject *lock(PyObject *self, PyObject *argument)
 {
@@ -187,13 +158,16 @@ static PyObject *lock(PyObject *self, PyObject *argument)
     return failed ? PyErr_SetFromErrno(PyExc_OSError) : Py_NewRef(Py_None);
 }
 
-/* _list.c */
+/* _crc.c, _list.c, _pieces.c */
+PyObject *crc32(PyObject *self, PyObject *argument);
 PyObject *list_changed(PyObject *self, PyObject *arguments);
+PyObject *join_pieces(PyObject *self, PyObject *arguments);
 PyObject *offsets(PyObject *self, PyObject *arguments);
 
 static PyMethodDef methods[] = {
     {"check", check, METH_VARARGS, "check(raw, root, threads) -> (files, folders)"},
     {"list_changed", list_changed, METH_VARARGS, "list_changed(raw, root, threads, files, folders, apart) -> what lies in each"},
+    {"join_pieces", join_pieces, METH_VARARGS, "join_pieces(raw, columns, text, pieces) -> (columns, text)"},
     {"offsets", offsets, METH_VARARGS, "offsets(raw, files) -> where their names begin"},
     {"crc32", crc32, METH_O, "crc32(bytes) -> number"},
     {"lock", lock, METH_O, "lock(fd)"},

@@ -287,42 +287,6 @@ static PyObject *tell_all(const Work *w)
     return result;
 }
 
-static int rises(const uint32_t *numbers, size_t n)
-{
-    for (size_t i = 1; i < n; i++)
-        if (numbers[i] <= numbers[i - 1]) return 0;
-    return 1;
-}
-
-/* Where the names of these files begin in the text of all; the number behind the last one is that of its end. */
-PyObject *offsets(PyObject *self, PyObject *arguments)
-{
-    Py_buffer raw, numbers;
-    Layout l;
-    PyObject *result = NULL;
-    (void)self;
-    if (!PyArg_ParseTuple(arguments, "y*y*", &raw, &numbers)) return NULL;
-    const uint32_t *wanted = numbers.buf;
-    size_t n = (size_t)numbers.len / 4;
-    if (!lay_out(raw.buf, raw.len, &l) || (uintptr_t)wanted % 4 || !rises(wanted, n) || (n && wanted[n - 1] > l.files))
-        PyErr_SetString(PyExc_ValueError, "the stat cache is malformed, or has no such files");
-    else
-        result = PyList_New((Py_ssize_t)n);
-    const char *name = l.names;
-    uint32_t file = 0;
-    for (size_t i = 0; result && i < n; i++) {
-        for (; file < wanted[i]; file++) name += strlen(name) + 1;
-        PyObject *offset = PyLong_FromSsize_t(name - l.names);
-        if (!offset || PyList_SetItem(result, (Py_ssize_t)i, offset)) {
-            Py_DECREF(result);
-            result = NULL;
-        }
-    }
-    PyBuffer_Release(&raw);
-    PyBuffer_Release(&numbers);
-    return result;
-}
-
 PyObject *list_changed(PyObject *self, PyObject *arguments)
 {
     Py_buffer raw, files, folders, apart;

@@ -43,7 +43,9 @@ def store(
     temporary = path + ".new"
     fd = open_fd(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
     try:
-        write_all(fd, encode(identity, full_scan_at, columns, names, folders, marks))
+        body = _body(identity, full_scan_at, columns, names, folders, marks)
+        write_all(fd, _head(body))
+        write_all(fd, body)
     finally:
         close(fd)
     rename(temporary, path)
@@ -58,18 +60,33 @@ def encode(
     marks: Iterable[bytes],
 ) -> bytes:
     """Return the bytes of a cache. `names` may be the text of all of them, each followed by NUL."""
+    body = _body(identity, full_scan_at, columns, names, folders, marks)
+    return _head(body) + body
+
+
+def _head(body: bytes) -> bytes:
+    return MAGIC + crc32(body).to_bytes(4, "little")
+
+
+def _body(
+    identity: bytes,
+    full_scan_at: int,
+    columns: Sequence[Column],
+    names: list[bytes] | bytes,
+    folders: list[bytes],
+    marks: Iterable[bytes],
+) -> bytes:
     identity += b"\n" * (-len(identity) % 8)
     texts = [b"\0".join([*part, b""]) if isinstance(part, list) else part for part in (names, folders, sorted(marks))]
-    body = b"".join(
+    return b"".join(
         [
             packed("I", [len(identity)]),
             packed("q", [len(columns[0]), len(folders), *map(len, texts), full_scan_at]),
             identity,
-            *[joined(code, [column]) for code, column in zip(CODES, columns, strict=True)],
+            *[packed(code, one) if isinstance(one, list) else one for code, one in zip(CODES, columns, strict=True)],
             *texts,
         ]
     )
-    return MAGIC + crc32(body).to_bytes(4, "little") + body
 
 
 def write_all(fd: int, data: bytes) -> None:

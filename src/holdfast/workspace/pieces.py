@@ -7,6 +7,11 @@ from _bisect import bisect_right
 from holdfast.workspace.cache import CODES
 from holdfast.workspace.cache_writing import joined, packed
 
+try:
+    from holdfast.workspace._check import join_pieces
+except ImportError:
+    join_pieces = None  # type: ignore[assignment]
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,11 +67,7 @@ class Pieces:
             first = end + 1
         others = self._offsets(rest, True, sum([end - start for start, end, _ in self.pieces]))
         self.pieces += rest
-        scan.text = self._text()
-        files = []
-        for code, column, new in zip(CODES[:3], old.columns[:3], scan.columns[:3], strict=True):
-            fresh = memoryview(packed(code, new)).cast(code)  # type: ignore[call-overload]
-            files.append(joined(code, [(column if of_old else fresh)[start:end] for start, end, of_old in self.pieces]))
+        files = self._joined()
         scan.columns = files + [joined(code, parts) for code, parts in zip(CODES[3:], folders, strict=True)]
         scan.names = []
         scan.places = {path: at + _offset(offsets, at) for path, at in scan.places.items()}
@@ -93,6 +94,32 @@ class Pieces:
             at += end - start
         return found
 
+    def _joined(self) -> list[Column]:
+        """The columns of all files of the next cache; the scan gets their names."""
+        scan, new = (
+            self.scan,
+            [packed(code, column) for code, column in zip(CODES[:3], self.scan.columns, strict=False)],
+        )
+        if not self.accelerated or join_pieces is None:
+            scan.text = self._text()
+            return self._columns(new)
+        text = b"".join([name + b"\0" for name in scan.names])
+        pieces = packed("I", [number for piece in self.pieces for number in piece])
+        data, scan.text = join_pieces(self.cache.raw, b"".join(new), text, pieces)
+        view, length = memoryview(data), len(data) // 3
+        return [
+            view[at * length : at * length + length].cast(code)  # type: ignore[call-overload]
+            for at, code in enumerate(CODES[:3])
+        ]
+
+    def _columns(self, new: list[bytes]) -> list[Column]:
+        """The same in Python."""
+        files = []
+        for code, column, packed_column in zip(CODES[:3], self.old.columns[:3], new, strict=True):
+            fresh = memoryview(packed_column).cast(code)  # type: ignore[call-overload]
+            files.append(joined(code, [(column if of_old else fresh)[start:end] for start, end, of_old in self.pieces]))
+        return files
+
     def _text(self) -> bytes:
         """The names of all pieces."""
         numbers = sorted({number for start, end, of_old in self.pieces if of_old for number in (start, end)})
@@ -103,7 +130,7 @@ class Pieces:
             if of_old:
                 parts.append(text[places[start] : places[end]])
             else:
-                parts += [b"\0".join(new[start:end]), b"\0"]
+                parts.append(b"".join([name + b"\0" for name in new[start:end]]))
         return b"".join(parts)
 
 
