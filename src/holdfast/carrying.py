@@ -10,7 +10,7 @@ from holdfast.core.errors import DiskFull, Failed, HoldfastError
 from holdfast.core.planning import UNREAD, Plan
 from holdfast.core.steps import step
 from holdfast.journaling import GO_ON, UNTOUCHED, explain, path_of, text
-from holdfast.previewing import Previewing
+from holdfast.previewing import Preview, Previewing
 from holdfast.store.reading import hand_over
 from holdfast.workspace.apply import Apply
 from holdfast.workspace.find import show
@@ -67,10 +67,12 @@ class Begun:
 class Carrying(Previewing):
     """Plans of one workspace, carried out."""
 
-    def _begin(self, made: Plan, goal: CheckpointRow, mtimes: bool, room: Room) -> Begun:
+    def _begin(self, preview: Preview, goal: CheckpointRow, mtimes: bool, room: Room) -> Begun:
         """Begin with a large plan: nothing of it is seen, and nothing is lost if it comes to nothing."""
-        root, repository = -1, None
-        if len(made.steps) < MANY or not room.ample:
+        root, repository, made = -1, None, preview.plan
+        saved = sum([entry.size for entry in preview.seen.values() if entry is not None])
+        # What is begun must not take the room that the safety checkpoint needs.
+        if len(made.steps) < MANY or 2 * (room.takes + saved) > room.free:
             return Begun(made)
         try:
             root = open_fd(self.root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)

@@ -81,7 +81,7 @@ class Restoring(Carrying):
                 return None
             room = self._refuse_if_full(preview.plan)
             workspace, choices = self.row.id, (mine, conflicts == THEIRS, mtimes, note or {})
-            with self._begin(preview.plan, target, mtimes, room) as begun:
+            with self._begin(preview, target, mtimes, room) as begun:
                 before = self._safety(preview.plan, preview.only(at_once), f"before restoring v{target.version}")
                 if before.workspace == workspace:
                     return _left_closed(self._run(journal, target, before, preview, *choices, begun), closed)
