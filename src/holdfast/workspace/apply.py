@@ -87,9 +87,9 @@ class Apply:
 
     def give_up(self) -> None:
         """End what was begun, and take away what was written."""
+        self._stop()  # before anything is closed that a thread may be using
         self.folders.close()
         try:
-            self._stop()
             self.preparing.ahead.wait()
             self._rescued(self.staging.close(self.known, self.known_link))
         except OSError:
