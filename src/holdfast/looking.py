@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import repeat
 from posix import O_DIRECTORY, O_NONBLOCK, O_RDONLY, close, fstat, read
 from posix import open as open_fd
 
@@ -247,8 +248,8 @@ def _merged(
         yield one, None
     if other is not None:
         yield None, other
-    yield from ((row, None) for row in left)
-    yield from ((None, row) for row in right)
+    yield from zip(left, repeat(None))
+    yield from zip(repeat(None), right)
 
 
 def differ(one: Entry | None, other: Entry | None) -> bool:

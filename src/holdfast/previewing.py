@@ -104,9 +104,8 @@ class Previewing:
             if self._refresh().version == version:
                 break  # else somebody saved meanwhile, and the two do not belong together
         rows = {
-            (one if one is not None else pair[0]).path: pair  # type: ignore[union-attr]
+            (pair[1] or pair[0]).path: pair  # type: ignore[union-attr]
             for pair in self._between(newest, target, paths, made)
-            for one in pair[1:]
         }
         wanted_there = self._rows(target, [path for path in changed if path not in rows])
         for path, (_, now) in changed.items():
