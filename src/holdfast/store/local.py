@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 FULL = (ENOSPC, EDQUOT)
 EARLY = 256 << 10
+"""So much of a pack is sent to the disk at a time."""
 
 
 class LocalBlobs:
@@ -141,7 +142,10 @@ class LocalUpload:
         self.written += len(data)
         if self.written - self.sent >= EARLY and self.blobs.durable and posix_fadvise is not None:
             # Sent on its way to the disk while we go on: `sync` has less to wait for. What is under way stays in memory.
-            posix_fadvise(self.fd, self.sent, self.written - self.sent, POSIX_FADV_DONTNEED)
+            try:
+                posix_fadvise(self.fd, self.sent, self.written - self.sent, POSIX_FADV_DONTNEED)
+            except OSError:
+                pass  # it was advice; whether all is well, `sync` tells
             self.sent = self.written
 
     def sync(self) -> None:
