@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from posix import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close
+from posix import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close, fstat
 from posix import open as open_fd
 
 from holdfast.core.entry import FILE, LINK
 from holdfast.core.errors import DiskFull, Failed, HoldfastError
-from holdfast.core.planning import UNREAD
+from holdfast.core.planning import UNREAD, Plan
 from holdfast.core.steps import step
 from holdfast.journaling import GO_ON, UNTOUCHED, explain, path_of, text
 from holdfast.previewing import Previewing
@@ -22,29 +22,90 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from holdfast.core.planning import Plan
     from holdfast.store.journal import Journal
+    from holdfast.store.repository import Repository
     from holdfast.store.rows import CheckpointRow
     from holdfast.workspace.applied import Applied
     from holdfast.workspace.preparing import Group
 
 
+MANY = 1000
+"""From so many steps on, new contents are written while the safety checkpoint is made."""
+
+
+class Begun:
+    """What was begun of a plan before its journal is there: new contents, in the staging folder, where nothing is in the way.
+
+    It has a repository of its own: the other one is at work for the safety checkpoint. Without `apply` nothing was begun.
+    """
+
+    def __init__(
+        self, plan: Plan, root: int = -1, apply: Apply | None = None, repository: Repository | None = None
+    ) -> None:
+        self.plan, self.root, self.apply, self.repository = plan, root, apply, repository
+
+    def take(self, plan: Plan, root: int) -> Apply | None:
+        """Whoever carries out this very plan, in this very folder, goes on with it; else it is given up."""
+        apply, self.apply = self.apply, None
+        if apply is None or (plan is self.plan and _identity(root) == _identity(self.root)):
+            return apply
+        apply.give_up()
+        return None
+
+    def __enter__(self) -> Begun:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.apply is not None:
+            self.apply.give_up()
+        if self.root >= 0:
+            close(self.root)
+        if self.repository is not None:
+            self.repository.close()
+
+
 class Carrying(Previewing):
     """Plans of one workspace, carried out."""
 
+    def _begin(self, made: Plan, goal: CheckpointRow, mtimes: bool) -> Begun:
+        """Begin with a large plan: nothing of it is seen, and nothing is lost if it comes to nothing."""
+        root, repository = -1, None
+        if len(made.steps) < MANY:
+            return Begun(made)
+        try:
+            root = open_fd(self.root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+            if not Room(root, made).ample or closed_folders(root, (one.path for one in made.steps)):
+                return Begun(made, root)
+            repository = self.engine.place.open()
+            apply = self._apply(root, made, goal, {"closed": {}, "mtimes": mtimes}, made, repository)
+            begun = Begun(made, root, apply, repository)
+        except (OSError, HoldfastError):
+            return Begun(made, root, None, repository)  # whatever is wrong is found, and told, when it is carried out
+        try:
+            apply.begin(made)
+        except OSError:
+            begun.take(Plan(), root)
+        return begun
+
     def _carry_out(
-        self, journal: Journal, said: dict[str, Any], made: Plan, goal: CheckpointRow, whole: Plan
+        self,
+        journal: Journal,
+        said: dict[str, Any],
+        made: Plan,
+        goal: CheckpointRow,
+        whole: Plan,
+        begun: Begun | None = None,
     ) -> Applied:
         """Write the journal, then touch the tree. What fails before anything was touched leaves no journal either.
 
         `whole` is what the restore was about in the beginning: the links in it are known.
         """
-        applied = self._apply_plan(journal, said, made, goal, whole)
+        applied = self._apply_plan(journal, said, made, goal, whole, begun or Begun(made))
         applied.kept += [(path, why) for path, why in made.untouched if why == UNREAD]
         return applied
 
     def _apply_plan(
-        self, journal: Journal, said: dict[str, Any], made: Plan, goal: CheckpointRow, whole: Plan
+        self, journal: Journal, said: dict[str, Any], made: Plan, goal: CheckpointRow, whole: Plan, begun: Begun
     ) -> Applied:
         fresh, touched = journal.read() is None, False
         try:
@@ -55,7 +116,9 @@ class Carrying(Previewing):
                 said["closed"] = {text(path): mode for path, mode in {**closed, **known}.items()}
                 journal.write(said)
                 step("restore:journal")
-                apply = self._apply(root, made, goal, said, whole)
+                # What was begun knows of no closed folders.
+                ahead = begun.take(Plan() if said["closed"] else made, root)
+                apply = ahead or self._apply(root, made, goal, said, whole, self.repository)
                 try:
                     return apply.run(made)
                 finally:
@@ -73,7 +136,10 @@ class Carrying(Previewing):
         except OSError:
             pass  # then `status` speaks of a restore that was cut off, and --abort finds nothing to do
 
-    def _apply(self, root: int, made: Plan, goal: CheckpointRow, said: dict[str, Any], whole: Plan) -> Apply:
+    def _apply(
+        self, root: int, made: Plan, goal: CheckpointRow, said: dict[str, Any], whole: Plan, contents: Repository
+    ) -> Apply:
+        """`contents`: where they are read from, perhaps by other threads."""
         targets: set[bytes] | None = None
 
         def known_link(target: bytes) -> bool:
@@ -88,8 +154,8 @@ class Carrying(Previewing):
             root,
             self._anchors(made, goal),
             Contents(
-                lambda entry: self.repository.stream(entry.content),
-                lambda digests, take: hand_over(self.repository, digests, take, accelerated),
+                lambda entry: contents.stream(entry.content),
+                lambda digests, take: hand_over(contents, digests, take, accelerated),
             ),
             self.repository.ids,
             lambda key: bool(self.repository.ledger.locate([key])),
@@ -137,6 +203,11 @@ class Carrying(Previewing):
             raise DiskFull(
                 f"There is no room for this restore: {room.missing_files:,} files too many for this disk.", hint
             )
+
+
+def _identity(folder: int) -> tuple[int, int]:
+    seen = fstat(folder)
+    return seen.st_dev, seen.st_ino
 
 
 def _megabytes(count: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.carrying import Carrying
+from holdfast.carrying import Begun, Carrying
 from holdfast.core.entry import FOLDER, LEFT_OUT
 from holdfast.core.errors import Conflict, Failed, HoldfastError, NotFound, WrongKey
 from holdfast.core.model import Event
@@ -80,11 +80,11 @@ class Restoring(Carrying):
             if preview.plan.steps and ask is not None and not ask(preview):
                 return None
             self._refuse_if_full(preview.plan)
-            workspace = self.row.id
-            before = self._safety(preview.plan, preview.only(at_once), f"before restoring v{target.version}")
-            choices = mine, conflicts == THEIRS, mtimes, note or {}
-            if before.workspace == workspace:
-                return _left_closed(self._run(journal, target, before, preview, *choices), closed)
+            workspace, choices = self.row.id, (mine, conflicts == THEIRS, mtimes, note or {})
+            with self._begin(preview.plan, target, mtimes) as begun:
+                before = self._safety(preview.plan, preview.only(at_once), f"before restoring v{target.version}")
+                if before.workspace == workspace:
+                    return _left_closed(self._run(journal, target, before, preview, *choices, begun), closed)
         # The safety checkpoint has found out that this folder is a copy, and made it a workspace of its own.
         with self._turn() as journal:
             return _left_closed(self._run(journal, target, before, preview, *choices), closed)
@@ -179,6 +179,7 @@ class Restoring(Carrying):
         everything: bool,
         mtimes: bool,
         note: dict[str, Any],
+        begun: Begun | None = None,
     ) -> Restored:
         scope = preview.scope
         made, late = self._agreed(target, before, preview, mine, everything)
@@ -195,7 +196,7 @@ class Restoring(Carrying):
             "mtimes": mtimes,
             "note": note,
         }
-        applied = self._carry_out(journal, said, made, target, made)
+        applied = self._carry_out(journal, said, made, target, made, begun)
         self._record(journal, said, note)
         applied.kept += [(path, "it was changed after the question") for path in sorted(late)]
         return Restored(target.version, before.version, applied, made, note)

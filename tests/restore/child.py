@@ -9,6 +9,7 @@ import time
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from holdfast import carrying
 from holdfast.core import steps
 from holdfast.core.errors import HoldfastError
 from holdfast.core.model import Event
@@ -44,9 +45,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--steps", help="write the name of every step into this file")
     parser.add_argument("--kill", help="NAME:N, die at the N-th occurrence of the step")
     parser.add_argument("--unsynced", action="store_true", help="a planted bug: the restored tree is not synced")
+    parser.add_argument(
+        "--many", type=int, default=carrying.MANY, help="from so many steps on, contents are written early"
+    )
     parser.add_argument("--few", type=int, default=preparing.FEW, help="so many files are synced one by one")
     options = parser.parse_args(arguments)
-    preparing.FEW = options.few
+    preparing.FEW, carrying.MANY = options.few, options.many
     if options.unsynced:
         System.sync = lambda self, folder: None  # type: ignore[method-assign]
     settings = Settings()

@@ -64,3 +64,38 @@ def test_where_no_thread_can_be_had_the_caller_does_it_all(monkeypatch: pytest.M
     share(left, lambda piece: done.add((piece, get_ident())))
 
     assert done == {(piece, get_ident()) for piece in (1, 2, 3)}
+
+
+def test_what_is_done_beside_gives_its_result_or_its_error() -> None:
+    begun, go_on = Event(), Event()
+
+    def work() -> int:
+        begun.set()
+        assert go_on.wait(PATIENCE)
+        return get_ident()
+
+    beside = together.Beside(work)
+    assert begun.wait(PATIENCE)
+    go_on.set()
+    assert beside.result() == beside.result() != get_ident()
+
+    def fail() -> None:
+        raise OSError("the disk is full")
+
+    beside = together.Beside(fail)
+    for _ in range(2):
+        with pytest.raises(OSError, match="full"):
+            beside.result()
+
+
+def test_without_a_thread_it_is_done_when_it_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> int:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(together, "start_new_thread", refuse)
+    done: list[int] = []
+    beside = together.Beside(lambda: done.append(get_ident()))
+    assert not done
+    beside.result()
+    beside.result()
+    assert done == [get_ident()]

@@ -7,7 +7,7 @@ from _thread import allocate_lock, start_new_thread
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import TypeVar
+    from typing import Any, TypeVar
 
     Piece = TypeVar("Piece")
 
@@ -54,3 +54,37 @@ def share(left: list[Piece], act: Callable[[Piece], None]) -> None:
             return None
 
     by_two(following, act)
+
+
+class Beside:
+    """Something that a thread of its own does meanwhile; where there is no thread for it, it is done when it is wanted."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self._work, self._done, self._is_done = work, allocate_lock(), False
+        self._result: Any = None
+        self._error: BaseException | None = None
+        self._done.acquire()
+        try:
+            start_new_thread(self._run, ())
+        except RuntimeError:
+            self._done.release()
+
+    def _run(self) -> None:
+        try:
+            self._result = self._work()
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._is_done = True
+            self._done.release()
+
+    def result(self) -> Any:
+        """Wait for it; return what it returned, or raise what it raised."""
+        with self._done:
+            pass
+        if not self._is_done:
+            self._done.acquire()
+            self._run()
+        if self._error is not None:
+            raise self._error
+        return self._result

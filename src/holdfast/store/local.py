@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 FULL = (ENOSPC, EDQUOT)
 EARLY = 256 << 10
-"""So much of a pack is sent to the disk at a time."""
 
 
 class LocalBlobs:
@@ -145,7 +144,7 @@ class LocalUpload:
             try:
                 posix_fadvise(self.fd, self.sent, self.written - self.sent, POSIX_FADV_DONTNEED)
             except OSError:
-                pass  # it was advice; whether all is well, `sync` tells
+                pass  # a hint, which not every file system takes; `sync` is what counts
             self.sent = self.written
 
     def sync(self) -> None:

@@ -7,6 +7,7 @@ from posix import fstat, stat
 from holdfast.core.entry import FILE, FOLDER, LINK
 from holdfast.core.planning import DELETE, MODE, WRITE, Plan, Step
 from holdfast.core.steps import step as note
+from holdfast.core.together import Beside
 from holdfast.workspace import preparing
 from holdfast.workspace.applied import GONE, Applied
 from holdfast.workspace.folding import refuse_folded
@@ -56,6 +57,7 @@ class Apply:
         self.closed, self.durable, self.progress = closed or {}, durable, progress
         self.deleting_first, self.by_folder = deleting_first, by_folder and not deleting_first
         self.done, self.touched = Applied(), False
+        self._begun: Beside | None = None
         self.system = System(accelerated)
         self.folders = Folders(root, self.system)
         self.staging = Staging(root, ids)
@@ -73,20 +75,46 @@ class Apply:
         self.placing = Placing(root, self.staging, self.folders, self.system, self.preparing, self.done)
         self.modes = Modes(self.folders, self.preparing.attributes, self.closed, self.done)
 
+    def begin(self, plan: Plan) -> None:
+        """Begin to build the folders that are not there, beside whatever the caller does next, and touch nothing in the tree.
+
+        `run`, with the same plan, goes on from there; whoever has begun and does not run gives up. Raises `OSError`.
+        """
+        self.staging.open()
+        steps = self._apart(plan.steps)
+        files = sum([step.action == WRITE and step.new is not None and step.new.kind in (FILE, LINK) for step in steps])
+        self._begun = Beside(lambda: self._build(steps, files))
+
+    def give_up(self) -> None:
+        """End what was begun, and take away what was written."""
+        self.folders.close()
+        try:
+            self._stop()
+            self.preparing.ahead.wait()
+            self._rescued(self.staging.close(self.known, self.known_link))
+        except OSError:
+            pass  # the next restore sweeps it
+
+    def _stop(self) -> None:
+        """Wait until no thread of ours writes any more."""
+        if self._begun is None:
+            return
+        self.preparing.stopped = True
+        try:
+            self._begun.result()
+        except Exception:
+            pass  # whoever wanted the result was told, and nobody else wants it
+
     def run(self, plan: Plan) -> Applied:
         """Carry out the plan. Raises `OSError` where the disk fails: what was done stays, the journal has the rest."""
         try:
-            self.staging.open()
+            if self._begun is None:
+                self.staging.open()
             refuse_folded(plan, self.root, self.staging.fd, self.system)
             self._rescued(self.staging.sweep_old(self.known, self.known_link))
             self._run(self._apart(plan.steps))
         finally:
-            self.folders.close()
-            try:
-                self.preparing.ahead.wait()
-                self._rescued(self.staging.close(self.known, self.known_link))
-            except OSError:
-                pass  # the next restore sweeps it
+            self.give_up()
         return self.done
 
     def _run(self, steps: list[Step]) -> None:
@@ -94,7 +122,7 @@ class Apply:
         files = [step for step in writes if step.new.kind in (FILE, LINK)]  # type: ignore[union-attr]
         folders = [step for step in writes if step.new.kind == FOLDER]  # type: ignore[union-attr]
         # As a rule nothing is touched before the new contents are on disk.
-        built = self._build(steps, len(files))
+        built: list[NewFolder] = self._build(steps, len(files)) if self._begun is None else self._begun.result()
         if built:
             inside = {step.path for folder in built for step in folder.files}
             files = [step for step in files if step.path not in inside]

@@ -55,6 +55,10 @@ TOLD = 512
 """Files after which it is told how far we are."""
 
 
+class Stopped(Exception):
+    """What was being written is not wanted any more."""
+
+
 class Contents:
     """Where contents come from. `load(entry)` yields one in parts.
 
@@ -91,6 +95,8 @@ class Preparing:
         self.staging, self.folders, self.system, self.contents = staging, folders, system, contents
         self.placed, self.owner, self.mtimes, self.durable = placed, owner, mtimes, durable
         self.ahead = SyncAhead(system)
+        self.stopped = False
+        """Nobody wants any more what a thread may still be writing."""
 
     @property
     def ours(self) -> bool:
@@ -181,6 +187,8 @@ class Preparing:
 
     def _writer(self, files: list[tuple[Entry, bytes]], wrote: Callable[[int, int], None]) -> Take:
         def write(data: bytes, parts: list[tuple[int, int, int]]) -> None:
+            if self.stopped:
+                raise Stopped
             made: list[tuple[Any, ...]] = [
                 (files[number][1], data, files[number][0].mode, offset, length) for number, offset, length in parts
             ]
@@ -209,6 +217,8 @@ class Preparing:
         fd = self._create(path)
         try:
             for part in self.contents.load(entry):
+                if self.stopped:
+                    raise Stopped
                 write_all(fd, part)
             fchmod(fd, entry.mode)
             if self.mtimes:
