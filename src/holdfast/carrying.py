@@ -10,7 +10,7 @@ from holdfast.core.errors import DiskFull, Failed, HoldfastError
 from holdfast.core.planning import UNREAD, Plan
 from holdfast.core.steps import step
 from holdfast.journaling import GO_ON, UNTOUCHED, explain, path_of, text
-from holdfast.previewing import Previewing
+from holdfast.previewing import Preview, Previewing
 from holdfast.store.reading import hand_over
 from holdfast.workspace.apply import Apply
 from holdfast.workspace.find import show
@@ -67,17 +67,19 @@ class Begun:
 class Carrying(Previewing):
     """Plans of one workspace, carried out."""
 
-    def _begin(self, made: Plan, goal: CheckpointRow, mtimes: bool) -> Begun:
+    def _begin(self, preview: Preview, goal: CheckpointRow, mtimes: bool, room: Room) -> Begun:
         """Begin with a large plan: nothing of it is seen, and nothing is lost if it comes to nothing."""
-        root, repository = -1, None
-        if len(made.steps) < MANY:
+        root, repository, made = -1, None, preview.plan
+        saved = sum([entry.size for entry in preview.seen.values() if entry is not None])
+        # What is begun must not take the room that the safety checkpoint needs.
+        if len(made.steps) < MANY or 2 * (room.takes + saved) > room.free:
             return Begun(made)
         try:
             root = open_fd(self.root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-            if not Room(root, made).ample or closed_folders(root, (one.path for one in made.steps)):
+            if closed_folders(root, (one.path for one in made.steps)):
                 return Begun(made, root)
             repository = self.engine.place.open()
-            apply = self._apply(root, made, goal, {"closed": {}, "mtimes": mtimes}, made, repository)
+            apply = self._apply(root, made, goal, {"closed": {}, "mtimes": mtimes}, made, repository, room)
             begun = Begun(made, root, apply, repository)
         except (OSError, HoldfastError):
             return Begun(made, root, None, repository)  # whatever is wrong is found, and told, when it is carried out
@@ -118,7 +120,7 @@ class Carrying(Previewing):
                 step("restore:journal")
                 # What was begun knows of no closed folders.
                 ahead = begun.take(Plan() if said["closed"] else made, root)
-                apply = ahead or self._apply(root, made, goal, said, whole, self.repository)
+                apply = ahead or self._apply(root, made, goal, said, whole, self.repository, Room(root, made))
                 try:
                     return apply.run(made)
                 finally:
@@ -137,7 +139,14 @@ class Carrying(Previewing):
             pass  # then `status` speaks of a restore that was cut off, and --abort finds nothing to do
 
     def _apply(
-        self, root: int, made: Plan, goal: CheckpointRow, said: dict[str, Any], whole: Plan, contents: Repository
+        self,
+        root: int,
+        made: Plan,
+        goal: CheckpointRow,
+        said: dict[str, Any],
+        whole: Plan,
+        contents: Repository,
+        room: Room,
     ) -> Apply:
         """`contents`: where they are read from, perhaps by other threads."""
         targets: set[bytes] | None = None
@@ -149,7 +158,7 @@ class Carrying(Previewing):
                 targets = {entry.content for entry in entries if entry is not None and entry.kind == LINK}
             return target in targets
 
-        room, accelerated = Room(root, made), self.engine.settings["capture.accelerator"]
+        accelerated = self.engine.settings["capture.accelerator"]
         return Apply(
             root,
             self._anchors(made, goal),
@@ -183,7 +192,7 @@ class Carrying(Previewing):
 
     # What must be right before anything is touched
 
-    def _refuse_if_full(self, made: Plan) -> None:
+    def _refuse_if_full(self, made: Plan) -> Room:
         try:
             root = open_fd(self.root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         except OSError as error:
@@ -203,6 +212,7 @@ class Carrying(Previewing):
             raise DiskFull(
                 f"There is no room for this restore: {room.missing_files:,} files too many for this disk.", hint
             )
+        return room
 
 
 def _identity(folder: int) -> tuple[int, int]:

@@ -195,20 +195,21 @@ class Forking:
 
     def _write(self, folder: bytes, made: Plan) -> Applied:
         root = open_fd(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        accelerated = self.engine.settings["capture.accelerator"]
         try:
             apply = Apply(
                 root,
                 {},
                 Contents(
                     lambda entry: self.repository.stream(entry.content),
-                    lambda digests, take: hand_over(self.repository, digests, take),
+                    lambda digests, take: hand_over(self.repository, digests, take, accelerated),
                     Cloning(self.root, self.repository.ids),
                 ),
                 self.repository.ids,
                 lambda key: bool(self.repository.ledger.locate([key])),
                 mtimes=True,
                 durable=self.engine.place.durable,
-                accelerated=self.engine.settings["capture.accelerator"],
+                accelerated=accelerated,
                 progress=self.engine.progress,
             )
             closed = self.repository.closed(one.new for one in made.steps)

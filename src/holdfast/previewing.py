@@ -62,6 +62,8 @@ class Preview:
 
         Where little differs, all else was just seen to be as the newest version has it: it is not looked at twice.
         """
+        if not self.scope.paths and len(self.plan.steps) > FEW_PATHS:
+            return ()
         touched = {step.path for step in self.plan.steps}
         if self.scope.paths:
             return self.scope.only(touched)

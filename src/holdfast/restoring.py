@@ -79,9 +79,9 @@ class Restoring(Carrying):
                 raise conflict(preview.conflicts)
             if preview.plan.steps and ask is not None and not ask(preview):
                 return None
-            self._refuse_if_full(preview.plan)
+            room = self._refuse_if_full(preview.plan)
             workspace, choices = self.row.id, (mine, conflicts == THEIRS, mtimes, note or {})
-            with self._begin(preview.plan, target, mtimes) as begun:
+            with self._begin(preview, target, mtimes, room) as begun:
                 before = self._safety(preview.plan, preview.only(at_once), f"before restoring v{target.version}")
                 if before.workspace == workspace:
                     return _left_closed(self._run(journal, target, before, preview, *choices, begun), closed)

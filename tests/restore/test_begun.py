@@ -17,6 +17,7 @@ from holdfast.carrying import Begun
 from holdfast.core import steps, together
 from holdfast.core.errors import Damaged, Failed, HoldfastError
 from holdfast.core.planning import Plan
+from holdfast.workspace import room
 from trees import disk
 
 from .child import command
@@ -75,6 +76,28 @@ def test_it_is_begun_before_the_safety_checkpoint_is_there_and_nobody_sees_it(gr
 
     assert seen == [(1, True, False)]
     assert disk(ground.root) == saved and not staging_left(ground.root)
+
+
+def test_where_the_safety_checkpoint_may_need_the_room_it_is_not_begun(
+    ground: Ground, saved: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (ground.root / "mine").write_bytes(os.urandom(3 << 20))
+    block, left = os.statvfs(ground.root).f_frsize, [0]
+
+    class Disk:
+        """What the file system says, but for what is free."""
+
+        def __init__(self, root: int) -> None:
+            self.f_frsize, self.f_files, self.f_bavail = block, 0, left[0] // block
+
+    monkeypatch.setattr(room, "fstatvfs", Disk)
+    seen: list[int] = []
+    with at("save:committed", lambda: seen.append(len(staging_left(ground.root)))):
+        for left[0] in (18 << 20, 24 << 20):  # 6 MB are to be written, 3 MB to be saved
+            ground.restore(1)
+            ground.undo()
+
+    assert seen[::2] == [0, 1]
 
 
 def test_undone_it_is_as_before(ground: Ground, saved: object) -> None:

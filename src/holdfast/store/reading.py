@@ -31,6 +31,8 @@ MANY = 8
 """Frames from which on another thread helps: unpacking and whatever writes files need no Python."""
 FIRST, ASKED = 512, 4096
 """Contents whose places are asked for at once: few at first, because nobody has anything to do until they are known."""
+FEW = 64
+"""Contents up to which Python does it all: of each frame it unpacks no more than it must."""
 MOST_OPEN = 64
 """Packs that are held open at once; what lies in more of them is read as always."""
 LOW = 6
@@ -49,7 +51,7 @@ def hand_over(repository: Repository, keys: Sequence[bytes], take: Take, acceler
     if len(work.frames) < MANY and len(keys) <= FIRST:
         work.go_on()
     else:
-        work.unpack = _unpacking() if accelerated else None
+        work.unpack = _unpacking() if accelerated and len(keys) > FEW else None
         try:
             work.go_on_by_two()
         finally:

@@ -19,7 +19,7 @@ BATCH_BYTES = 256 << 20
 class Room:
     """What a plan takes at its peak. `after_deleting`: only if what it deletes goes before anything is written.
 
-    `ample`: everything new can be there before anything old goes.
+    `ample`: everything new can be there before anything old goes. `takes`: how much that is, and rather more than less.
     """
 
     def __init__(self, root: int, plan: Plan) -> None:
@@ -28,7 +28,9 @@ class Room:
         self.missing = self.missing_files = 0
         writes = [step for step in plan.steps if step.action == WRITE]
         deletes = [step for step in plan.steps if step.action == DELETE]
-        self.ample, tight = self._is_ample(writes), False
+        # Every size rounded up, and nothing sparse: mostly there is room even for that.
+        self.takes = self.block * len(writes) + sum([step.new.size for step in writes if step.new is not None])
+        self.ample, tight = self.takes <= self.free, False
         if not self.ample:
             sizes = self._sizes([step.new for step in writes])
             self.ample = sum(sizes) <= self.free
@@ -38,10 +40,6 @@ class Room:
             self.missing_files = max(0, new + 1 - disk.f_favail - len(deletes))
             tight |= new + 1 > disk.f_favail
         self.after_deleting = tight and not self.missing and not self.missing_files
-
-    def _is_ample(self, writes: list[Step]) -> bool:
-        """Is there room for all of it even if every size is rounded up and nothing is sparse? Mostly there is."""
-        return self.block * len(writes) + sum([step.new.size for step in writes if step.new is not None]) <= self.free
 
     def _count(self, writes: list[Step], sizes: list[int], deletes: list[Step]) -> bool:
         """Find out what is missing; return whether the first batch has no room before something is deleted."""
