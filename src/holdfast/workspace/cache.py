@@ -28,6 +28,7 @@ try:
     from holdfast.workspace import _check
     from holdfast.workspace._check import crc32 as crc32
     from holdfast.workspace._check import lock as lock
+    from holdfast.workspace._check import offsets as _offsets
 except ImportError:  # no compiler when it was installed: the same in Python
     from fcntl import LOCK_EX, flock
     from zlib import crc32 as crc32
@@ -36,7 +37,7 @@ except ImportError:  # no compiler when it was installed: the same in Python
         """Wait for the lock on an open file."""
         flock(fd, LOCK_EX)
 
-    _check = None  # type: ignore[assignment]
+    _check = _offsets = None  # type: ignore[assignment]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -141,10 +142,10 @@ class Cache:
 
     def offsets(self, numbers: list[int], accelerated: bool = True) -> list[int]:
         """Where the names of these files begin in that text; numbers rise, and that behind the last file is its end."""
-        from _struct import pack
+        if accelerated and _offsets is not None:
+            from _struct import pack
 
-        if accelerated and _check is not None:
-            return _check.offsets(self.raw, pack(f"={len(numbers)}I", *numbers))
+            return _offsets(self.raw, pack(f"={len(numbers)}I", *numbers))
         names, result, at, last = self.names(), [], 0, 0
         for number in numbers:
             at += sum(map(len, names[last:number])) + number - last
