@@ -72,7 +72,8 @@ def _attempt(engine: Engine, event: Event, folder: Folder, saving: Saving, chang
         header["conversation"] = conversation
     checkpoint = saving.finish(header, changed, old)
     if event.only:
-        folder.renew(checkpoint.document, event.only)
+        # With a folder went all that was below it: what comes back just as it was is not what this version has.
+        folder.renew(checkpoint.document, tuple({*event.only, *[entry.path for entry in changed]}))
     else:
         folder.remember(scan, checkpoint.document)
     step("save:remembered")

@@ -66,7 +66,9 @@ class Preview:
             return ()
         touched = {step.path for step in self.plan.steps}
         if self.scope.paths:
-            return self.scope.only(touched)
+            # What is already as it shall be is not touched, but may be in no version: an undo must know that it was there.
+            there = {path for path, now in self.seen.items() if now is None or now.kind not in LEFT_OUT}
+            return self.scope.only(touched | there)
         touched |= self.seen.keys()
         return tuple(sorted(touched | parents(touched))) if at_once and len(touched) <= FEW_PATHS else ()
 

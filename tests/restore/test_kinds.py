@@ -325,6 +325,23 @@ def test_restores_can_be_undone_and_redone_several_steps(ground: Ground) -> None
         ground.redo()
 
 
+def test_undo_leaves_what_had_come_back_by_other_ways_before_the_restore(ground: Ground) -> None:
+    """It is as the checkpoint has it, so the restore does not touch it; no version since then has it."""
+    ground.put("x/sub/file", "kept\n")
+    ground.put("y/file", "1\n")
+    ground.save()
+    (ground.root / "x").rename(ground.root.parent / "x")
+    ground.put("y/file", "2\n")
+    ground.save()
+    (ground.root.parent / "x").rename(ground.root / "x")
+
+    ground.restore(1, "x", "y")
+    ground.undo()
+
+    assert (ground.root / "x/sub/file").read_text() == "kept\n"
+    assert (ground.root / "y/file").read_text() == "2\n"
+
+
 def test_an_undo_with_nothing_left_to_do_is_done_all_the_same(ground: Ground) -> None:
     """Else the restores before it could never be undone."""
     ground.put("a", "1\n")

@@ -143,3 +143,18 @@ def test_a_cache_of_an_older_version_is_not_made_newer_by_what_is_recorded(saver
     finally:
         engine.close()
     assert saver.cache().read_bytes() == old
+
+
+def test_what_went_with_a_folder_and_comes_back_just_as_it_was_is_saved_again(saver: Saver, tmp_path: Path) -> None:
+    deep = saver.root / "folder/deep"
+    deep.mkdir()
+    (deep / "four").write_text("four")
+    settled(saver)
+    (saver.root / "folder").rename(tmp_path / "away")
+    saver.save(only=(b"folder",))
+    assert b"folder/deep/four" not in saver.state()
+    (tmp_path / "away").rename(saver.root / "folder")  # files and folders in it have the times and inodes that they had
+
+    saver.save()
+
+    assert {b"folder/one", b"folder/deep", b"folder/deep/four"} <= saver.state().keys()
