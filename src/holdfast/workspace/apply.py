@@ -5,6 +5,7 @@ from __future__ import annotations
 from posix import fstat, stat
 
 from holdfast.core.entry import FILE, FOLDER, LINK
+from holdfast.core.errors import HoldfastError
 from holdfast.core.planning import DELETE, MODE, WRITE, Plan, Step
 from holdfast.core.steps import step as note
 from holdfast.core.together import Beside
@@ -13,7 +14,7 @@ from holdfast.workspace.applied import GONE, Applied
 from holdfast.workspace.folding import refuse_folded
 from holdfast.workspace.modes import Modes
 from holdfast.workspace.placing import Placing
-from holdfast.workspace.preparing import Contents, Preparing
+from holdfast.workspace.preparing import Contents, Preparing, Stopped
 from holdfast.workspace.staging import Staging
 from holdfast.workspace.system import Folders, System
 
@@ -102,7 +103,7 @@ class Apply:
         self.preparing.stopped = True
         try:
             self._begun.result()
-        except Exception:
+        except (Stopped, OSError, HoldfastError):
             pass  # whoever wanted the result was told, and nobody else wants it
 
     def run(self, plan: Plan) -> Applied:
