@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from holdfast.core import steps
 from holdfast.core.planning import Plan
 from holdfast.engine import Engine
 from holdfast.restoring import THEIRS, Restored, Restoring
@@ -106,3 +109,13 @@ def aside(root: Path) -> list[Path]:
 
 def wipe(folder: Path) -> None:
     subprocess.run(["rm", "-rf", "--", str(folder)], check=True)
+
+
+@contextmanager
+def at(step: str, action: Callable[[], None]) -> Iterator[None]:
+    """Do something each time that the named step is reached."""
+    steps.observer = lambda name: action() if name == step else None
+    try:
+        yield
+    finally:
+        steps.observer = None

@@ -7,21 +7,20 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from holdfast import carrying
 from holdfast.carrying import Begun
-from holdfast.core import steps, together
+from holdfast.core import together
 from holdfast.core.errors import Damaged, Failed, HoldfastError
 from holdfast.core.planning import Plan
 from holdfast.workspace import room
 from trees import disk
 
 from .child import command
-from .ground import Ground, staging_left
+from .ground import Ground, at, staging_left
 
 FILES = 40
 
@@ -46,15 +45,6 @@ def saved(ground: Ground) -> object:
     shutil.rmtree(ground.root / "d")
     ground.put("changed", "by somebody\n")
     return saved
-
-
-@contextmanager
-def at(step: str, action: Callable[[], None]) -> Iterator[None]:
-    steps.observer = lambda name: action() if name == step else None
-    try:
-        yield
-    finally:
-        steps.observer = None
 
 
 def fail(error: BaseException) -> Callable[[], None]:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 import random
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from holdfast.core import steps
 from holdfast.core.errors import Damaged
 from trees import disk
 
-from .ground import Ground, aside, staging_left
+from .ground import Ground, aside, at, staging_left
 
 FILES = 24
 
@@ -42,15 +40,6 @@ def wide(request: pytest.FixtureRequest, folder: Path) -> Iterator[Wide]:
     made = Wide(folder, request.param)
     yield made
     made.close()
-
-
-@contextmanager
-def at(step: str, action: Callable[[], None]) -> Iterator[None]:
-    steps.observer = lambda name: action() if name == step else None
-    try:
-        yield
-    finally:
-        steps.observer = None
 
 
 def test_it_appears_with_all_its_plain_files_in_it(wide: Wide) -> None:
