@@ -5,11 +5,12 @@ from __future__ import annotations
 from holdfast.core.entry import FILE
 from holdfast.core.errors import Damaged
 from holdfast.core.steps import step
+from holdfast.store.arranging import arranged, batches
 from holdfast.store.conversations import ids_of
 from holdfast.store.digest import digest
 from holdfast.store.keyframes import needed_documents
 from holdfast.store.local import FULL
-from holdfast.store.packs import PackWriter
+from holdfast.store.packs import MOST_SHARED, PackWriter
 from holdfast.store.records import STORE_LOG, Chain
 from holdfast.store.rows import CHUNKS, LIST, Location, Query
 from holdfast.store.store_log import append_store_record, settle_after_failure
@@ -25,14 +26,16 @@ if TYPE_CHECKING:
 SMALL_PACK = 8 << 20
 FEW_SMALL = 8
 DEAD_SHARE = 0.25
-FRAME, TOGETHER, LEVEL = 1 << 20, 4 << 20, 9
-"""Versions of one file share a larger frame. For different files that would save three hundredths, and every single file
-that comes back would pay for it."""
+LEVEL = 9
+HELD = 64 << 20
+"""So many bytes are read before they are written in their new order."""
 MOST_PACK = 128 << 20
 MOST_REPACKED = 64 << 20
 """A larger pack of a save is compressed anew only when somebody asks for it: that takes a while."""
 MOST_REWRITTEN = 64 << 20
 """Up to this size a store is compacted as a whole; that takes some seconds."""
+ALONG = 2
+"""A pack so many times larger than all that is written anyway still comes along."""
 
 
 def contents_of(repository: Repository, keys: Iterable[bytes]) -> set[bytes]:
@@ -105,11 +108,24 @@ class Compacting:
         chosen = wasteful
         if len(small) >= (2 if self.everything else FEW_SMALL) or (small and wasteful):
             chosen = small | wasteful
-        # A store that is small as a whole is written anew as a whole: versions of one file that were packed at different
-        # times come together, and cost little more than one of them.
+        return self._along(chosen)
+
+    def _along(self, chosen: set[str]) -> set[str]:
+        """These packs, and those that are worth being written anew with them: versions that were packed at different times
+        come together, and cost little more than one of them.
+
+        That is all of a small store. In a larger one a pack comes along that is not much larger than what is written anyway:
+        so it is written again only after it has grown by half, and each byte a few times in its life.
+        """
         sizes = {pack.name: pack.size for pack in self.repository.ledger.packs() if pack.name not in self.spared}
         if sum(sizes.values()) <= MOST_REWRITTEN and len(sizes) > 1 and (chosen or self.everything):
             return set(sizes)
+        written = sum([sizes[name] for name in chosen])
+        for name in sorted(sizes.keys() - chosen, key=lambda name: (sizes[name], name)):
+            if sizes[name] > (ALONG * written if self.everything else min(ALONG * written, MOST_REPACKED)):
+                break
+            written += sizes[name]
+            chosen = chosen | {name}
         return chosen
 
     def _dense(self) -> set[str]:
@@ -130,26 +146,20 @@ class Compacting:
         entries = [
             (key, place) for key, place in repository.ledger.locations() if place.pack in chosen and key in self.living
         ]
-        near = self._neighbours({key for key, _ in entries})
-        entries.sort(key=lambda entry: near.get(entry[0], (b"", 0, entry[0])))
         writers: list[PackWriter] = []
-        last = b""
+        done = 0
         try:
-            for number, (key, place) in enumerate(entries):
-                if self.progress is not None and not number & 255:
-                    self.progress(number, len(entries))
-                try:
-                    data = repository.fetch(place)
-                    if place.kind != CHUNKS and digest(data) != key:
-                        raise Damaged("digest")
-                except (Damaged, FileNotFoundError):
-                    raise _DamagedPack(place.pack) from None
-                if not writers or writers[-1].size > MOST_PACK:
-                    writers.append(PackWriter(repository.blobs, level=LEVEL, frame=FRAME))
-                path = near[key][0] if key in near else b""
-                writers[-1].frame_size = TOGETHER if path and path == last else FRAME
-                writers[-1].add(key, data, place.kind)
-                last = path
+            for frames in batches(arranged(repository, entries), HELD):
+                contents = self._read(frames)
+                for frame in frames:
+                    if self.progress is not None:
+                        self.progress(done, len(entries))
+                    done += len(frame)
+                    if not writers or writers[-1].size > MOST_PACK:
+                        writers.append(PackWriter(repository.blobs, level=LEVEL, frame=MOST_SHARED))
+                    for key, place in frame:
+                        writers[-1].add(key, contents.pop(key), place.kind)
+                    writers[-1].end_frame()
             for writer in writers:
                 writer.sync()
         except BaseException:
@@ -160,14 +170,25 @@ class Compacting:
         moved = [entry for writer in writers for entry in writer.entries()]
         return writers, moved
 
-    def _neighbours(self, keys: set[bytes]) -> dict[bytes, tuple[bytes, int, bytes]]:
-        """A place in the order for each content: versions of one file come together, and files of one kind."""
-        near: dict[bytes, tuple[bytes, int, bytes]] = {}
-        for workspace in self.repository.ledger.workspaces():
-            for since, _, row in self.repository.ledger.intervals(workspace.id):
-                if row.kind == FILE and row.content in keys and row.content not in near:
-                    near[row.content] = row.path, since, b""
-        return near
+    def _read(self, frames: list[list[tuple[bytes, Location]]]) -> dict[bytes, bytes]:
+        """The contents of these new frames, checked. Each frame in which they lie now is unpacked once."""
+        wanted: dict[tuple[str, int], list[tuple[bytes, Location]]] = {}
+        for frame in frames:
+            for key, place in frame:
+                wanted.setdefault((place.pack, place.frame), []).append((key, place))
+        contents: dict[bytes, bytes] = {}
+        for slot in sorted(wanted):
+            try:
+                most = max([place.offset + place.length for _, place in wanted[slot]])
+                unpacked = self.repository.frame(wanted[slot][0][1], most, keep=False)
+                for key, place in wanted[slot]:
+                    data = unpacked[place.offset : place.offset + place.length]
+                    if len(data) != place.length or (place.kind != CHUNKS and digest(data) != key):
+                        raise Damaged("digest")
+                    contents[key] = data
+            except (Damaged, FileNotFoundError):
+                raise _DamagedPack(slot[0]) from None
+        return contents
 
     def _swap(self, chosen: set[str], writers: list[PackWriter], moved: list[tuple[bytes, Location]]) -> bool:
         repository, before = self.repository, None
