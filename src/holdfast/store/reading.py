@@ -35,8 +35,8 @@ FEW = 64
 """Contents up to which Python does it all: of each frame it unpacks no more than it must."""
 MOST_OPEN = 64
 """Packs that are held open at once; what lies in more of them is read as always."""
-ENOUGH = 512 << 10
-"""Wanted bytes for which a frame is unpacked, although more may be wanted of it later: half of an ordinary frame."""
+ENOUGH = 768 << 10
+"""Wanted bytes for which a frame is unpacked although more may be wanted of it later: three quarters of an ordinary frame."""
 LOW = 6
 """Frames below which more places are asked for, while the other thread still has something to do."""
 
@@ -110,11 +110,15 @@ class _Work:
             else:
                 self.in_parts.append(number)
         if end < len(self.keys) and keys:
-            # Files that follow one another mostly lie in one frame: it waits for the rest of them. In a compacted pack kin
-            # from many folders do: a frame is not unpacked again and again for a few of them.
+            # Files that follow one another mostly lie in one frame: the last one waits for the rest of them. In a compacted
+            # pack kin from many folders do: such a frame waits while more of it is asked for, or little of it was.
             last = places[keys[-1]]
-            slots = [slot for slot in frames if slot == (last.pack, last.frame) or _bytes(frames[slot]) < ENOUGH]
-            self._open = {slot: frames.pop(slot) for slot in slots}
+            waiting = [
+                slot
+                for slot, wanted in frames.items()
+                if slot == (last.pack, last.frame) or (start and wanted[-1][0] >= start) or _bytes(wanted) < ENOUGH
+            ]
+            self._open = {slot: frames.pop(slot) for slot in waiting}
         self.frames.extend([frames[slot] for slot in sorted(frames)])
         self._asked = end  # at last: whoever finds nothing to do then knows that there is nothing more
 
