@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from holdfast.store import compacting
 from holdfast.store.arranging import TOGETHER, _kin, arranged, batches
 from holdfast.store.compacting import Compacting
 from holdfast.store.digest import digest
@@ -180,3 +181,35 @@ def test_each_old_frame_is_unpacked_once_where_memory_suffices(saver: Saver, mon
 
     assert sorted(unpacked) == sorted(frames)
     assert sum(place.kind == CONTENT for _, place in moved) == 200
+
+
+def test_a_store_too_large_to_be_written_as_a_whole_brings_versions_together_and_writes_no_byte_often(
+    saver: Saver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sizes that decide are scaled down with the store. Nothing here can be compressed, but versions are alike."""
+    for name in ("SMALL_PACK", "MOST_REWRITTEN", "MOST_REPACKED", "MOST_ALONG"):
+        monkeypatch.setattr(compacting, name, getattr(compacting, name) >> 8)
+    chance = random.Random(10)
+    (saver.root / "base.bin").write_bytes(chance.randbytes(3 << 20))
+    for number in range(8):
+        (saver.root / f"part{number}.py").write_bytes(chance.randbytes(20_000))
+    saver.save("manual")
+    engine = saver.engine()
+    repository = engine.repository()
+    base, added, written = store_size(repository), 0, 0
+    for turn in range(10):
+        for number in range(12):
+            before = store_size(repository)
+            path = saver.root / f"part{chance.randrange(8)}.py"
+            path.write_bytes(path.read_bytes() + b"# %d %d\n" % (turn, number))
+            saver.save("manual")
+            added += store_size(repository) - before
+        names = {pack.name for pack in repository.ledger.packs()}
+        compact(repository, str(saver.store))
+        written += sum(pack.size for pack in repository.ledger.packs() if pack.name not in names)
+    size = store_size(repository)
+    engine.close()
+
+    assert added > 120 * 20_000
+    assert size - base < 3 * 8 * 20_000 + 120 * 1000  # not one copy of all for each compaction
+    assert written < added

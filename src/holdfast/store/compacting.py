@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from holdfast.store.repository import Repository
+    from holdfast.store.rows import PackRow
 
     Progress = Callable[[int, int], None]
 
@@ -27,15 +28,19 @@ SMALL_PACK = 8 << 20
 FEW_SMALL = 8
 DEAD_SHARE = 0.25
 LEVEL = 9
-HELD = 64 << 20
+HELD = 32 << 20
 """So many bytes are read before they are written in their new order."""
 MOST_PACK = 128 << 20
-MOST_REPACKED = 64 << 20
-"""A larger pack of a save is compressed anew only when somebody asks for it: that takes a while."""
+MOST_REPACKED = 256 << 20
+"""So much of what saves have packed is compressed anew at a time, and one pack at least; that takes up to half a minute."""
+NO_USE = 0.9
+"""A pack that takes this share of its contents' size would not become smaller."""
 MOST_REWRITTEN = 64 << 20
 """Up to this size a store is compacted as a whole; that takes some seconds."""
 ALONG = 2
-"""A pack so many times larger than all that is written anyway still comes along."""
+"""A pack so many times larger than all that is written anyway still comes along,"""
+MOST_ALONG = 64 << 20
+"""unless it is larger than this."""
 
 
 def contents_of(repository: Repository, keys: Iterable[bytes]) -> set[bytes]:
@@ -94,7 +99,7 @@ class Compacting:
             total[place.pack] = total.get(place.pack, 0) + place.length
             if key not in self.living:
                 dead[place.pack] = dead.get(place.pack, 0) + place.length
-        small, wasteful, dense = set(), set(), self._dense()
+        small, wasteful, hurried, dense = set(), set(), [], self._dense()
         for pack in self.repository.ledger.packs():
             if pack.name in self.spared:
                 continue
@@ -103,12 +108,24 @@ class Compacting:
                 wasteful.add(pack.name)
             elif pack.size < SMALL_PACK:
                 small.add(pack.name)
-            elif pack.name not in dense and (self.everything or pack.size <= MOST_REPACKED):
-                wasteful.add(pack.name)  # it was written in a hurry, for a save
+            elif pack.name not in dense and pack.size < NO_USE * total[pack.name]:
+                hurried.append(pack)  # it was written for a save, that somebody waited for
+        wasteful |= self._in_time(hurried)
         chosen = wasteful
         if len(small) >= (2 if self.everything else FEW_SMALL) or (small and wasteful):
             chosen = small | wasteful
         return self._along(chosen)
+
+    def _in_time(self, packs: list[PackRow]) -> set[str]:
+        """As many of these as are compressed anew at a time, the smallest first."""
+        chosen: set[str] = set()
+        size = 0
+        for pack in sorted(packs, key=lambda pack: pack.size):
+            if chosen and size + pack.size > MOST_REPACKED and not self.everything:
+                break
+            chosen.add(pack.name)
+            size += pack.size
+        return chosen
 
     def _along(self, chosen: set[str]) -> set[str]:
         """These packs, and those that are worth being written anew with them: versions that were packed at different times
@@ -122,7 +139,7 @@ class Compacting:
             return set(sizes)
         written = sum([sizes[name] for name in chosen])
         for name in sorted(sizes.keys() - chosen, key=lambda name: (sizes[name], name)):
-            if sizes[name] > (ALONG * written if self.everything else min(ALONG * written, MOST_REPACKED)):
+            if sizes[name] > (ALONG * written if self.everything else min(ALONG * written, MOST_ALONG)):
                 break
             written += sizes[name]
             chosen = chosen | {name}
