@@ -143,7 +143,7 @@ def test_every_content_has_exactly_one_frame_and_no_frame_is_too_large(saver: Sa
     engine = saver.engine()
     try:
         entries = list(engine.repository().ledger.locations())
-        frames = arranged(engine.repository(), entries)
+        frames = arranged(engine.repository(), entries, set())
     finally:
         engine.close()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.core.entry import FILE
-from holdfast.store.rows import CHUNKS, DOCUMENT, SEALED
+from holdfast.store.rows import DOCUMENT, SEALED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,14 +23,16 @@ LONGEST_EXTENSION = 8
 LEAST_LETTERS = 2
 
 
-def arranged(repository: Repository, entries: list[Stored]) -> list[list[Stored]]:
+def arranged(repository: Repository, entries: list[Stored], lists: set[bytes]) -> list[list[Stored]]:
     """What belongs into each frame, in order. Whatever lies in one frame costs once what it has in common.
+
+    `lists` are all lists of chunks, wherever they lie: they name parts of one file.
 
     Files whose names end with the same words are kin: the versions of one file, its copies and what it was renamed to. They
     follow one another where the first of them has its place in the order of paths. In a frame comes first what the newest
     version has: a reader who wants one content unpacks a frame only up to it.
     """
-    spots = _spots(repository, {key for key, _ in entries})
+    spots = _spots(repository, {key for key, _ in entries}, lists)
     kin = _kin({path for path, _, _, _ in spots.values()})
 
     def order(entry: Stored) -> tuple[bytes, bytes, bytes, int, int]:
@@ -64,20 +66,20 @@ def _cut(entries: list[Stored], kin: list[bytes]) -> Iterator[list[Stored]]:
         yield frame
 
 
-def _spots(repository: Repository, keys: set[bytes]) -> dict[bytes, Spot]:
+def _spots(repository: Repository, keys: set[bytes], lists: set[bytes]) -> dict[bytes, Spot]:
     """Where in the tree each content has its place; parts of a large file have that of the file."""
     spots: dict[bytes, Spot] = {}
+    known = keys | lists
     for workspace in repository.ledger.workspaces():
         for since, until, row in repository.ledger.intervals(workspace.id):
-            if row.kind == FILE and (row.content not in spots or until is None):
+            if row.kind == FILE and row.content in known and (row.content not in spots or until is None):
                 spots[row.content] = row.path, 0, since, until is None
-    lists = [key for key, place in repository.ledger.locations() if place.kind == CHUNKS and key in spots]
-    for key in lists:
+    for key in sorted(lists & spots.keys()):
         names = repository.blob(key)[0]
         path, _, since, now = spots[key]
         for at in range(0, len(names), 32):
             part = names[at : at + 32]
-            if part not in spots or (now and not spots[part][3]):
+            if part in keys and (part not in spots or (now and not spots[part][3])):
                 spots[part] = path, 1 + at // 32, since, now
     return {key: spot for key, spot in spots.items() if key in keys}
 

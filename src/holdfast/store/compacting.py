@@ -160,13 +160,17 @@ class Compacting:
 
     def _copy(self, chosen: set[str]) -> tuple[list[PackWriter], list[tuple[bytes, Location]]]:
         repository = self.repository
-        entries = [
-            (key, place) for key, place in repository.ledger.locations() if place.pack in chosen and key in self.living
-        ]
+        entries: list[tuple[bytes, Location]] = []
+        lists: set[bytes] = set()
+        for key, place in repository.ledger.locations():
+            if place.kind == CHUNKS and key in self.living:
+                lists.add(key)
+            if place.pack in chosen and key in self.living:
+                entries.append((key, place))
         writers: list[PackWriter] = []
         done = 0
         try:
-            for frames in batches(arranged(repository, entries), HELD):
+            for frames in batches(arranged(repository, entries, lists), HELD):
                 contents = self._read(frames)
                 for frame in frames:
                     if self.progress is not None:
