@@ -192,7 +192,7 @@ class Saving:
             record["seq"] = repository.sequence() + 1
             return [record]
 
-        repository._at_hand = {key: (header, changed)}
+        repository._at_hand = {key: (header, changed, old)}
         try:
             final = repository.commit(row.id, work)
         finally:
