@@ -2,7 +2,14 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
+#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
+#include <immintrin.h>
+#define WIDE 1
+#else
+#define WIDE 0
+#endif
 
 #define SHORTEST 4
 #define BITS 15
@@ -26,6 +33,12 @@ static uint8_t mark[MOST][LONGEST];
 static int count;
 static uint8_t in_rest[256]; /* bytes that the rest of a key may have */
 static int rest_length;
+
+/* Newer processors look up 64 bytes at once in a table of 128. Each byte of such a table has a bit for each of eight groups of
+   marks: may this be the first, second, third or fourth byte of one of them? */
+#define GROUPS 16
+static uint8_t wide[2][GROUPS / 8][SHORTEST][128];
+static int is_wide;
 
 static const uint64_t FOLD = 0x2020202020202020u;
 
@@ -115,12 +128,50 @@ static int add_forms(const uint8_t *bytes, Py_ssize_t size)
     return 1;
 }
 
+static int by_letters(const void *one, const void *other)
+{
+    static const int order[SHORTEST] = {0, 2, 1, 3}; /* brings those together that have most in common */
+    const uint8_t *a = mark[*(const uint16_t *)one], *b = mark[*(const uint16_t *)other];
+    for (int i = 0; i < SHORTEST; i++)
+        if (a[order[i]] != b[order[i]])
+            return a[order[i]] < b[order[i]] ? -1 : 1;
+    return 0;
+}
+
+static void put(int which, int group, int number)
+{
+    for (int i = 0; i < SHORTEST; i++) {
+        uint8_t c = which ? mark[number][i] | 0x20 : mark[number][i];
+        wide[which][group >> 3][i][c & 127] |= (uint8_t)(1 << (group & 7));
+        if (kind[number] == ADDRESS && !i)
+            wide[which][group >> 3][i][c & 95] |= (uint8_t)(1 << (group & 7));
+    }
+}
+
+/* Marks that begin alike share a group; addresses, which begin with any letter, have one of their own. */
+static void group_marks(void)
+{
+    uint16_t order[MOST];
+    memset(wide, 0, sizeof wide);
+    for (int which = 0; which < 2; which++) {
+        int found = 0;
+        for (int number = 0; number < count; number++)
+            if (kind[number] == ADDRESS && !which)
+                put(which, GROUPS - 1, number);
+            else if (kind[number] != ADDRESS && (kind[number] == WORD) == which)
+                order[found++] = (uint16_t)number;
+        qsort(order, (size_t)found, sizeof *order, by_letters);
+        for (int i = 0; i < found; i++)
+            put(which, i * (GROUPS - 1) / found, order[i]);
+    }
+}
+
 static PyObject *load(PyObject *self, PyObject *arguments)
 {
     const char *packed, *rest;
     Py_ssize_t size, rest_size;
     (void)self;
-    if (!PyArg_ParseTuple(arguments, "y#y#i", &packed, &size, &rest, &rest_size, &rest_length))
+    if (!PyArg_ParseTuple(arguments, "y#y#ip", &packed, &size, &rest, &rest_size, &rest_length, &is_wide))
         return NULL;
     memset(in_rest, 0, sizeof in_rest);
     for (Py_ssize_t i = 0; i < rest_size; i++)
@@ -141,7 +192,14 @@ static PyObject *load(PyObject *self, PyObject *arguments)
         if (((as & PART) && !add(bytes, here, as & PART)) || ((as & CODED) && !add_forms(bytes, here)))
             return NULL;
     }
-    Py_RETURN_NONE;
+#if WIDE
+    is_wide = is_wide && __builtin_cpu_supports("avx512vbmi");
+    if (is_wide)
+        group_marks();
+#else
+    is_wide = 0;
+#endif
+    return PyBool_FromLong(is_wide);
 }
 
 /* Is there `user:password@` at the beginning of this address? */
@@ -239,12 +297,46 @@ static int search(Search *s, int which)
     return 0;
 }
 
+#if WIDE
+#define LOOK(part) _mm512_and_si512(_mm512_and_si512(ASK(part, 0), ASK(part, 1)), _mm512_and_si512(ASK(part, 2), ASK(part, 3)))
+#define ASK(part, i) \
+    _mm512_permutex2var_epi8(table[part][i][0], _mm512_or_si512(_mm512_loadu_si512(p + (i)), fold), table[part][i][1])
+
+__attribute__((target("avx512f,avx512bw,avx512vbmi"))) static int search_wide(Search *s, int which)
+{
+    const uint8_t *p = s->start;
+    const uint32_t letters = which ? (uint32_t)FOLD : 0;
+    const __m512i fold = _mm512_set1_epi32((int)letters);
+    __m512i table[GROUPS / 8][SHORTEST][2];
+    for (int part = 0; part < GROUPS / 8; part++)
+        for (int i = 0; i < SHORTEST; i++)
+            for (int half = 0; half < 2; half++)
+                table[part][i][half] = _mm512_loadu_si512(wide[which][part][i] + 64 * half);
+    for (; s->end - p >= 64 + SHORTEST - 1; p += 64) {
+        __m512i groups = _mm512_or_si512(LOOK(0), LOOK(1));
+        for (uint64_t places = _mm512_test_epi8_mask(groups, groups); places; places &= places - 1) {
+            const uint8_t *here = p + __builtin_ctzll(places);
+            if (begins(fine[which], four(here) | letters) && at(s, here) < 0)
+                return -1;
+        }
+        if (!s->places && s->found & s->wanted)
+            return 0;
+    }
+    for (; s->end - p >= SHORTEST && (s->places || !(s->found & s->wanted)); p++)
+        if (begins(fine[which], four(p) | letters) && at(s, p) < 0)
+            return -1;
+    return 0;
+}
+#else
+#define search_wide search
+#endif
+
 static int search_all(Search *s)
 {
     int wanted = s->wanted;
     for (int which = 0; which < 2; which++) {
         s->wanted = wanted & (which ? WORD : SIGN);
-        if (s->wanted && search(s, which) < 0)
+        if (s->wanted && (is_wide ? search_wide(s, which) : search(s, which)) < 0)
             return -1;
     }
     return 0;
@@ -291,7 +383,7 @@ static PyObject *places(PyObject *self, PyObject *arguments)
 }
 
 static PyMethodDef methods[] = {
-    {"load", load, METH_VARARGS, "load(marks, rest, length): take over packed marks; `scan` looks for them."},
+    {"load", load, METH_VARARGS, "load(marks, rest, length, wide): take over packed marks; `scan` looks for them. True: by 64 bytes at once."},
     {"scan", scan, METH_VARARGS, "scan(content, kinds): of the kinds asked for: 1 if a sign is in it, 2 if a word is, 3 if both."},
     {"places", places, METH_VARARGS, "places(content, kinds): where marks of these kinds begin, in order."},
     {NULL, NULL, 0, NULL},
