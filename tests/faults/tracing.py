@@ -71,7 +71,7 @@ def parse(text: str) -> list[Call]:
             else:
                 calls.append(call)
         elif resumed and resumed[2] in SYNCING:
-            calls.append(begun.pop((resumed[1], resumed[2])))
+            calls += [call for call in [begun.pop((resumed[1], resumed[2]), None)] if call is not None]
     return calls
 
 
