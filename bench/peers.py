@@ -92,7 +92,10 @@ class Holdfast(Peer):
     def begin(self) -> None:
         capture: dict[str, object] = {"exclude": [], "exclude_ignored": [], "ignored": "all"}
         capture |= {"max_file_size": "10GB", "max_files": 1_000_000, **self.capture}
-        settings = {"store": {"url": str(self.store), **self.storing}, "capture": capture, "adopt": "any"}
+        # git has every version after `gc`: what idle moments would forget by policy is kept here too.
+        retention = {"keep_last": 1_000_000}
+        settings: dict[str, object] = {"store": {"url": str(self.store), **self.storing}, "capture": capture}
+        settings |= {"adopt": "any", "retention": retention}
         self.config.write_text(json.dumps(settings, indent=1) + "\n")
         super().begin()
 

@@ -59,16 +59,17 @@ class Taken:
                 self.contents.setdefault(number, []).append(frame[offset : offset + length])
 
 
-@pytest.mark.parametrize(("first", "asked"), [(512, 4096), (1, 1), (40, 7), (3, 100)])
+@pytest.mark.parametrize(("first", "asked", "enough"), [(512, 4096, 0), (1, 1, 0), (40, 7, 9000), (3, 100, 1 << 20)])
 @pytest.mark.parametrize("order", ["as stored", "shuffled", "with repetitions"])
 @pytest.mark.parametrize("how", ["accelerated", "plain", "one pack open"])
 def test_every_content_comes_once_and_whole(
-    repository: Repository, monkeypatch: pytest.MonkeyPatch, first: int, asked: int, order: str, how: str
+    repository: Repository, monkeypatch: pytest.MonkeyPatch, first: int, asked: int, enough: int, order: str, how: str
 ) -> None:
     if how == "one pack open":
         monkeypatch.setattr(reading, "MOST_OPEN", 1)
     monkeypatch.setattr(reading, "FIRST", first)
     monkeypatch.setattr(reading, "ASKED", asked)
+    monkeypatch.setattr(reading, "ENOUGH", enough)
     wanted = list(CONTENTS)
     if order == "shuffled":
         random.Random(1).shuffle(wanted)
@@ -79,6 +80,23 @@ def test_every_content_comes_once_and_whole(
     assert hand_over(repository, [digest(content) for content in wanted], taken, how != "plain") == []
 
     assert taken.contents == {number: [content] for number, content in enumerate(wanted)}
+
+
+def test_a_frame_of_which_little_is_wanted_at_a_time_is_unpacked_once(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "FIRST", 10)
+    monkeypatch.setattr(reading, "ASKED", 10)
+    wanted = list(CONTENTS)
+    random.Random(1).shuffle(wanted)
+    keys = [digest(content) for content in wanted]
+    handed: list[int] = []
+
+    hand_over(repository, keys, lambda frame, parts: handed.append(len(parts)))
+
+    places = repository.ledger.locate(keys).values()
+    assert len(handed) == len({(place.pack, place.frame) for place in places}) > 8
+    assert sum(handed) == len(keys)
 
 
 def test_what_comes_in_parts_is_named_and_left(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,6 +70,10 @@ class PackWriter:
         self.lengths.append(len(data))
         self.kinds.append(kind)
 
+    def end_frame(self) -> None:
+        """What comes next lies in another frame, even if there is room in this one."""
+        self._flush()
+
     def _alone(self, key: bytes, data: bytes) -> None:
         """A sealed blob has a frame of its own, as it is: compressed among others, its size would tell of theirs."""
         self._flush()

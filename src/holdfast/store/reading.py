@@ -35,6 +35,8 @@ FEW = 64
 """Contents up to which Python does it all: of each frame it unpacks no more than it must."""
 MOST_OPEN = 64
 """Packs that are held open at once; what lies in more of them is read as always."""
+ENOUGH = 768 << 10
+"""Wanted bytes for which a frame is unpacked although more may be wanted of it later: three quarters of an ordinary frame."""
 LOW = 6
 """Frames below which more places are asked for, while the other thread still has something to do."""
 
@@ -68,6 +70,10 @@ def _unpacking() -> Unpack | None:
     module: Any = native()
     path = getattr(module.__spec__, "origin", None)
     return _unpack.unpack if path and _unpack.use(path) else None
+
+
+def _bytes(wanted: Frame) -> int:
+    return sum([place.length for _, place in wanted])
 
 
 class _Work:
@@ -104,10 +110,15 @@ class _Work:
             else:
                 self.in_parts.append(number)
         if end < len(self.keys) and keys:
-            # Files that follow one another mostly lie in one frame: it waits for the rest of them.
+            # Files that follow one another mostly lie in one frame: the last one waits for the rest of them. In a compacted
+            # pack kin from many folders do: such a frame waits while more of it is asked for, or little of it was.
             last = places[keys[-1]]
-            if (found := frames.pop((last.pack, last.frame), None)) is not None:
-                self._open[last.pack, last.frame] = found
+            waiting = [
+                slot
+                for slot, wanted in frames.items()
+                if slot == (last.pack, last.frame) or (start and wanted[-1][0] >= start) or _bytes(wanted) < ENOUGH
+            ]
+            self._open = {slot: frames.pop(slot) for slot in waiting}
         self.frames.extend([frames[slot] for slot in sorted(frames)])
         self._asked = end  # at last: whoever finds nothing to do then knows that there is nothing more
 

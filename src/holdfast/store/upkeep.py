@@ -1,47 +1,32 @@
-"""Giving space back: forgetting versions, and compaction of packs."""
+"""Giving space back: forgetting versions, and compaction, one at a time, with a reserve for a full disk."""
 
 from __future__ import annotations
 
 from posix import unlink
 
-from holdfast.core.entry import FILE
 from holdfast.core.errors import Busy, Conflict, Damaged, DiskFull, NotFound
 from holdfast.core.steps import step
-from holdfast.store.conversations import ids_of
-from holdfast.store.digest import digest
+from holdfast.store.compacting import Compacting
 from holdfast.store.journal import Journal
-from holdfast.store.keyframes import keyframe_if_worth_it, needed_documents
+from holdfast.store.keyframes import keyframe_if_worth_it
 from holdfast.store.local import FULL, Lock, explain
 from holdfast.store.mounts import Unmounted
 from holdfast.store.open import make_reserve
-from holdfast.store.packs import PackWriter
-from holdfast.store.records import STORE_LOG, Chain
-from holdfast.store.rows import CHUNKS, LIST, Location, Query
-from holdfast.store.store_log import append_store_record, check_store_log, settle_after_failure, settle_store_log
+from holdfast.store.records import STORE_LOG
+from holdfast.store.store_log import check_store_log, settle_store_log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any, TypeVar
 
+    from holdfast.store.compacting import Progress
     from holdfast.store.ports import Transaction
     from holdfast.store.repository import Repository
     from holdfast.store.rows import WorkspaceRow
 
-    Progress = Callable[[int, int], None]
     Done = TypeVar("Done")
 
-SMALL_PACK = 8 << 20
-FEW_SMALL = 8
-DEAD_SHARE = 0.25
-FRAME, TOGETHER, LEVEL = 1 << 20, 4 << 20, 9
-"""Versions of one file share a larger frame. For different files that would save three hundredths, and every single file
-that comes back would pay for it."""
-MOST_PACK = 128 << 20
-MOST_REPACKED = 64 << 20
-"""A larger pack of a save is compressed anew only when somebody asks for it: that takes a while."""
-MOST_REWRITTEN = 64 << 20
-"""Up to this size a store is compacted as a whole; that takes some seconds."""
 ATTEMPTS = 3
 
 
@@ -127,7 +112,7 @@ def _compact(repository: Repository, everything: bool, progress: Progress | None
     for workspace in repository.ledger.workspaces():
         keyframe_if_worth_it(repository, workspace.id, everything)
     attempts, size = ATTEMPTS, result.bytes_before
-    while attempts and not _Compacting(repository, everything, progress).run():
+    while attempts and not Compacting(repository, everything, progress).run():
         before, size = size, store_size(repository)
         attempts -= size >= before  # where the disk is nearly full, every part that gives space back counts
     packs = repository.ledger.packs()
@@ -159,19 +144,6 @@ def _with_reserve(folder: str, what: str, work: Callable[[], Done]) -> Done:
             make_reserve(folder)
 
 
-def contents_of(repository: Repository, keys: Iterable[bytes]) -> set[bytes]:
-    """These digests and, where one is a list, what that names; a list may name lists."""
-    result = set(keys)
-    new = list(result)
-    while new:
-        lists = [key for key, place in repository.ledger.locate(new).items() if place.kind in (CHUNKS, LIST)]
-        found = [repository.blob(key)[0] for key in lists]
-        named = {names[at : at + 32] for names in found for at in range(0, len(names), 32)}
-        new = list(named - result)
-        result |= named
-    return result
-
-
 def _remove_orphans(repository: Repository) -> None:
     """Remove packs that no row knows: a save was killed between naming its pack and its record."""
     with repository.ledger.transaction() as tx:
@@ -190,179 +162,3 @@ def _remove_orphans(repository: Repository) -> None:
         for name in present - known:
             repository.blobs.delete(name)
     step("compact:orphans")
-
-
-class _Compacting:
-    """One attempt: mark, choose, copy, swap."""
-
-    def __init__(self, repository: Repository, everything: bool, progress: Progress | None) -> None:
-        self.repository, self.everything, self.progress = repository, everything, progress
-        self.spared: set[str] = set()
-
-    def run(self) -> bool:
-        """True if done, False if it must be tried again: a save got in between, or there was space for a part only."""
-        repository = self.repository
-        self.seq = repository.sequence()
-        self.living = self._mark()
-        step("compact:marked")
-        chosen, whole = self._choose(), True
-        while chosen:
-            try:
-                writers, moved = self._copy(chosen)
-            except _DamagedPack as damaged:
-                self.spared.add(damaged.name)  # left as it is, for `verify` to name and `--repair` to heal
-                chosen = self._choose()
-            except OSError as error:
-                if error.errno not in FULL or len(chosen) == 1:
-                    raise
-                chosen, whole = self._cheaper_half(chosen), False
-            else:
-                return self._swap(chosen, writers, moved) and whole
-        return True
-
-    def _mark(self) -> set[bytes]:
-        repository = self.repository
-        keys = repository.ledger.wanted()
-        living = contents_of(repository, keys)
-        for workspace in repository.ledger.workspaces():
-            living |= needed_documents(repository, workspace)
-        return living
-
-    def _choose(self) -> set[str]:
-        total: dict[str, int] = {}
-        dead: dict[str, int] = {}
-        for key, place in self.repository.ledger.locations():
-            total[place.pack] = total.get(place.pack, 0) + place.length
-            if key not in self.living:
-                dead[place.pack] = dead.get(place.pack, 0) + place.length
-        small, wasteful, dense = set(), set(), self._dense()
-        for pack in self.repository.ledger.packs():
-            if pack.name in self.spared:
-                continue
-            share = dead.get(pack.name, 0) / total[pack.name] if total.get(pack.name) else 1.0
-            if share >= DEAD_SHARE or (self.everything and dead.get(pack.name)):
-                wasteful.add(pack.name)
-            elif pack.size < SMALL_PACK:
-                small.add(pack.name)
-            elif pack.name not in dense and (self.everything or pack.size <= MOST_REPACKED):
-                wasteful.add(pack.name)  # it was written in a hurry, for a save
-        chosen = wasteful
-        if len(small) >= (2 if self.everything else FEW_SMALL) or (small and wasteful):
-            chosen = small | wasteful
-        # A store that is small as a whole is written anew as a whole: versions of one file that were packed at different
-        # times come together, and cost little more than one of them.
-        sizes = {pack.name: pack.size for pack in self.repository.ledger.packs() if pack.name not in self.spared}
-        if sum(sizes.values()) <= MOST_REWRITTEN and len(sizes) > 1 and (chosen or self.everything):
-            return set(sizes)
-        return chosen
-
-    def _dense(self) -> set[str]:
-        """Packs that an earlier compaction made: they are compressed as well as we can."""
-        records = Chain(self.repository.records.read(STORE_LOG)).records
-        return {name for record in records if record["r"] == "compact" for name in record["new"]}
-
-    def _cheaper_half(self, chosen: set[str]) -> set[str]:
-        """The packs with the fewest bytes to copy: removing them first makes room for the others."""
-        cost = dict.fromkeys(chosen, 0)
-        for key, place in self.repository.ledger.locations():
-            if place.pack in chosen and key in self.living:
-                cost[place.pack] += place.length
-        return set(sorted(chosen, key=lambda name: (cost[name], name))[: len(chosen) // 2])
-
-    def _copy(self, chosen: set[str]) -> tuple[list[PackWriter], list[tuple[bytes, Location]]]:
-        repository = self.repository
-        entries = [
-            (key, place) for key, place in repository.ledger.locations() if place.pack in chosen and key in self.living
-        ]
-        near = self._neighbours({key for key, _ in entries})
-        entries.sort(key=lambda entry: near.get(entry[0], (b"", 0, entry[0])))
-        writers: list[PackWriter] = []
-        last = b""
-        try:
-            for number, (key, place) in enumerate(entries):
-                if self.progress is not None and not number & 255:
-                    self.progress(number, len(entries))
-                try:
-                    data = repository.fetch(place)
-                    if place.kind != CHUNKS and digest(data) != key:
-                        raise Damaged("digest")
-                except (Damaged, FileNotFoundError):
-                    raise _DamagedPack(place.pack) from None
-                if not writers or writers[-1].size > MOST_PACK:
-                    writers.append(PackWriter(repository.blobs, level=LEVEL, frame=FRAME))
-                path = near[key][0] if key in near else b""
-                writers[-1].frame_size = TOGETHER if path and path == last else FRAME
-                writers[-1].add(key, data, place.kind)
-                last = path
-            for writer in writers:
-                writer.sync()
-        except BaseException:
-            for writer in writers:
-                writer.abort()
-            raise
-        step("compact:copied")
-        moved = [entry for writer in writers for entry in writer.entries()]
-        return writers, moved
-
-    def _neighbours(self, keys: set[bytes]) -> dict[bytes, tuple[bytes, int, bytes]]:
-        """A place in the order for each content: versions of one file come together, and files of one kind."""
-        near: dict[bytes, tuple[bytes, int, bytes]] = {}
-        for workspace in self.repository.ledger.workspaces():
-            for since, _, row in self.repository.ledger.intervals(workspace.id):
-                if row.kind == FILE and row.content in keys and row.content not in near:
-                    near[row.content] = row.path, since, b""
-        return near
-
-    def _swap(self, chosen: set[str], writers: list[PackWriter], moved: list[tuple[bytes, Location]]) -> bool:
-        repository, before = self.repository, None
-        # A pack is named after its index: one that came out the same as it was has its name again, and stays.
-        gone = sorted(chosen - {writer.name for writer in writers})
-        try:
-            with repository.ledger.transaction() as tx:
-                if not self._still_dead(chosen):
-                    for writer in writers:
-                        writer.abort()
-                    return False
-                for writer in writers:
-                    tx.add_pack(writer.name, writer.size, ())
-                    writer.finish()
-                tx.drop_packs(gone, moved)
-                before = append_store_record(
-                    repository,
-                    tx,
-                    {"r": "compact", "new": [writer.name for writer in writers], "gone": gone},
-                )
-        except BaseException:
-            if before is not None:
-                settle_after_failure(repository)
-            for writer in writers:
-                writer.abort()
-            raise
-        step("compact:swapped")
-        repository.forget_frames()
-        for name in gone:
-            repository.blobs.delete(name)
-            step("compact:removed")
-        return True
-
-    def _still_dead(self, chosen: set[str]) -> bool:
-        """Did no checkpoint since the marking refer to what we are about to drop?"""
-        repository = self.repository
-        if repository.sequence() == self.seq:
-            return True
-        needed: set[bytes] = set()
-        for workspace in repository.ledger.workspaces():
-            for row in repository.ledger.find(Query(workspace=workspace.id, forgotten=True)):
-                if row.seq <= self.seq:
-                    break
-                needed.add(row.document)
-                header, entries = repository.document(row)
-                needed.update([entry.content for entry in entries if entry.kind == FILE])
-                needed.update(ids_of(header))
-        needed = contents_of(repository, needed) - self.living
-        return not any(place.pack in chosen for place in repository.ledger.locate(list(needed)).values())
-
-
-class _DamagedPack(Exception):
-    def __init__(self, name: str) -> None:
-        self.name = name

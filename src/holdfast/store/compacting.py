@@ -1,0 +1,262 @@
+"""Compaction: which packs are written anew, what of them lives, and the exchange of the old ones for the new."""
+
+from __future__ import annotations
+
+from holdfast.core.entry import FILE
+from holdfast.core.errors import Damaged
+from holdfast.core.steps import step
+from holdfast.store.arranging import arranged, batches
+from holdfast.store.conversations import ids_of
+from holdfast.store.digest import digest
+from holdfast.store.keyframes import needed_documents
+from holdfast.store.local import FULL
+from holdfast.store.packs import MOST_SHARED, PackWriter
+from holdfast.store.records import STORE_LOG, Chain
+from holdfast.store.rows import CHUNKS, LIST, Location, Query
+from holdfast.store.store_log import append_store_record, settle_after_failure
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from holdfast.store.repository import Repository
+    from holdfast.store.rows import PackRow
+
+    Progress = Callable[[int, int], None]
+
+SMALL_PACK = 8 << 20
+FEW_SMALL = 8
+DEAD_SHARE = 0.25
+LEVEL = 9
+HELD = 32 << 20
+"""So many bytes are read before they are written in their new order."""
+MOST_PACK = 128 << 20
+MOST_REPACKED = 256 << 20
+"""So much of what saves have packed is compressed anew at a time, and one pack at least; that takes up to half a minute."""
+NO_USE = 0.9
+"""A pack that takes this share of its contents' size would not become smaller."""
+MOST_REWRITTEN = 64 << 20
+"""Up to this size a store is compacted as a whole; that takes some seconds."""
+ALONG = 2
+"""A pack so many times larger than all that is written anyway still comes along,"""
+MOST_ALONG = 64 << 20
+"""unless it is larger than this."""
+
+
+def contents_of(repository: Repository, keys: Iterable[bytes]) -> set[bytes]:
+    """These digests and, where one is a list, what that names; a list may name lists."""
+    result = set(keys)
+    new = list(result)
+    while new:
+        lists = [key for key, place in repository.ledger.locate(new).items() if place.kind in (CHUNKS, LIST)]
+        found = [repository.blob(key)[0] for key in lists]
+        named = {names[at : at + 32] for names in found for at in range(0, len(names), 32)}
+        new = list(named - result)
+        result |= named
+    return result
+
+
+class Compacting:
+    """One attempt: mark, choose, copy, swap."""
+
+    def __init__(self, repository: Repository, everything: bool, progress: Progress | None) -> None:
+        self.repository, self.everything, self.progress = repository, everything, progress
+        self.spared: set[str] = set()
+
+    def run(self) -> bool:
+        """True if done, False if it must be tried again: a save got in between, or there was space for a part only."""
+        repository = self.repository
+        self.seq = repository.sequence()
+        self.living = self._mark()
+        step("compact:marked")
+        chosen, whole = self._choose(), True
+        while chosen:
+            try:
+                writers, moved = self._copy(chosen)
+            except _DamagedPack as damaged:
+                self.spared.add(damaged.name)  # left as it is, for `verify` to name and `--repair` to heal
+                chosen = self._choose()
+            except OSError as error:
+                if error.errno not in FULL or len(chosen) == 1:
+                    raise
+                chosen, whole = self._cheaper_half(chosen), False
+            else:
+                return self._swap(chosen, writers, moved) and whole
+        return True
+
+    def _mark(self) -> set[bytes]:
+        repository = self.repository
+        keys = repository.ledger.wanted()
+        living = contents_of(repository, keys)
+        for workspace in repository.ledger.workspaces():
+            living |= needed_documents(repository, workspace)
+        return living
+
+    def _choose(self) -> set[str]:
+        total: dict[str, int] = {}
+        dead: dict[str, int] = {}
+        for key, place in self.repository.ledger.locations():
+            total[place.pack] = total.get(place.pack, 0) + place.length
+            if key not in self.living:
+                dead[place.pack] = dead.get(place.pack, 0) + place.length
+        small, wasteful, hurried, dense = set(), set(), [], self._dense()
+        for pack in self.repository.ledger.packs():
+            if pack.name in self.spared:
+                continue
+            share = dead.get(pack.name, 0) / total[pack.name] if total.get(pack.name) else 1.0
+            if share >= DEAD_SHARE or (self.everything and dead.get(pack.name)):
+                wasteful.add(pack.name)
+            elif pack.size < SMALL_PACK:
+                small.add(pack.name)
+            elif pack.name not in dense and pack.size < NO_USE * total[pack.name]:
+                hurried.append(pack)  # it was written for a save, that somebody waited for
+        wasteful |= self._in_time(hurried)
+        chosen = wasteful
+        if len(small) >= (2 if self.everything else FEW_SMALL) or (small and wasteful):
+            chosen = small | wasteful
+        return self._along(chosen)
+
+    def _in_time(self, packs: list[PackRow]) -> set[str]:
+        """As many of these as are compressed anew at a time, the smallest first."""
+        chosen: set[str] = set()
+        size = 0
+        for pack in sorted(packs, key=lambda pack: pack.size):
+            if chosen and size + pack.size > MOST_REPACKED and not self.everything:
+                break
+            chosen.add(pack.name)
+            size += pack.size
+        return chosen
+
+    def _along(self, chosen: set[str]) -> set[str]:
+        """These packs, and those that are worth being written anew with them: versions that were packed at different times
+        come together, and cost little more than one of them.
+
+        That is all of a small store. In a larger one a pack comes along that is not much larger than what is written anyway:
+        so it is written again only after it has grown by half, and each byte a few times in its life.
+        """
+        sizes = {pack.name: pack.size for pack in self.repository.ledger.packs() if pack.name not in self.spared}
+        if sum(sizes.values()) <= MOST_REWRITTEN and len(sizes) > 1 and (chosen or self.everything):
+            return set(sizes)
+        written = sum([sizes[name] for name in chosen])
+        for name in sorted(sizes.keys() - chosen, key=lambda name: (sizes[name], name)):
+            if sizes[name] > (ALONG * written if self.everything else min(ALONG * written, MOST_ALONG)):
+                break
+            written += sizes[name]
+            chosen = chosen | {name}
+        return chosen
+
+    def _dense(self) -> set[str]:
+        """Packs that an earlier compaction made: they are compressed as well as we can."""
+        records = Chain(self.repository.records.read(STORE_LOG)).records
+        return {name for record in records if record["r"] == "compact" for name in record["new"]}
+
+    def _cheaper_half(self, chosen: set[str]) -> set[str]:
+        """The packs with the fewest bytes to copy: removing them first makes room for the others."""
+        cost = dict.fromkeys(chosen, 0)
+        for key, place in self.repository.ledger.locations():
+            if place.pack in chosen and key in self.living:
+                cost[place.pack] += place.length
+        return set(sorted(chosen, key=lambda name: (cost[name], name))[: len(chosen) // 2])
+
+    def _copy(self, chosen: set[str]) -> tuple[list[PackWriter], list[tuple[bytes, Location]]]:
+        repository = self.repository
+        entries = [
+            (key, place) for key, place in repository.ledger.locations() if place.pack in chosen and key in self.living
+        ]
+        writers: list[PackWriter] = []
+        done = 0
+        try:
+            for frames in batches(arranged(repository, entries), HELD):
+                contents = self._read(frames)
+                for frame in frames:
+                    if self.progress is not None:
+                        self.progress(done, len(entries))
+                    done += len(frame)
+                    if not writers or writers[-1].size > MOST_PACK:
+                        writers.append(PackWriter(repository.blobs, level=LEVEL, frame=MOST_SHARED))
+                    for key, place in frame:
+                        writers[-1].add(key, contents.pop(key), place.kind)
+                    writers[-1].end_frame()
+            for writer in writers:
+                writer.sync()
+        except BaseException:
+            for writer in writers:
+                writer.abort()
+            raise
+        step("compact:copied")
+        moved = [entry for writer in writers for entry in writer.entries()]
+        return writers, moved
+
+    def _read(self, frames: list[list[tuple[bytes, Location]]]) -> dict[bytes, bytes]:
+        """The contents of these new frames, checked. Each frame in which they lie now is unpacked once."""
+        wanted: dict[tuple[str, int], list[tuple[bytes, Location]]] = {}
+        for frame in frames:
+            for key, place in frame:
+                wanted.setdefault((place.pack, place.frame), []).append((key, place))
+        contents: dict[bytes, bytes] = {}
+        for slot in sorted(wanted):
+            try:
+                most = max([place.offset + place.length for _, place in wanted[slot]])
+                unpacked = self.repository.frame(wanted[slot][0][1], most, keep=False)
+                for key, place in wanted[slot]:
+                    data = unpacked[place.offset : place.offset + place.length]
+                    if len(data) != place.length or (place.kind != CHUNKS and digest(data) != key):
+                        raise Damaged("digest")
+                    contents[key] = data
+            except (Damaged, FileNotFoundError):
+                raise _DamagedPack(slot[0]) from None
+        return contents
+
+    def _swap(self, chosen: set[str], writers: list[PackWriter], moved: list[tuple[bytes, Location]]) -> bool:
+        repository, before = self.repository, None
+        # A pack is named after its index: one that came out the same as it was has its name again, and stays.
+        gone = sorted(chosen - {writer.name for writer in writers})
+        try:
+            with repository.ledger.transaction() as tx:
+                if not self._still_dead(chosen):
+                    for writer in writers:
+                        writer.abort()
+                    return False
+                for writer in writers:
+                    tx.add_pack(writer.name, writer.size, ())
+                    writer.finish()
+                tx.drop_packs(gone, moved)
+                before = append_store_record(
+                    repository,
+                    tx,
+                    {"r": "compact", "new": [writer.name for writer in writers], "gone": gone},
+                )
+        except BaseException:
+            if before is not None:
+                settle_after_failure(repository)
+            for writer in writers:
+                writer.abort()
+            raise
+        step("compact:swapped")
+        repository.forget_frames()
+        for name in gone:
+            repository.blobs.delete(name)
+            step("compact:removed")
+        return True
+
+    def _still_dead(self, chosen: set[str]) -> bool:
+        """Did no checkpoint since the marking refer to what we are about to drop?"""
+        repository = self.repository
+        if repository.sequence() == self.seq:
+            return True
+        needed: set[bytes] = set()
+        for workspace in repository.ledger.workspaces():
+            for row in repository.ledger.find(Query(workspace=workspace.id, forgotten=True)):
+                if row.seq <= self.seq:
+                    break
+                needed.add(row.document)
+                header, entries = repository.document(row)
+                needed.update([entry.content for entry in entries if entry.kind == FILE])
+                needed.update(ids_of(header))
+        needed = contents_of(repository, needed) - self.living
+        return not any(place.pack in chosen for place in repository.ledger.locate(list(needed)).values())
+
+
+class _DamagedPack(Exception):
+    def __init__(self, name: str) -> None:
+        self.name = name
