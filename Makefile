@@ -3,12 +3,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 WORKERS ?= 2
+PATTERNS := $(addprefix src/holdfast/core/,patterns.py declared.py redact.py readying.py)
 
 .PHONY: install demo demo-task test check bench campaign eval clean
 
 install: $(STAMP)
 
-$(STAMP): pyproject.toml setup.py $(wildcard src/holdfast/*/*.[ch])
+$(STAMP): pyproject.toml setup.py $(wildcard src/holdfast/*/*.[ch]) $(PATTERNS)
 	@echo "Installing into .venv; that takes a minute or two, once."
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip

@@ -13,6 +13,7 @@ import pytest
 from .disks import missing, needs
 from .powerloss import MARK, Disk, crashes, read_log, recording, revived
 from .stage import Stage, listed, report
+from .workload import MANY
 
 SIZES = {"ext4": 32, "btrfs": 128, "xfs": 320}
 POINTS, POINTS_IN_SAMPLE = 200, 12
@@ -35,8 +36,8 @@ pytestmark = [
 class Trial:
     """A workload on a recorded disk, and the judgement of what is left of it after crashes."""
 
-    def __init__(self, folder: Path, kind: str = "ext4") -> None:
-        self.folder, self.kind = folder, kind
+    def __init__(self, folder: Path, kind: str = "ext4", extra: str = "") -> None:
+        self.folder, self.kind, self.extra = folder, kind, extra
         self.points = self.broken = self.unmountable = 0
         self.rows_lost: list[str] = []
         """Level 1: rows of acknowledged versions that the ledger itself has lost, before anything is adopted."""
@@ -77,7 +78,7 @@ class Trial:
     def _stage(self) -> Stage:
         """The workspace is on the same disk: it loses its unsynced files as well, and must still be known."""
         mount = self.folder / "mount"
-        return Stage(self.folder, store=mount / "store", work=mount / "work")
+        return Stage(self.folder, extra=self.extra, store=mount / "store", work=mount / "work")
 
     def __str__(self) -> str:
         counts = f"{len(self.rows_lost)} lost rows, {self.broken} broke promises, {self.unmountable} are unmountable"
@@ -140,11 +141,15 @@ def _planted(mutant: str, saves: int) -> Callable[[Stage, Disk], None]:
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("workload", [_hooks, _upkeep, _planted("", 20)], ids=["hooks", "upkeep", "one process"])
+@pytest.mark.parametrize(
+    ("workload", "extra"),
+    [(_hooks, ""), (_hooks, MANY), (_upkeep, ""), (_planted("", 20), "")],
+    ids=["hooks", "many files", "upkeep", "one process"],
+)
 def test_no_acknowledged_checkpoint_is_lost_to_a_power_cut(
-    workload: Callable[[Stage, Disk], None], folder: Path, campaign: bool
+    workload: Callable[[Stage, Disk], None], extra: str, folder: Path, campaign: bool
 ) -> None:
-    trial = Trial(folder)
+    trial = Trial(folder, extra=extra)
     trial.record(workload)
 
     trial.judge(POINTS if campaign else POINTS_IN_SAMPLE // 3, seed=1)

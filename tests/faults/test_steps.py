@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from .stage import Stage, report
-from .workload import LARGE
+from .workload import LARGE, MANY
 
 SAMPLE = 4
 """Points of each scenario in the short run."""
@@ -81,6 +81,7 @@ SCENARIOS = {
     "first save": Scenario(_nothing, "save"),
     "save": Scenario(_a_few, "save"),
     "save of a large file": Scenario(_a_few, "save", extra=LARGE),
+    "save of many files": Scenario(_a_few, "save", extra=MANY),
     "forget": Scenario(_many, "forget", "--versions", "2,3,7", forgets=frozenset({2, 3, 7})),
     "compaction": Scenario(_many_forgotten, "compact"),
     "rebuild": Scenario(_many_forgotten, "rebuild"),

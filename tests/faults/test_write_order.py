@@ -8,8 +8,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from .stage import Stage
 from .tracing import Call, after_start, needs_strace, trace
+from .workload import MANY
 
 DISPOSABLE = re.compile(r"/store/(paths|workspaces/[^/]+/(cache|notices))$")
 """What may be lost: it is made again from the rest."""
@@ -40,12 +43,13 @@ class Order:
         return [(at, old, new) for at, old, new in found if not DISPOSABLE.search(new)]
 
 
-def _order_of_a_save(folder: Path, saved: int) -> Order:
-    stage = Stage(folder)
+def _order_of_a_save(folder: Path, saved: int, extra: str = "") -> Order:
+    stage = Stage(folder, extra=extra)
     if saved:
         stage.saved(saved)
     stage.put(saved + 1)
-    calls, done = trace(stage.hook_command(), folder / "trace")
+    # A slow disk: whoever does not wait for it is found out.
+    calls, done = trace(stage.hook_command(), folder / "trace", "-e", "inject=fsync:delay_enter=200000:when=1")
     assert done.returncode == 0, done.stderr
     return Order(after_start(calls, folder), stage.store)
 
@@ -53,8 +57,8 @@ def _order_of_a_save(folder: Path, saved: int) -> Order:
 @needs_strace
 def test_every_rename_into_the_store_is_durable_before_the_acknowledgement(folder: Path) -> None:
     """The file is synced before it gets its name, its folder after."""
-    for saved in (0, 3):
-        order = _order_of_a_save(folder / str(saved), saved)
+    for saved, extra in ((0, ""), (3, ""), (3, MANY)):
+        order = _order_of_a_save(folder / f"{saved}{extra}", saved, extra)
 
         assert order.renames()
         for at, old, new in order.renames():
@@ -65,9 +69,10 @@ def test_every_rename_into_the_store_is_durable_before_the_acknowledgement(folde
 
 
 @needs_strace
-def test_pack_and_record_are_durable_before_the_commit(folder: Path) -> None:
-    """Blobs, then the record, then the row: so every prefix is harmless."""
-    order = _order_of_a_save(folder, 3)
+@pytest.mark.parametrize("extra", ["", MANY])
+def test_pack_and_record_are_durable_before_the_commit(extra: str, folder: Path) -> None:
+    """Blobs, then the record, then the row: so every prefix is harmless. Of many files, rows are made while blobs are synced."""
+    order = _order_of_a_save(folder, 3, extra)
     (named,) = order.places(("rename",), r"/packs/[0-9a-f]+\.pack")
     (recorded,) = order.syncs(r"/log/[0-9a-f]+\.log")
     pages = order.places(("pwrite64",), r"/ledger\.db")

@@ -20,9 +20,12 @@ CHANGING = (
     "openat",
 )  # fmt: skip
 """Calls that change something that outlives the process, or wait to; of `openat` only those that may write."""
+SYNCING = ("fsync", "fdatasync")
+"""What they promise holds from their end on."""
 READING = ("read", "pread64", "newfstatat", "getdents64", "fcntl")
 WRITING = re.compile(r"O_(WRONLY|RDWR|CREAT|TRUNC)")
-LINE = re.compile(r"(?:\d+ +)?(\w+)\((.*)")
+LINE = re.compile(r"(?:(\d+) +)?(\w+)\((.*)")
+RESUMED = re.compile(r"(\d+) +<\.\.\. (\w+) resumed>")
 
 
 class Call(NamedTuple):
@@ -54,14 +57,21 @@ def trace(command: list[str], log: Path, *injected: str) -> tuple[list[Call], Fi
 
 
 def parse(text: str) -> list[Call]:
-    """Return the calls in a log of strace, in order."""
+    """Return the calls in a log of strace, in order: that of their begin, and of their end where others come between."""
     seen: Counter[str] = Counter()
     calls = []
+    begun: dict[tuple[str, str], Call] = {}
     for line in text.splitlines():
-        found = LINE.match(line)
+        found, resumed = LINE.match(line), RESUMED.match(line)
         if found:
-            seen[found[1]] += 1
-            calls.append(Call(found[1], seen[found[1]], found[2]))
+            seen[found[2]] += 1
+            call = Call(found[2], seen[found[2]], found[3])
+            if call.name in SYNCING and line.endswith("<unfinished ...>"):
+                begun[found[1], call.name] = call
+            else:
+                calls.append(call)
+        elif resumed and resumed[2] in SYNCING:
+            calls += [call for call in [begun.pop((resumed[1], resumed[2]), None)] if call is not None]
     return calls
 
 

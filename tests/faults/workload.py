@@ -5,15 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
+from holdfast.store.saving import MANY_ROWS
+
 SLOTS = 5
-LARGE, BALLAST = "large", "ballast"
-"""Extras: a file that is stored in chunks and changes a little; one that is new and incompressible every time."""
+LARGE, BALLAST, MANY = "large", "ballast", "many"
+"""Extras: a file that is stored in chunks and changes a little; one that is new and incompressible every time; so many that
+their rows are made while the pack is being synced."""
 LARGE_SIZE = 5 << 20
 """Over the size from which contents are stored in chunks."""
 
 
 def contents(number: int, extra: str = "") -> dict[str, bytes]:
-    """Return the files of state `number`; it differs from the one before in two files, or three with an extra."""
+    """Return the files of state `number`; it differs from the one before in two files, and in what the extra says."""
     files = {"nonce.txt": f"nonce {number}\n".encode(), "folder/steady.txt": b"the same in every state\n" * 20}
     for writer in range(max(1, number - SLOTS + 1), number + 1):
         files[f"folder/part-{writer % SLOTS}.bin"] = Random(writer).randbytes(2000 + 10 * writer)
@@ -23,6 +26,8 @@ def contents(number: int, extra: str = "") -> dict[str, bytes]:
         files["large.bin"] = bytes(whole)
     if extra == BALLAST:
         files["ballast.bin"] = Random(number).randbytes(50_000 * (1 + number % 12))
+    if extra == MANY:
+        files |= {f"many/{one}.txt": f"{one} of state {number}\n".encode() for one in range(MANY_ROWS)}
     return files
 
 

@@ -121,8 +121,8 @@ class Series:
         subprocess.run(["cp", "-a", f"{self.folder}/{name}/work/.", self.root], check=True)
         subprocess.run(["cp", "-a", f"{self.folder}/{name}/store", self.store], check=True)
 
-    def findings(self, unread: bool = False) -> list[str]:
-        """After something went wrong: both ways out must lead where they say.
+    def findings(self, unread: bool = False, again: bool = False) -> list[str]:
+        """After something went wrong: both ways out must lead where they say. `again`: and so must the next restore.
 
         `unread`: the safety checkpoint may not have been able to read something. No undo could bring that back, so that
         `continue` leaves it as it is, and names it.
@@ -130,7 +130,9 @@ class Series:
         cut_off = self._cut_off()
         if cut_off is None:
             now = disk(self.root)
-            return [] if now in (self.before, self.target) else [f"half done, and nobody says so: {self.odd(now)}"]
+            if now not in (self.before, self.target):
+                return [f"half done, and nobody says so: {self.odd(now)}"]
+            return self._end("restore", self.target) if again and now == self.before else []
         self.keep("after")
         found = self._end("continue", self.target, unread)
         self.back_to("after")

@@ -63,34 +63,38 @@ def test_killed_at_any_system_call_it_can_be_finished_and_taken_back(folder: Pat
 
 
 @pytest.mark.timeout(3600)
+@pytest.mark.parametrize("since", ["restore:journal", "save:"], ids=["journal", "safety checkpoint"])
 def test_killed_at_any_moment_while_two_threads_write_it_can_be_finished_and_taken_back(
-    folder: Path, campaign: bool
+    since: str, folder: Path, campaign: bool
 ) -> None:
-    """With two threads no call has a number: they are killed at random, after the journal was written."""
+    """With two threads no call has a number: they are killed at random, after the journal was written, or while contents are
+    written early and it is not there yet."""
     series, chance, listing = Series(folder, fast=True, large=True), Random(), folder / "steps"
+    early = ["--many", 5] if since == "save:" else []
 
     def begin() -> subprocess.Popen[bytes]:
         series.back_to("base")
         listing.write_text("")
-        child = subprocess.Popen(series.command("restore", "--steps", listing), stdout=subprocess.DEVNULL)
+        child = subprocess.Popen(series.command("restore", "--steps", listing, *early), stdout=subprocess.DEVNULL)
         until = monotonic() + PATIENCE
-        while "restore:journal" not in listing.read_text() and child.poll() is None:
+        while since not in listing.read_text() and child.poll() is None:
             assert monotonic() < until
             sleep(0.001)
         return child
 
     child, begun = begin(), monotonic()
     assert child.wait() == 0 and disk(series.root) == series.target
-    span, findings, killed = monotonic() - begun, list[str](), 0
+    span, findings, killed, left = monotonic() - begun, list[str](), 0, 0
     rounds = 200 if campaign else 6
     for _ in range(rounds):
         child = begin()
         sleep(chance.uniform(0, span))
         child.kill()
         killed += child.wait() == -signal.SIGKILL
-        findings += series.findings()
+        left += bool(staging_left(series.root))
+        findings += series.findings(again=True)
 
-    report(f"restore by two threads killed {killed} times of {rounds}", findings)
+    report(f"restore by two threads killed {killed} times of {rounds}, {left} left something of their own", findings)
 
 
 def _changes(call: Call) -> bool:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import holdfast
 from holdfast.agents.claude_sessions import forked, last_message
+from holdfast.core import light_re, readying
 from holdfast.core.patterns import ASSIGNED, BEGINNINGS, CONTINUED, ESCAPE, KEYS, LOGIN_BEHIND, OPTION, WRAP
 from holdfast.core.redact import _assignments, find, redact
 from holdfast.core.secrecy import without_secrets
@@ -234,6 +235,22 @@ def test_a_pattern_compiled_alone_is_the_one_that_re_compiles() -> None:
     )
     site = str(Path(holdfast.__file__).parents[1])
     subprocess.run([sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {site!r}); {code}"], check=True)
+
+
+def test_patterns_made_when_the_package_was_built_are_those_that_re_compiles() -> None:
+    ready = pytest.importorskip("holdfast.core._ready")
+    assert ready.MADE_BY == light_re.THIS_PYTHON
+    assert {*readying.written()} == {*ready.PATTERNS}
+    for pattern in readying.written():
+        assert ready.PATTERNS[pattern] == readying.compiled(pattern)
+        assert light_re.compile(pattern) == re.compile(pattern)
+
+
+def test_without_readied_patterns_of_this_python_they_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(light_re, "THIS_PYTHON", ())
+    monkeypatch.setattr(light_re, "_ready", None)
+    assert light_re.compile(ASSIGNED.written)  # type: ignore[attr-defined]
+    assert light_re._ready == {}
 
 
 PLAINLY = {

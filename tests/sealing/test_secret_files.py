@@ -11,7 +11,7 @@ import pytest
 
 from cli.box import Box
 from holdfast.core.entry import SEALED
-from holdfast.core.secrecy import CHANCE, WORDS, signs
+from holdfast.core.secrecy import CHANCE, REST, REST_LENGTH, WORDS, packed, signs
 from holdfast.workspace import judge
 from holdfast.workspace.judge import is_secret, places, scan
 
@@ -285,17 +285,36 @@ def test_the_search_without_the_accelerator_says_the_same(monkeypatch: pytest.Mo
     chance = Random(8)
     marks = [*signs(), *WORDS, *CHANCE, b"0123456789abcdefg", b";", b"a://u:p@", b"KEY", b"\n", b" ", b"PRIV", b"pass"]
     texts += [b"".join(chance.choices(marks, k=chance.randrange(8))) + b"x" * chance.randrange(3) for _ in range(3000)]
+    parts = [*marks, *(mark[:3].swapcase() for mark in marks), *(bytes([byte]) * 9 for byte in range(256))]
+    texts += [b"".join(chance.choices(parts, k=chance.randrange(90))) for _ in range(600)]
 
     def found() -> list[list[tuple[int, list[int]]]]:
         return [[(scan(text, kinds), places(text, kinds)) for kinds in (1, 2, 3)] for text in texts]
 
     fast = found()
+    compiled = judge.__dict__["_marks"]
+    if compiled is not None:
+        compiled.load(packed(), REST, REST_LENGTH, False)  # as on processors that look up no 64 bytes at once
+        try:
+            assert found() == fast
+        finally:
+            compiled.load(packed(), REST, REST_LENGTH, True)
     monkeypatch.setattr(judge, "_marks", None)
 
     for quick, plain in zip(fast, found(), strict=True):
         assert [kinds for kinds, _ in quick] == [kinds for kinds, _ in plain]
         # The pattern skips marks that overlap with one before; the search names all.
         assert all(set(few) <= set(every) for (_, every), (_, few) in zip(quick, plain, strict=True))
+
+
+@pytest.mark.parametrize("marks", [b"\x03\x01abc", b"\x09\x01abc", b"\xff\x01" + b"a" * 255, b"\x05\x01abcde" * 2000])
+def test_marks_that_do_not_fit_are_refused(marks: bytes) -> None:
+    compiled = pytest.importorskip("holdfast.workspace._marks")
+    try:
+        with pytest.raises(ValueError, match="mark"):
+            compiled.load(marks, REST, REST_LENGTH, True)
+    finally:
+        compiled.load(packed(), REST, REST_LENGTH, True)
 
 
 def test_rows_say_that_their_content_is_sealed(box: Box) -> None:

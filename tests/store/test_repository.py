@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from errno import EIO, ENOSPC, EROFS
 from pathlib import Path
+from threading import Event, Timer
 from typing import Any, cast
 
 import pytest
@@ -32,7 +33,7 @@ from holdfast.store.ports import Blobs, Ledger, Records, Transaction
 from holdfast.store.records import Chain, line
 from holdfast.store.repository import Repository
 from holdfast.store.rows import CHUNKS, CONTENT, DOCUMENT, CheckpointRow, Location, Query, WorkspaceRow
-from holdfast.store.saving import CHUNK_MAX, Saving, Swept
+from holdfast.store.saving import CHUNK_MAX, MANY_ROWS, Saving, Swept
 
 MB = 1 << 20
 NOON = 1_800_000_000_000_000_000
@@ -455,6 +456,68 @@ def test_the_same_repository_goes_on_after_a_failure(store: Store, repository: R
 
     assert save(unlucky, {b"a": b"1"}).version == 1
     assert contents(store.open(), 1) == {b"a": b"1"}
+
+
+MANY: Files = {b"%d" % number: b"content %d" % number for number in range(MANY_ROWS)}
+
+
+@pytest.mark.parametrize("when", ["pack:written", "pack:synced", "pack:renamed"])
+def test_of_many_files_a_pack_that_cannot_be_made_durable_leaves_everything_as_it_was(
+    when: str, tmp_path: Path
+) -> None:
+    """It is synced while the rows are made, in a thread; its error comes out all the same, and takes the rows back."""
+    store = Store("local", tmp_path)
+    repository = store.open()
+    repository.register("ws", b"/w", NOON)
+    save(repository, {b"a": b"1"})
+    log, rows = store.records.read("ws"), everything(store.ledger)
+
+    def fail(name: str) -> None:
+        if name == when:
+            raise OSError(ENOSPC, "No space left on device")
+
+    saving = repository.begin("ws")
+    changed, old = saving.changes(rows_of(saving, MANY), None)
+    steps.observer = fail
+    try:
+        with pytest.raises(DiskFull):
+            saving.finish(header(), changed, old)
+    finally:
+        steps.observer = None
+        saving.abort()
+
+    assert store.records.read("ws") == log
+    assert everything(store.ledger) == rows
+    assert not [*(Path(store.path) / "tmp").iterdir()]
+    assert save(repository, MANY).version == 2
+    assert contents(store.open(), 2) == MANY | {b"a": b"1"}
+
+
+def test_a_save_that_is_given_up_waits_for_the_thread_that_syncs_its_pack(tmp_path: Path) -> None:
+    store = Store("local", tmp_path)
+    repository = store.open()
+    repository.register("ws", b"/w", NOON)
+    begun, go = Event(), Event()
+
+    def wait(name: str) -> None:
+        if name == "pack:written":
+            begun.set()
+            assert go.wait(60)
+
+    saving = repository.begin("ws")
+    changed, old = saving.changes(rows_of(saving, MANY), None)
+    save(store.open(), {b"a": b"1"})  # another one was faster
+    steps.observer = wait
+    try:
+        Timer(0.2, go.set).start()
+        with pytest.raises(Swept):
+            saving.finish(header(), changed, old)
+        saving.abort()
+    finally:
+        steps.observer = None
+
+    assert begun.is_set() and go.is_set()
+    assert not [*(Path(store.path) / "tmp").iterdir()]
 
 
 def test_a_failed_first_registration_leaves_no_workspace(store: Store) -> None:

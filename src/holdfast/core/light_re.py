@@ -1,8 +1,10 @@
-"""Patterns that are compiled when they are first used, by the compiler of `re` alone: the module around it costs 6 ms."""
+"""Patterns that are compiled when they are first used, or before: `re` around the compiler costs 6 ms, compiling as much."""
 
 from __future__ import annotations
 
 import sys
+from _sre import CODESIZE, MAGIC  # type: ignore[import-not-found]
+from _sre import compile as put_together
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,6 +14,9 @@ if TYPE_CHECKING:
 
 METHODS = ("findall", "finditer", "fullmatch", "match", "search", "sub")
 PARTS = ("re", "re._casefix", "re._compiler", "re._constants", "re._parser")
+THIS_PYTHON = (*sys.version_info[:2], sys.byteorder, MAGIC, CODESIZE)
+"""By whom patterns can be used that were compiled before."""
+_ready: dict[str, Any] | None = None
 _compiler: Callable[[str | bytes], Any] | None = None
 
 
@@ -33,10 +38,24 @@ class _Lazy:
 
 def compile(written: str | bytes) -> Any:
     """The same pattern that `re.compile` makes; it keeps none for the next one who asks."""
-    global _compiler
+    global _compiler, _ready
+    if _ready is None:
+        _ready = _made_before()
+    if written in _ready:
+        flags, code, groups, names, index = _ready[written]
+        return put_together(written, flags, memoryview(code).cast("I").tolist(), groups, names, index)
     if _compiler is None:
         _compiler = (None if "re" in sys.modules else _alone()) or _ordinary()
     return _compiler(written)
+
+
+def _made_before() -> dict[str, Any]:
+    """What was compiled when the package was built, if this Python compiles in the same way."""
+    try:
+        from holdfast.core._ready import MADE_BY, PATTERNS
+    except ImportError:
+        return {}
+    return PATTERNS if MADE_BY == THIS_PYTHON else {}
 
 
 def _ordinary() -> Callable[[str | bytes], Any]:

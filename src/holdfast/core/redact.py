@@ -242,10 +242,9 @@ def _decoded(run: str) -> Iterator[str]:
     """What the run may hold: it may begin anywhere in a text that looks like base64 as well."""
     plain = run.rstrip("=").replace("-", "+").replace("_", "/")
     for shift in range(4):
-        part = plain[shift:]
-        part = part[: len(part) - (len(part) % 4 == 1)]
+        size = len(plain) - shift
         try:
-            inside = a2b_base64(part + "=" * (-len(part) % 4))
+            inside = a2b_base64((plain[shift:-1] if size % 4 == 1 else plain[shift:]) + "==")
         except ValueError:
             continue
         # What is text in one place of its alphabet is noise in the three others, nearly always; a name before it may

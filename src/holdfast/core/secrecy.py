@@ -62,6 +62,8 @@ SIGNS = (
 """How keys of well-known services begin: a closer look decides. None is shorter than four bytes."""
 CHANCE = (b"EAAA",)
 """Signs that programs' source maps are full of: they count where what follows could be the rest of a key, wrapped or not."""
+INSIDE = (b"password", b"PASSWORD", b"api_key", b"API_KEY")
+"""Words that count inside of base64."""
 REST = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_- \t\r\n\\+\"'>|#*%"
 REST_LENGTH = 16
 ADDRESSES = tuple(bytes([letter]) + b"://" for letter in b"abcdefghijklmnopqrstuvwxyz")
@@ -117,9 +119,10 @@ def named(path: bytes) -> int:
 def packed() -> bytes:
     """The marks for the compiled search: per mark its length, its kind, and its bytes.
 
-    Kinds: 1 sign, 2 word, 4 address, 8 sign that counts where `REST_LENGTH` bytes of `REST` follow.
+    Kinds: 1 sign, 2 word, 4 address, 8 sign that counts where `REST_LENGTH` bytes of `REST` follow; 16 besides, or alone:
+    as it looks inside of base64.
     """
-    kinds = (1, signs()), (2, WORDS), (4, ADDRESSES), (8, CHANCE)
+    kinds = (17, SIGNS), (2, WORDS), (4, ADDRESSES), (24, CHANCE), (16, INSIDE)
     marks = [(mark, kind) for kind, those in kinds for mark in those]
     return b"".join([bytes([len(mark), kind]) + mark for mark, kind in marks])
 
@@ -128,11 +131,7 @@ def signs() -> list[bytes]:
     """Signs as they are, and as they look inside of base64, wherever they begin there."""
     return [
         *SIGNS,
-        *[
-            form
-            for sign in (*SIGNS, *CHANCE, b"password", b"PASSWORD", b"api_key", b"API_KEY")
-            for form in in_base64(sign)
-        ],
+        *[form for sign in (*SIGNS, *CHANCE, *INSIDE) for form in in_base64(sign)],
     ]
 
 

@@ -105,6 +105,16 @@ class Job:
             return self._result
 
 
+def start(work: Callable[[bytes], bytes]) -> Job | None:
+    """Do it in a thread of its own; None if there can be none."""
+    job = Job(b"")
+    try:
+        start_new_thread(job.run, (work,))
+    except RuntimeError:
+        return None
+    return job
+
+
 class Workers:
     """A few threads with one queue. The package `concurrent.futures` would cost 20 ms before its first job."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from errno import ENOENT
 from threading import Lock, get_ident
 from types import TracebackType
@@ -247,20 +247,29 @@ class MemoryTransaction:
         if (row.workspace, row.version) in self._tables.checkpoints:
             self._tables.checkpoints[row.workspace, row.version] = row
 
-    def apply(self, workspace: str, version: int, rows: Iterable[Entry], whole: bool = False) -> None:
+    def apply(
+        self,
+        workspace: str,
+        version: int,
+        rows: Iterable[Entry],
+        whole: bool = False,
+        known: Container[bytes] | None = None,
+    ) -> None:
         nodes, rows = self._tables.nodes, list(rows)
-        ended = [key for key in nodes if key[0] == workspace] if whole else [(workspace, row.path) for row in rows]
+        ended = [key for key in nodes if key[0] == workspace]
+        if not whole:
+            ended = [(workspace, row.path) for row in rows if known is None or row.path in known]
         for key in ended:
-            known = nodes.get(key, ())
-            if known and known[-1][1] is None:
-                nodes[key] = (*known[:-1], (known[-1][0], version, known[-1][2]))
+            intervals = nodes.get(key, ())
+            if intervals and intervals[-1][1] is None:
+                nodes[key] = (*intervals[:-1], (intervals[-1][0], version, intervals[-1][2]))
         for row in rows:
-            known = nodes.get((workspace, row.path), ())
+            intervals = nodes.get((workspace, row.path), ())
             if row.kind == GONE:
                 continue
-            if known and known[-1][0] >= version:
+            if intervals and intervals[-1][0] >= version:
                 raise Damaged(f"The ledger has {row.path!r} at v{version} already.")
-            nodes[workspace, row.path] = (*known, (version, None, row))
+            nodes[workspace, row.path] = (*intervals, (version, None, row))
 
     def drop_intervals(self, workspace: str, after: int, upto: int) -> int:
         nodes, dropped = self._tables.nodes, 0

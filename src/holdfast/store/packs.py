@@ -9,7 +9,7 @@ from zlib import decompressobj
 from zlib import error as ZlibError
 
 from holdfast.core.errors import Damaged
-from holdfast.store.compressing import Workers, native, squeezer
+from holdfast.store.compressing import Workers, native, squeezer, start
 from holdfast.store.digest import digest
 from holdfast.store.rows import SEALED, Location
 
@@ -31,6 +31,7 @@ MOST_SHARED = 64 << 20
 """No frame of several blobs is larger."""
 LITTLE = 352 << 10
 """Up to so much of a frame is unpacked by itself: the first three pieces of memory that Zstandard's module asks for."""
+WORTH_IT = 128 << 10
 FEW = 512 << 10
 """Up to this many bytes a save compresses with zlib and does not pay for loading Zstandard."""
 
@@ -55,6 +56,7 @@ class PackWriter:
         self._total = 0
         self._workers: Workers | None = None
         self._waiting: list[tuple[int, int, Job]] = []
+        self._syncing: Job | None = None
 
     def add(self, key: bytes, data: bytes, kind: int) -> None:
         if kind == SEALED:
@@ -81,8 +83,16 @@ class PackWriter:
         self.lengths.append(len(data))
         self.kinds.append(SEALED)
 
-    def sync(self) -> None:
-        """Write what is left and the index; every byte is durable when this returns, under no name yet."""
+    def send(self) -> None:
+        """Nothing comes for a while: what is there of a frame is worth compressing meanwhile, if it is more than a little."""
+        if self._workers is not None and self._open_bytes >= WORTH_IT:
+            self._flush()
+
+    def sync(self, *, wait: bool = True) -> None:
+        """Write what is left and the index; every byte is durable when this returns, under no name yet.
+
+        Not `wait`: it need not be before `finish`. That is as long as it takes to make rows, and the store is locked then.
+        """
         self._flush()
         self._drain(0)
         self._let_go()
@@ -99,15 +109,31 @@ class PackWriter:
         key = digest(index)
         self.name = key[:16].hex()
         self._write(index + key + END)
-        assert self.upload is not None
-        self.upload.sync()
+        upload = self.upload
+        assert upload is not None
+
+        def make_durable(nothing: bytes) -> bytes:
+            upload.sync()
+            return nothing
+
+        self._syncing = None if wait else start(make_durable)
+        if self._syncing is None:
+            upload.sync()
 
     def finish(self) -> None:
+        """Give it its name, once it is durable."""
         assert self.upload is not None
+        if self._syncing is not None:
+            self._syncing.result()
         self.upload.finish(self.name)
 
     def abort(self) -> None:
         self._let_go()
+        if self._syncing is not None:
+            try:
+                self._syncing.result()  # the file is not closed under its feet
+            except OSError:
+                pass
         if self.upload is not None:
             self.upload.abort()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -67,8 +67,18 @@ class Transaction(Protocol):
 
     def add_checkpoint(self, row: CheckpointRow) -> None: ...
     def update_checkpoint(self, row: CheckpointRow) -> None: ...
-    def apply(self, workspace: str, version: int, rows: Iterable[Entry], whole: bool = False) -> None:
-        """From `version` on, the paths in `rows` are as given (kind `-`: gone); `whole`: and there are no others."""
+    def apply(
+        self,
+        workspace: str,
+        version: int,
+        rows: Iterable[Entry],
+        whole: bool = False,
+        known: Container[bytes] | None = None,
+    ) -> None:
+        """From `version` on, the paths in `rows` are as given (kind `-`: gone); `whole`: and there are no others.
+
+        `known`: of these paths, those that were there up to now; None if nobody has looked.
+        """
 
     def drop_intervals(self, workspace: str, after: int, upto: int) -> int:
         """Drop what is only needed by versions v with after < v < upto; return the bytes of files dropped."""

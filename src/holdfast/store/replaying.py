@@ -14,6 +14,7 @@ from holdfast.store.rows import CheckpointRow, Query, WorkspaceRow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Container
     from typing import Any
 
     from holdfast.core.entry import Entry
@@ -26,7 +27,7 @@ class Replay(Contents):
     def __init__(self, blobs: Blobs, records: Records, ledger: Ledger) -> None:
         super().__init__(blobs, ledger)
         self.records = records
-        self._at_hand: dict[bytes, tuple[dict[str, Any], list[Entry]]] = {}
+        self._at_hand: dict[bytes, tuple[dict[str, Any], list[Entry], Container[bytes]]] = {}
         """Documents that were just written and need not be read back."""
         self.dropped = 0
         """Bytes of contents that the last forgetting let go."""
@@ -140,10 +141,11 @@ class Replay(Contents):
         record: dict[str, Any],
         header: dict[str, Any],
         rows: list[Entry],
+        known: Container[bytes] | None = None,
     ) -> WorkspaceRow:
-        """Add the rows of one checkpoint whose document is at hand."""
+        """Add the rows of one checkpoint whose document is at hand; `known`: which of its paths were there up to now."""
         version, counts = record["v"], header["counts"]
-        tx.apply(row.id, version, rows, whole=header["keyframe"])
+        tx.apply(row.id, version, rows, whole=header["keyframe"], known=known)
         tx.add_checkpoint(checkpoint_row(row.id, record, header, len(rows)))
         if header.get("conversation"):
             from holdfast.store.conversations import ids_of

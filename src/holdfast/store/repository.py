@@ -58,22 +58,30 @@ class Repository(Replay):
         return Saving(self, row)
 
     def commit(
-        self, workspace: str, work: Callable[[Transaction, WorkspaceRow | None], list[dict[str, Any]]]
+        self,
+        workspace: str,
+        work: Callable[[Transaction, WorkspaceRow | None], list[dict[str, Any]]],
+        ready: Callable[[], None] | None = None,
     ) -> WorkspaceRow:
         """Run `work` inside one transaction and append the records it returns; the rows follow from the records.
+
+        `ready` runs once all rows are made: what the records speak of is durable when it returns.
 
         This is the only way anything becomes true: record and rows together, durable when it returns. Raises a
         `HoldfastError` whatever goes wrong with the disk, and then nothing has become true.
         """
         try:
-            return self._commit(workspace, work)
+            return self._commit(workspace, work, ready)
         except OSError as error:
             from holdfast.store.local import explain
 
             raise explain(error, "Writing to the store") from None
 
     def _commit(
-        self, workspace: str, work: Callable[[Transaction, WorkspaceRow | None], list[dict[str, Any]]]
+        self,
+        workspace: str,
+        work: Callable[[Transaction, WorkspaceRow | None], list[dict[str, Any]]],
+        ready: Callable[[], None] | None,
     ) -> WorkspaceRow:
         before: int | None = None
         try:
@@ -87,6 +95,8 @@ class Repository(Replay):
                     size += len(text)
                     row = self.replay(tx, row, record, size, head)
                     lines.append(text)
+                if ready is not None:
+                    ready()
                 if lines:
                     before = size - sum(map(len, lines))
                     self.records.append(workspace, b"".join(lines))

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 MOST_WAITING, MOST_WAITING_BYTES = 200, 1 << 20
 """What waits stays in memory: more of it would cost more to make room for than fewer questions save."""
+MANY_ROWS = 200
+"""So many take longer to make than the disk needs for the packs. Of fewer it would be others who wait, for the lock."""
 LARGE = 4 << 20
 MOST_PACK = 256 << 20
 CHUNK_MIN, CHUNK_AVERAGE, CHUNK_MAX = 16 << 10, 64 << 10, 256 << 10
@@ -141,6 +143,8 @@ class Saving:
 
         `seen` is every path that exists, after a walk; None if `rows` alone says what is gone.
         """
+        self.settle()
+        self.writer.send()
         if seen is None:
             old = self.repository.ledger.current(self.row.id, list(rows))
             lost: Iterable[bytes] = ()
@@ -172,7 +176,7 @@ class Saving:
         key = digest(data)
         self.writer.add(key, data, DOCUMENT)
         for writer in self.writers:
-            writer.sync()
+            writer.sync(wait=len(changed) < MANY_ROWS)
         record = {
             "r": "checkpoint", "v": row.version + 1, "id": header["id"], "doc": key.hex(),
             "packs": [writer.name for writer in self.writers], "at": header["created_at"], "seq": 0,
@@ -188,13 +192,16 @@ class Saving:
                 raise Swept("Contents were swept while they were saved again.")
             for writer in self.writers:
                 tx.add_pack(writer.name, writer.size, writer.entries())
-                writer.finish()
             record["seq"] = repository.sequence() + 1
             return [record]
 
-        repository._at_hand = {key: (header, changed)}
+        def name() -> None:
+            for writer in self.writers:
+                writer.finish()
+
+        repository._at_hand = {key: (header, changed, old)}
         try:
-            final = repository.commit(row.id, work)
+            final = repository.commit(row.id, work, name)
         finally:
             # If the record stays although this failed, whoever adopts it must read the pack and register it.
             repository._at_hand = {}

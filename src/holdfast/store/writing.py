@@ -11,7 +11,7 @@ from holdfast.store.local import Lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Container, Iterable, Sequence
     from types import TracebackType
 
     from holdfast.core.entry import Entry
@@ -144,13 +144,20 @@ class SqliteTransaction:
                 ledger._all("DELETE FROM tag WHERE ws = ? AND tag = ? AND version = ?", (key, tag, row.version))
             self._set_tags(key, row)
 
-    def apply(self, workspace: str, version: int, rows: Iterable[Entry], whole: bool = False) -> None:
+    def apply(
+        self,
+        workspace: str,
+        version: int,
+        rows: Iterable[Entry],
+        whole: bool = False,
+        known: Container[bytes] | None = None,
+    ) -> None:
         ledger, key = self.ledger, self.ledger._key(workspace)
         rows = list(rows)
         if whole:
             ledger._all("UPDATE node SET until = ? WHERE ws = ? AND until IS NULL", (version, key))
         elif version > 1:
-            self._end(key, version, [row.path for row in rows])
+            self._end(key, version, [row.path for row in rows if known is None or row.path in known])
         self._insert(
             f"INSERT INTO node(ws, since, {NODE})",
             f"({key}, {version}, ?, ?, ?, ?, ?, ?, ?, ?, ?)",

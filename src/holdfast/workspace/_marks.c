@@ -1,32 +1,55 @@
-/* Which of many marks does a content have in it? One pass over every other byte; the same answers as in judge.py. */
+/* Which of many marks does a content have in it? One pass over every other byte for each kind; the same answers as in judge.py. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
+#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
+#include <immintrin.h>
+#define WIDE 1
+#else
+#define WIDE 0
+#endif
 
 #define SHORTEST 4
 #define BITS 15
 #define FINE_BITS 16
 #define MOST 1024
+#define LONGEST 64
+#define LEAST_FORM 5
+
+enum { SIGN = 1, WORD = 2, ADDRESS = 4, CHANCE = 8, PART = 15, CODED = 16 };
 
 /* A mark of four bytes or more has its first three bytes, or the three behind the first, at an even place. Looking at
-   even places one by one, without jumping, lets the processor work on several of them at once. */
-static uint8_t known[1 << BITS];   /* by three folded bytes: do they begin a mark (1 sign, 2 word), or come behind its first byte? */
-static uint8_t fine[2][1 << FINE_BITS >> 3]; /* a bit by four folded bytes: do they begin a sign [0], any mark [1]? */
-static uint16_t first[1 << BITS];  /* by the first three bytes of a mark: the first one of that chain, plus one */
+   even places one by one, without jumping, lets the processor work on several of them at once. Signs [0] are looked for as
+   they are written, words [1] in any case: letters of either case fall together, and so do some other bytes; that only costs
+   a comparison. */
+static uint8_t known[2][1 << BITS];           /* by three bytes: do they begin a mark, or come behind its first byte? */
+static uint8_t fine[2][1 << FINE_BITS >> 3];  /* a bit by four bytes: do they begin a mark? */
+static uint16_t first[1 << BITS];             /* by the first three bytes of a mark: the first one of that chain, plus one */
 static uint16_t next_mark[MOST];
 static uint8_t length[MOST], kind[MOST];
-static const uint8_t *mark[MOST];
-static PyObject *held;             /* the packed marks that the tables point into */
-static uint8_t in_rest[256];       /* bytes that the rest of a key may have */
+static uint8_t mark[MOST][LONGEST];
+static int count;
+static uint8_t in_rest[256]; /* bytes that the rest of a key may have */
 static int rest_length;
 
-/* Letters of either case fall together, and so do some signs: that only costs a comparison. */
-static unsigned hashed(uint32_t bytes) { return ((bytes & 0xffffffu) * 2654435761u) >> (32 - BITS); }
+/* Newer processors look up 64 bytes at once in a table of 128. Each byte of such a table has a bit for each of eight groups of
+   marks: may this be the first, second, third or fourth byte of one of them? */
+#define GROUPS 16
+static uint8_t wide[2][GROUPS / 8][SHORTEST][128];
+static int is_wide;
 
-static unsigned block(const uint8_t *p)
+static const uint64_t FOLD = 0x2020202020202020u;
+
+/* By three bytes, the first one lowest. Of two such threes, 32 bits apart, at once: what is above them does no harm. */
+static uint64_t places_of(uint64_t bytes) { return (bytes ^ bytes >> 9) & 0x00007fff00007fffu; }
+
+static unsigned place_of(uint32_t bytes) { return (unsigned)places_of(bytes); }
+
+static uint32_t four(const uint8_t *p)
 {
-    return hashed(((uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16) | 0x202020u);
+    return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
 /* Eight bytes at once, the first one lowest, on any processor. */
@@ -50,16 +73,105 @@ static unsigned begins(const uint8_t *table, uint64_t bytes)
 
 static uint8_t folded(uint8_t c) { return c >= 'A' && c <= 'Z' ? (uint8_t)(c + 32) : c; }
 
-static int reported(int number) { return kind[number] == 2 ? 2 : 1; }
+static int reported(int number) { return kind[number] == WORD ? WORD : SIGN; }
+
+static void note(int which, uint32_t bytes)
+{
+    unsigned place = fine_place(bytes);
+    known[which][place_of(bytes)] = known[which][place_of(bytes >> 8)] = 1;
+    fine[which][place >> 3] |= (uint8_t)(1 << (place & 7));
+}
+
+/* False, with an error set, if it does not fit. */
+static int add(const uint8_t *bytes, Py_ssize_t size, int as)
+{
+    if (size < SHORTEST || size > LONGEST || count == MOST) {
+        PyErr_SetString(PyExc_ValueError, "a mark is too short or too long, or there are too many");
+        return 0;
+    }
+    length[count] = (uint8_t)size;
+    kind[count] = (uint8_t)as;
+    memcpy(mark[count], bytes, (size_t)size);
+    uint32_t begin = four(bytes);
+    if (as == WORD)
+        note(1, begin | (uint32_t)FOLD);
+    else
+        note(0, begin);
+    if (as == ADDRESS)
+        note(0, begin & ~0x20u); /* its first letter may be a capital */
+    unsigned place = place_of(begin | (uint32_t)FOLD);
+    next_mark[count] = first[place];
+    first[place] = (uint16_t)++count;
+    return 1;
+}
+
+/* What of a mark shows in base64 at each of the three places where it can begin there, if that is enough to go by. */
+static int add_forms(const uint8_t *bytes, Py_ssize_t size)
+{
+    static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for (int shift = 0; shift < 3; shift++) {
+        uint8_t form[LONGEST * 4 / 3 + 8];
+        Py_ssize_t bits = 8 * (shift + size), letters = bits / 6;
+        /* The first letters hold bits of what comes before; the last one, if it holds bits of what comes after, is left out. */
+        Py_ssize_t from = shift ? shift + 1 : 0;
+        for (Py_ssize_t at = from; at < letters; at++) {
+            unsigned letter = 0;
+            for (Py_ssize_t bit = 6 * at; bit < 6 * at + 6; bit++) {
+                Py_ssize_t byte = bit / 8 - shift;
+                letter = letter << 1 | (byte < 0 ? 0 : bytes[byte] >> (7 - bit % 8) & 1u);
+            }
+            form[at - from] = (uint8_t)alphabet[letter];
+        }
+        if (letters - from >= LEAST_FORM && !add(form, letters - from, SIGN))
+            return 0;
+    }
+    return 1;
+}
+
+static int by_letters(const void *one, const void *other)
+{
+    static const int order[SHORTEST] = {0, 2, 1, 3}; /* brings those together that have most in common */
+    const uint8_t *a = mark[*(const uint16_t *)one], *b = mark[*(const uint16_t *)other];
+    for (int i = 0; i < SHORTEST; i++)
+        if (a[order[i]] != b[order[i]])
+            return a[order[i]] < b[order[i]] ? -1 : 1;
+    return 0;
+}
+
+static void put(int which, int group, int number)
+{
+    for (int i = 0; i < SHORTEST; i++) {
+        uint8_t c = which ? mark[number][i] | 0x20 : mark[number][i];
+        wide[which][group >> 3][i][c & 127] |= (uint8_t)(1 << (group & 7));
+        if (kind[number] == ADDRESS && !i)
+            wide[which][group >> 3][i][c & 95] |= (uint8_t)(1 << (group & 7));
+    }
+}
+
+/* Marks that begin alike share a group; addresses, which begin with any letter, have one of their own. */
+static void group_marks(void)
+{
+    uint16_t order[MOST];
+    memset(wide, 0, sizeof wide);
+    for (int which = 0; which < 2; which++) {
+        int found = 0;
+        for (int number = 0; number < count; number++)
+            if (kind[number] == ADDRESS && !which)
+                put(which, GROUPS - 1, number);
+            else if (kind[number] != ADDRESS && (kind[number] == WORD) == which)
+                order[found++] = (uint16_t)number;
+        qsort(order, (size_t)found, sizeof *order, by_letters);
+        for (int i = 0; i < found; i++)
+            put(which, i * (GROUPS - 1) / found, order[i]);
+    }
+}
 
 static PyObject *load(PyObject *self, PyObject *arguments)
 {
-    PyObject *marks;
-    char *data;
-    const char *rest;
+    const char *packed, *rest;
     Py_ssize_t size, rest_size;
-    if (!PyArg_ParseTuple(arguments, "Oy#i", &marks, &rest, &rest_size, &rest_length)
-        || PyBytes_AsStringAndSize(marks, &data, &size) < 0)
+    (void)self;
+    if (!PyArg_ParseTuple(arguments, "y#y#ip", &packed, &size, &rest, &rest_size, &rest_length, &is_wide))
         return NULL;
     memset(in_rest, 0, sizeof in_rest);
     for (Py_ssize_t i = 0; i < rest_size; i++)
@@ -67,30 +179,27 @@ static PyObject *load(PyObject *self, PyObject *arguments)
     memset(known, 0, sizeof known);
     memset(fine, 0, sizeof fine);
     memset(first, 0, sizeof first);
-    int count = 0;
-    for (Py_ssize_t at = 0; at + 2 < size && count < MOST; count++) {
-        length[count] = (uint8_t)data[at];
-        kind[count] = (uint8_t)data[at + 1];
-        mark[count] = (const uint8_t *)data + at + 2;
-        at += 2 + length[count];
-        if (length[count] < SHORTEST || at > size) {
-            PyErr_SetString(PyExc_ValueError, "a mark is too short, or cut off");
+    count = 0;
+    for (Py_ssize_t at = 0; at + 2 < size;) {
+        const uint8_t *bytes = (const uint8_t *)packed + at + 2;
+        Py_ssize_t here = (uint8_t)packed[at];
+        int as = (uint8_t)packed[at + 1];
+        at += 2 + here;
+        if (at > size || here > LONGEST) {
+            PyErr_SetString(PyExc_ValueError, "a mark is cut off or too long");
             return NULL;
         }
-        const uint8_t *m = mark[count];
-        uint8_t as = (uint8_t)reported(count);
-        known[block(m)] |= as;
-        known[block(m + 1)] |= as;
-        unsigned place = fine_place((m[0] | (uint32_t)m[1] << 8 | (uint32_t)m[2] << 16 | (uint32_t)m[3] << 24) | 0x20202020u);
-        for (int any = as == 2; any < 2; any++)
-            fine[any][place >> 3] |= (uint8_t)(1 << (place & 7));
-        next_mark[count] = first[block(mark[count])];
-        first[block(mark[count])] = (uint16_t)(count + 1);
+        if (((as & PART) && !add(bytes, here, as & PART)) || ((as & CODED) && !add_forms(bytes, here)))
+            return NULL;
     }
-    Py_INCREF(marks);
-    Py_XDECREF(held);
-    held = marks;
-    Py_RETURN_NONE;
+#if WIDE
+    is_wide = is_wide && __builtin_cpu_supports("avx512vbmi");
+    if (is_wide)
+        group_marks();
+#else
+    is_wide = 0;
+#endif
+    return PyBool_FromLong(is_wide);
 }
 
 /* Is there `user:password@` at the beginning of this address? */
@@ -122,12 +231,12 @@ static int matches(int number, const uint8_t *p, const uint8_t *end)
 {
     if (end - p < length[number])
         return 0;
-    if (kind[number] == 1 || kind[number] == 8)
-        return !memcmp(p, mark[number], length[number]) && (kind[number] == 1 || goes_on(p + length[number], end));
+    if (kind[number] == SIGN || kind[number] == CHANCE)
+        return !memcmp(p, mark[number], length[number]) && (kind[number] == SIGN || goes_on(p + length[number], end));
     for (int i = 0; i < length[number]; i++)
         if (folded(p[i]) != mark[number][i])
             return 0;
-    return kind[number] == 2 || has_password(p + length[number], end);
+    return kind[number] == WORD || has_password(p + length[number], end);
 }
 
 typedef struct {
@@ -136,12 +245,12 @@ typedef struct {
     PyObject *places;               /* where they are, if somebody wants to know */
 } Search;
 
-/* -1: no memory for what was found. */
+/* -1, with an error set: no memory for what was found. */
 static int at(Search *s, const uint8_t *p)
 {
     int here = 0;
     if (s->end - p >= SHORTEST)
-        for (int number = first[block(p)]; number; number = next_mark[number - 1]) {
+        for (int number = first[place_of(four(p) | (uint32_t)FOLD)]; number; number = next_mark[number - 1]) {
             int as = reported(number - 1);
             if (as & s->wanted && (s->places || !(s->found & as)) && matches(number - 1, p, s->end))
                 here |= as;
@@ -158,19 +267,19 @@ static int at(Search *s, const uint8_t *p)
     return 0;
 }
 
-static int search(Search *s)
+/* Marks of one kind; -1 as above. */
+static int search(Search *s, int which)
 {
-    const uint8_t *start = s->start, *table = fine[s->wanted != 1];
-    const uint64_t fold = 0x2020202020202020u;
+    const uint8_t *start = s->start, *table = fine[which], *three = known[which];
+    const uint64_t fold = which ? FOLD : 0;
     Py_ssize_t i = 0, size = s->end - start;
-    for (; i + 11 <= size && (s->places || s->found != s->wanted); i += 8) {
+    for (; i + 11 <= size && (s->places || !(s->found & s->wanted)); i += 8) {
         const uint8_t *p = start + i;
-        uint64_t bytes = eight(p) | fold, further = eight(p + 3) | fold;
-        uint32_t last = (uint32_t)(bytes >> 48) | (uint32_t)(further >> 40 & 0xff) << 16;
-        int maybe = known[hashed((uint32_t)bytes)] | known[hashed((uint32_t)(bytes >> 16))]
-                    | known[hashed((uint32_t)(bytes >> 32))] | known[hashed(last)];
-        if (maybe & s->wanted) {
+        uint64_t bytes = eight(p) | fold, further = eight(p + 2) | fold;
+        uint64_t here = places_of(bytes), there = places_of(further);
+        if (three[(uint32_t)here] | three[here >> 32] | three[(uint32_t)there] | three[there >> 32]) {
             /* Which of the eight places from the byte before on? Asked of all at once: guessing costs more. */
+            further = eight(p + 3) | fold;
             unsigned places = begins(table, bytes) << 1 | begins(table, bytes >> 8) << 2
                               | begins(table, bytes >> 16) << 3 | begins(table, bytes >> 24) << 4
                               | begins(table, bytes >> 32) << 5 | begins(table, further >> 16) << 6
@@ -182,9 +291,54 @@ static int search(Search *s)
                     return -1;
         }
     }
-    for (i = i ? i - 1 : 0; i + SHORTEST <= size && (s->places || s->found != s->wanted); i++)
+    for (i = i ? i - 1 : 0; i + SHORTEST <= size && (s->places || !(s->found & s->wanted)); i++)
         if (at(s, start + i) < 0)
             return -1;
+    return 0;
+}
+
+#if WIDE
+#define LOOK(part) _mm512_and_si512(_mm512_and_si512(ASK(part, 0), ASK(part, 1)), _mm512_and_si512(ASK(part, 2), ASK(part, 3)))
+#define ASK(part, i) \
+    _mm512_permutex2var_epi8(table[part][i][0], _mm512_or_si512(_mm512_loadu_si512(p + (i)), fold), table[part][i][1])
+
+__attribute__((target("avx512f,avx512bw,avx512vbmi"))) static int search_wide(Search *s, int which)
+{
+    const uint8_t *p = s->start;
+    const uint32_t letters = which ? (uint32_t)FOLD : 0;
+    const __m512i fold = _mm512_set1_epi32((int)letters);
+    __m512i table[GROUPS / 8][SHORTEST][2];
+    for (int part = 0; part < GROUPS / 8; part++)
+        for (int i = 0; i < SHORTEST; i++)
+            for (int half = 0; half < 2; half++)
+                table[part][i][half] = _mm512_loadu_si512(wide[which][part][i] + 64 * half);
+    for (; s->end - p >= 64 + SHORTEST - 1; p += 64) {
+        __m512i groups = _mm512_or_si512(LOOK(0), LOOK(1));
+        for (uint64_t places = _mm512_test_epi8_mask(groups, groups); places; places &= places - 1) {
+            const uint8_t *here = p + __builtin_ctzll(places);
+            if (begins(fine[which], four(here) | letters) && at(s, here) < 0)
+                return -1;
+        }
+        if (!s->places && s->found & s->wanted)
+            return 0;
+    }
+    for (; s->end - p >= SHORTEST && (s->places || !(s->found & s->wanted)); p++)
+        if (begins(fine[which], four(p) | letters) && at(s, p) < 0)
+            return -1;
+    return 0;
+}
+#else
+#define search_wide search
+#endif
+
+static int search_all(Search *s)
+{
+    int wanted = s->wanted;
+    for (int which = 0; which < 2; which++) {
+        s->wanted = wanted & (which ? WORD : SIGN);
+        if (s->wanted && (is_wide ? search_wide(s, which) : search(s, which)) < 0)
+            return -1;
+    }
     return 0;
 }
 
@@ -194,7 +348,7 @@ static int begin(Search *s, PyObject *content)
     Py_ssize_t size;
     if (PyBytes_AsStringAndSize(content, &data, &size) < 0)
         return -1;
-    if (!held || s->wanted < 1 || s->wanted > 3) {
+    if (!count || s->wanted < 1 || s->wanted > 3) {
         PyErr_SetString(PyExc_ValueError, "no marks are loaded, or none are wanted");
         return -1;
     }
@@ -207,7 +361,8 @@ static PyObject *scan(PyObject *self, PyObject *arguments)
 {
     PyObject *content;
     Search s = {NULL, NULL, 0, 0, NULL};
-    if (!PyArg_ParseTuple(arguments, "Oi", &content, &s.wanted) || begin(&s, content) < 0 || search(&s) < 0)
+    (void)self;
+    if (!PyArg_ParseTuple(arguments, "Oi", &content, &s.wanted) || begin(&s, content) < 0 || search_all(&s) < 0)
         return NULL;
     return PyLong_FromLong(s.found);
 }
@@ -216,10 +371,11 @@ static PyObject *places(PyObject *self, PyObject *arguments)
 {
     PyObject *content;
     Search s = {NULL, NULL, 0, 0, NULL};
+    (void)self;
     if (!PyArg_ParseTuple(arguments, "Oi", &content, &s.wanted) || begin(&s, content) < 0)
         return NULL;
     s.places = PyList_New(0);
-    if (!s.places || search(&s) < 0) {
+    if (!s.places || search_all(&s) < 0 || PyList_Sort(s.places) < 0) {
         Py_XDECREF(s.places);
         return NULL;
     }
@@ -227,7 +383,7 @@ static PyObject *places(PyObject *self, PyObject *arguments)
 }
 
 static PyMethodDef methods[] = {
-    {"load", load, METH_VARARGS, "load(marks, rest, length): take over packed marks; `scan` looks for them."},
+    {"load", load, METH_VARARGS, "load(marks, rest, length, wide): take over packed marks; `scan` looks for them. True: by 64 bytes at once."},
     {"scan", scan, METH_VARARGS, "scan(content, kinds): of the kinds asked for: 1 if a sign is in it, 2 if a word is, 3 if both."},
     {"places", places, METH_VARARGS, "places(content, kinds): where marks of these kinds begin, in order."},
     {NULL, NULL, 0, NULL},

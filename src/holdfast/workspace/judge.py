@@ -78,7 +78,7 @@ def scan(content: bytes, wanted: int = SIGN | WORD) -> int:
     if _marks is None:
         return _scan_in_python(content, wanted)
     if not _loaded:
-        _marks.load(packed(), REST, REST_LENGTH)
+        _marks.load(packed(), REST, REST_LENGTH, True)
         _loaded = True
     return _marks.scan(content, wanted)
 
