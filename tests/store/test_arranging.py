@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import pytest
@@ -213,3 +214,31 @@ def test_a_store_too_large_to_be_written_as_a_whole_brings_versions_together_and
     assert added > 120 * 20_000
     assert size - base < 3 * 8 * 20_000 + 120 * 1000  # not one copy of all for each compaction
     assert written < added
+
+
+def test_what_saves_have_packed_is_compressed_anew_a_part_at_a_time_and_only_where_it_helps(
+    saver: Saver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compacting, "SMALL_PACK", 1 << 10)
+    monkeypatch.setattr(compacting, "MOST_REPACKED", 80 << 10)
+    monkeypatch.setattr(compacting, "MOST_REWRITTEN", 0)
+    monkeypatch.setattr(compacting, "MOST_ALONG", 0)
+    chance = random.Random(11)
+    (saver.root / "noise").write_bytes(chance.randbytes(200_000))
+    saver.save("manual")
+    for number in range(4):
+        text = b" ".join(b"%x" % chance.getrandbits(64) for _ in range(6000))
+        (saver.root / f"text{number}").write_bytes(text)
+        saver.save("manual")
+    engine = saver.engine()
+    repository = engine.repository()
+    kept = [{pack.name for pack in repository.ledger.packs()}]
+    for _ in range(5):
+        compact(repository, str(saver.store))
+        kept.append({pack.name for pack in repository.ledger.packs()})
+    noise = repository.ledger.locate([digest((saver.root / "noise").read_bytes())])
+    engine.close()
+
+    gone = [len(before - after) for before, after in itertools.pairwise(kept)]
+    assert gone == [1, 1, 1, 1, 0]
+    assert {place.pack for place in noise.values()} <= kept[0]
