@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from binascii import a2b_base64
-from math import log2
 
 from holdfast.core.declared import is_annotation, is_declaration, is_name
 from holdfast.core.light_re import compile, lazy
@@ -324,5 +323,7 @@ def _mixed(text: str) -> int:
 
 def _entropy(text: str) -> float:
     """Bits per character, by how often each occurs."""
+    from math import log2
+
     size = len(text)
     return -sum(count / size * log2(count / size) for count in map(text.count, set(text)))

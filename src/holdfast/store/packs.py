@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from _struct import pack as pack_numbers
 from _struct import unpack, unpack_from
-from zlib import compress as zlib_compress
-from zlib import decompressobj
-from zlib import error as ZlibError
 
 from holdfast.core.errors import Damaged
 from holdfast.store.compressing import Workers, native, squeezer, start
@@ -152,6 +149,8 @@ class PackWriter:
         self._open, self._open_bytes = [], 0
         self._total += len(raw)
         if self._workers is None and self._total <= FEW and self.level == 1:
+            from zlib import compress as zlib_compress
+
             self._store(len(raw), count, bytes([ZLIB]) + zlib_compress(raw, 1))
             return
         if self._workers is None:
@@ -226,16 +225,18 @@ def _inflated(stored: bytes, most: int) -> tuple[bytes, bool]:
         if codec == RAW:
             return bytes(body), True
         if codec == ZLIB:
+            from zlib import decompressobj
+
             inflater: Any = decompressobj()
         elif codec == ZSTD:
             inflater = native().ZstdDecompressor()
         else:
             raise Damaged(f"a frame has the unknown codec {codec}")
         data: bytes = inflater.decompress(body, most)
-    except (ZlibError, EOFError, ValueError) as error:
-        raise Damaged(f"a frame does not decompress: {error}") from None
     except Exception as error:
-        if type(error).__name__ != "ZstdError":
+        # By their names: the modules they come from are loaded only where they are needed.
+        kind = type(error)
+        if not (isinstance(error, (EOFError, ValueError)) or kind.__module__ == "zlib" or kind.__name__ == "ZstdError"):
             raise
         raise Damaged(f"a frame does not decompress: {error}") from None
     return data, inflater.eof
