@@ -59,7 +59,11 @@ class Peer:
         total = Usage(0.0, 0.0, 0)
         for command in self.saving():
             total += run(command, self.tree, self.env)
+        self.rest()
         return total
+
+    def rest(self) -> None:
+        """Wait for what the tool does after a save for which nobody waits; it would run while another one is measured."""
 
     def compact(self, timeout: float) -> Usage | None:
         """Make the store as small as the tool can, or return None if it has no such command.

@@ -7,6 +7,8 @@ import os
 import shutil
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
@@ -107,6 +109,11 @@ class Holdfast(Peer):
         hook = [sys.executable, "-I", "-S", "-B", str(HOOK)]
         return [[*hook, "save", "--cwd", str(self.tree), "--config", str(self.config)]]
 
+    def rest(self) -> None:
+        mark = b"\0".join((b"tidy", b"--cwd", os.fsencode(self.tree)))
+        while any(mark in command for command in running()):
+            time.sleep(0.05)
+
     def reading(self, path: str) -> list[str]:
         return self.command("cat", "latest", path)
 
@@ -147,6 +154,15 @@ PEERS: dict[str, type[Peer]] = {
 }
 SUBJECT = Holdfast.name
 REFERENCE = GitTuned.name
+
+
+def running() -> list[bytes]:
+    """The command lines of all processes, their words ended by zero bytes."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            found.append(path.read_bytes())
+    return found
 
 
 def missing(name: str) -> str | None:

@@ -21,6 +21,8 @@ else:
 ZERO = bytes(32)
 LETTERS = {kind: kind.encode() for kind in CAPTURED}
 _MASK = (1 << 256) - 1
+_heads: dict[tuple[str, int], bytes] = {}
+"""Kind and mode, as they were met: there are few of them."""
 
 
 def digest(data: bytes | memoryview) -> bytes:
@@ -29,10 +31,14 @@ def digest(data: bytes | memoryview) -> bytes:
 
 def weight(row: Entry) -> int:
     """The row's share in the sum that stands for a whole tree (docs/format/checkpoint.md, `tree`)."""
-    kind = LETTERS.get(row.kind)
-    if kind is None:
-        return 0
-    return int.from_bytes(blake3(b"%b%04o%b\0%b" % (kind, row.mode, row.path, row.content)).digest(), "little")
+    path, kind, mode = row[:3]
+    head = _heads.get((kind, mode))
+    if head is None:
+        letter = LETTERS.get(kind)
+        if letter is None:
+            return 0
+        head = _heads[kind, mode] = b"%b%04o" % (letter, mode)
+    return int.from_bytes(blake3(b"".join((head, path, b"\0", row[7]))).digest(), "little")
 
 
 def add(tree: int, *, plus: int = 0, minus: int = 0) -> int:

@@ -116,6 +116,9 @@ class _Reader:
         self.storing = False
         """Is it the store that works just now? Then an error is not the file's."""
         self._path: bytes | None = None
+        """The folder that is open."""
+        self._met: bytes | None = None
+        """The folder of the last file."""
         self._fd = -1
 
     def close(self) -> None:
@@ -147,12 +150,17 @@ class _Reader:
         if not 0 < size <= LARGE or S_IFMT(seen.st_mode) != S_IFREG or len(path) >= LONG:
             return None
         folder, _, name = path.rpartition(b"/")
+        fd = self._fd
         if folder != self._path:
-            self._enter(folder)
+            if folder == self._met:
+                self._enter(folder)
+                fd = self._fd
+            else:  # it may be the only one in there: then nobody has to open the folder
+                self._met, fd, name = folder, self.root, path
         ctime, inode = seen.st_ctime_ns, seen.st_ino
         if not EARLIEST <= ctime <= LATEST:
             return None
-        found = take(self._fd, name, size, ctime, inode, *self.owner)
+        found = take(fd, name, size, ctime, inode, *self.owner)
         if found is None:
             return None
         data, mode, is_sparse, mtime, group = found

@@ -289,17 +289,11 @@ class Visitor:
         scan = self.scan
         scan.seen.add(path)
         scan.paths.append(path)
-        for column, value in zip(
-            scan.columns[3:],
-            (
-                seen.st_mtime_ns & BITS,
-                seen.st_ctime_ns if trusted and 0 < seen.st_ctime_ns < self.now else -1,
-                seen.st_ino,
-                files,
-            ),
-            strict=True,
-        ):
-            column.append(value)
+        mtimes, ctimes, inodes, counts = scan.columns[3:]
+        mtimes.append(seen.st_mtime_ns & BITS)
+        ctimes.append(seen.st_ctime_ns if trusted and 0 < seen.st_ctime_ns < self.now else -1)
+        inodes.append(seen.st_ino)
+        counts.append(files)
 
 
 def too_many(limit: int) -> Refused:
