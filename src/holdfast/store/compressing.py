@@ -116,19 +116,21 @@ def start(work: Callable[[bytes], bytes]) -> Job | None:
 
 
 class Workers:
-    """A few threads with one queue. The package `concurrent.futures` would cost 20 ms before its first job."""
+    """Threads with one queue, as many as are needed. The package `concurrent.futures` would cost 20 ms before its first job."""
 
     def __init__(self, count: int, make_work: Callable[[], Callable[[bytes], bytes]]) -> None:
         from _queue import SimpleQueue
 
         self._queue: Any = SimpleQueue()
-        self._count = count
-        for _ in range(count):
-            start_new_thread(self._run, (make_work(),))
+        self._most, self._count, self._make_work = count, 0, make_work
 
     def submit(self, value: bytes) -> Job:
         job = Job(value)
         self._queue.put(job)
+        # A further thread only where those that are there do not keep up: it would take the processor from its neighbour.
+        if self._count < self._most and (not self._count or self._queue.qsize() > 1):
+            start_new_thread(self._run, (self._make_work(),))
+            self._count += 1
         return job
 
     def close(self) -> None:

@@ -30,7 +30,9 @@ LITTLE = 352 << 10
 """Up to so much of a frame is unpacked by itself: the first three pieces of memory that Zstandard's module asks for."""
 WORTH_IT = 128 << 10
 FEW = 512 << 10
-"""Up to this many bytes a save compresses with zlib and does not pay for loading Zstandard."""
+"""Up to this many bytes a save compresses by itself, without threads."""
+VERY_LITTLE = 48 << 10
+"""Up to this many with zlib."""
 
 
 class PackWriter:
@@ -149,9 +151,7 @@ class PackWriter:
         self._open, self._open_bytes = [], 0
         self._total += len(raw)
         if self._workers is None and self._total <= FEW and self.level == 1:
-            from zlib import compress as zlib_compress
-
-            self._store(len(raw), count, bytes([ZLIB]) + zlib_compress(raw, 1))
+            self._store(len(raw), count, compress_little(raw))
             return
         if self._workers is None:
             level = self.level
@@ -179,6 +179,15 @@ class PackWriter:
             self.size += len(MAGIC)
         self.upload.write(data)
         self.size += len(data)
+
+
+def compress_little(raw: bytes) -> bytes:
+    """The stored form of a small save's only frame. Loading Zstandard takes longer than zlib takes for very little."""
+    if len(raw) > VERY_LITTLE:
+        return compress(raw, 1)
+    from zlib import compress as zlib_compress
+
+    return bytes([ZLIB]) + zlib_compress(raw, 1)
 
 
 def compress(raw: bytes, level: int) -> bytes:
