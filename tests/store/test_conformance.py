@@ -1010,6 +1010,9 @@ def test_a_blob_is_located_where_its_pack_said(ledger: Ledger) -> None:
 
     assert ledger.locate([key(3), key(1), key(9), key(1)]) == {key(1): entries[0][1], key(3): entries[2][1]}
     assert ledger.locate([]) == {}
+    assert ledger.known([key(3), key(1), key(9), key(1)]) == {key(1), key(3)}
+    assert ledger.known([key(number) for number in range(700)]) == {digest for digest, _ in entries}
+    assert ledger.known([]) == set()
     assert list(ledger.locations()) == entries
     assert ledger.packs() == [PackRow("aa", 1234)]
 
@@ -1044,6 +1047,7 @@ def test_dropped_packs_take_their_blobs_along_except_those_that_moved(ledger: Le
     assert dict(ledger.locations()) == {key(2): place("dd", 20, 1), key(3): place("dd", 30), key(5): place("cc")}
     assert ledger.packs() == [PackRow("cc", 3), PackRow("dd", 4)]
     assert ledger.locate([key(1), key(4)]) == {}
+    assert ledger.known([key(1), key(4)]) == set()
 
 
 def test_what_moved_but_was_unknown_stays_unknown(ledger: Ledger) -> None:
@@ -1236,7 +1240,7 @@ class BothLedgers(RuleBasedStateMachine):
 
     @rule(digests=st.lists(st.integers(0, 15).map(key)))
     def locate(self, digests: list[bytes]) -> None:
-        self.ask(lambda ledger: ledger.locate(digests))
+        self.ask(lambda ledger: (ledger.locate(digests), ledger.known(digests)))
 
     @invariant()
     def agree(self) -> None:

@@ -156,6 +156,9 @@ class MemoryLedger:
         blobs = self._tables().blobs
         return {digest: blobs[digest] for digest in digests if digest in blobs}
 
+    def known(self, digests: Sequence[bytes]) -> set[bytes]:
+        return set(digests) & self._tables().blobs.keys()
+
     def locations(self) -> Iterator[tuple[bytes, Location]]:
         return iter(sorted(self._tables().blobs.items()))
 

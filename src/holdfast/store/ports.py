@@ -117,6 +117,9 @@ class Ledger(Protocol):
         """Paths of any version that contain `text` (ASCII letters in either case)."""
 
     def locate(self, digests: Sequence[bytes]) -> dict[bytes, Location]: ...
+    def known(self, digests: Sequence[bytes]) -> set[bytes]:
+        """Those of them that can be located."""
+
     def locations(self) -> Iterator[tuple[bytes, Location]]: ...
     def packs(self) -> list[PackRow]: ...
     def wanted(self) -> set[bytes]:

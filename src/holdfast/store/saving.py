@@ -115,7 +115,7 @@ class Saving:
 
     def settle(self) -> None:
         """Store what waits and is not there yet."""
-        known = self.repository.ledger.locate(list(self.waiting)) if self.waiting else {}
+        known = self.repository.ledger.known(list(self.waiting)) if self.waiting else ()
         for key, (data, kind) in self.waiting.items():
             if key in known:
                 self.relied.add(key)
@@ -188,7 +188,7 @@ class Saving:
                 raise Swept("The workspace got a newer version while it was saved.")
             ledger = repository.ledger
             relied = list(self.relied)
-            if len(ledger.locate(relied)) != len(relied):
+            if len(ledger.known(relied)) != len(relied):
                 raise Swept("Contents were swept while they were saved again.")
             for writer in self.writers:
                 tx.add_pack(writer.name, writer.size, writer.entries())

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from holdfast.store.rows import Query
 
+ASKED = 500
+"""Digests by one question."""
 PAGE = 5000
 """Long readers read this many rows at a time, so that no writer waits for them."""
 
@@ -29,6 +31,7 @@ WORKSPACES = frozenset([(str, bytes, int, str, int, bytes, int, bytes, int, str,
 CHECKPOINTS = frozenset([(str, int, str, bytes, int, int, *(str,) * 7, *(int,) * 6, str)])
 PLACES = frozenset([(bytes, str, int, int, int, int, int)])
 PACKS = frozenset([(str, int)])
+KEYS = frozenset([(bytes,)])
 WANTED = frozenset([(int, bytes, str, bytes)])
 TAGS = frozenset([(str, int)])
 META = frozenset([(str,)])
@@ -208,6 +211,19 @@ class SqliteLedger(SqliteFile):
             ):
                 result[row[0]] = make(Location, row[1:])
         return result
+
+    def known(self, digests: Sequence[bytes]) -> set[bytes]:
+        found: list[Any] = []
+        for start in range(0, len(digests), ASKED):
+            part = list(digests[start : start + ASKED])
+            part += part[-1:] * (-len(part) % 100)  # few lengths: a statement that was asked before is not read again
+            found += self._rows(
+                KEYS,
+                "SELECT b.digest FROM blob b JOIN pack p ON p.key = b.pack"
+                f" WHERE b.digest IN ({','.join('?' * len(part))})",
+                part,
+            )
+        return {row[0] for row in found}
 
     def locations(self) -> Iterator[tuple[bytes, Location]]:
         after = b""
