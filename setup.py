@@ -43,9 +43,8 @@ class Build(build_py):
             from holdfast.core.readying import readied
 
             text = readied()
-        except (
-            Exception
-        ) as error:  # another Python may compile in another way: then they are compiled when they are used
+        except Exception as error:
+            # Another Python may compile in another way: then they are compiled when they are used.
             self.warn(f"no readied patterns: {error!r}")
             return
         path = (here if self.editable_mode else Path(self.build_lib)) / READY

@@ -29,6 +29,7 @@ MOST_SHARED = 64 << 20
 LITTLE = 352 << 10
 """Up to so much of a frame is unpacked by itself: the first three pieces of memory that Zstandard's module asks for."""
 WORTH_IT = 128 << 10
+"""From this many bytes on, a frame that is not full is compressed ahead, while a save works out what changed."""
 FEW = 512 << 10
 """Up to this many bytes a save compresses by itself, without threads."""
 VERY_LITTLE = 48 << 10
