@@ -1,4 +1,4 @@
-"""Patterns that are compiled when they are first used, or before: `re` around the compiler costs 6 ms, and compiling takes its time."""
+"""Patterns that are compiled when they are first used, or before: `re` around the compiler costs 6 ms, and compiling more."""
 
 from __future__ import annotations
 
