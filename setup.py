@@ -1,5 +1,6 @@
 """Builds what is optional: the accelerators and the readied patterns; everything else about the package is in pyproject.toml."""
 
+import hashlib
 import sys
 from pathlib import Path
 
@@ -19,16 +20,28 @@ HEADERS = ("workspace/_cache.h", "workspace/_seen.h", "workspace/_stat.h", "stor
 READY = "holdfast/core/_ready.py"
 
 
+def digests() -> dict[str, str]:
+    """What each compiled module is built from, for itself to say: `holdfast.core.compiled` refuses any other."""
+    return {f"holdfast.{name}": digest(sources) for name, sources in (SOURCES | LINUX_ONLY).items()}
+
+
+def digest(sources: tuple[str, ...]) -> str:
+    folder = Path(__file__).parent / "src/holdfast"
+    texts = [(folder / path).read_bytes() for path in sources + HEADERS]
+    return hashlib.sha256(b"".join([len(text).to_bytes(8, "big") + text for text in texts])).hexdigest()[:16]
+
+
 def accelerator(name: str, sources: tuple[str, ...]) -> Extension:
     return Extension(
         f"holdfast.{name}",
         [f"src/holdfast/{path}" for path in sources],
         depends=[f"src/holdfast/{path}" for path in HEADERS],
-        define_macros=[("Py_LIMITED_API", "0x030b0000")],
-        extra_compile_args=["-O2", "-pthread"],
+        define_macros=[("Py_LIMITED_API", "0x030b0000"), ("BUILT_FROM", f'"{digest(sources)}"')],
+        # Hidden: where Python has zlib linked in, its functions would be called in place of ours of the same name.
+        extra_compile_args=["-O2", "-pthread", "-fvisibility=hidden"],
         extra_link_args=["-pthread"],
         py_limited_api=True,
-        optional=True,  # without a compiler the package works the same, a little slower
+        optional=True,  # without a compiler the package works the same, and takes longer over many new files
     )
 
 
@@ -51,9 +64,15 @@ class Build(build_py):
         path.write_text(text, encoding="utf-8")
 
 
-built = SOURCES | LINUX_ONLY if sys.platform == "linux" else SOURCES
-setup(
-    ext_modules=[accelerator(name, sources) for name, sources in built.items()],
-    cmdclass={"build_py": Build},
-    options={"bdist_wheel": {"py_limited_api": False}},
-)
+if __name__ == "__main__":
+    built = SOURCES | LINUX_ONLY if sys.platform == "linux" else SOURCES
+    setup(
+        ext_modules=[accelerator(name, sources) for name, sources in built.items()],
+        cmdclass={"build_py": Build},
+        options={
+            "bdist_wheel": {"py_limited_api": False},
+            # What another Python left here, or an older source, is not taken over.
+            "build": {"build_base": f"build/{sys.implementation.cache_tag}-{sys.hexversion:08x}"},
+            "build_ext": {"force": True},
+        },
+    )

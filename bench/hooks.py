@@ -23,7 +23,8 @@ from .report import columns
 
 BARE = [sys.executable, "-I", "-S", "-B", "-c", "pass"]
 LAUNCH = Path(__file__).parent.parent / "src" / "holdfast" / "frontends" / "launch.py"
-HOOK = [sys.executable, "-I", "-S", "-B", str(LAUNCH), "hook", "claude-code"]
+START = [sys.executable, "-I", "-S", "-B", str(LAUNCH)]
+WORDS = ["hook", "claude-code"]
 SESSION = "11111111-2222-4333-8444-555555555555"
 FEW, MANY, PER_FOLDER = 300, 30_000, 100
 TRANSCRIPT = 1 << 30
@@ -60,12 +61,14 @@ class Place:
             file.write(b"\n" + json.dumps(answer).encode() + b"\n")
         self.env = {"HOME": str(self.home), "PATH": "/usr/bin:/bin"}
         self.folder = ""
-        self.measured(HOOK, self.payload("SessionStart", source="startup"))
+        folders = [str(self.home / name) for name in ("", ".config", ".local/share")]
+        self.hook = [*START, "--folders", *folders, *WORDS]
+        self.measured(self.hook, self.payload("SessionStart", source="startup"))
         [found] = (self.home / ".local/share/holdfast/store/workspaces").iterdir()
         self.folder = str(found)
         self.settle()
         time.sleep(0.1)
-        self.measured(HOOK, self.payload("Stop"))  # the second save reads again what was too young to be trusted
+        self.measured(self.hook, self.payload("Stop"))  # the second save reads again what was too young to be trusted
         self.settle()
 
     def payload(self, name: str, **fields: object) -> Path:
@@ -101,7 +104,7 @@ def measure_hooks(base: Path, sizes: tuple[int, ...], runs: int, say: Callable[[
         actions: dict[str, Callable[[], Usage]] = {}
         for name, (event, fields, _) in EVENTS.items():
             payload = place.payload(event, **fields)
-            actions[name] = partial(place.event, HOOK, payload, event in ("Stop", "UserPromptSubmit"))
+            actions[name] = partial(place.event, place.hook, payload, event in ("Stop", "UserPromptSubmit"))
         actions["bare python"] = partial(place.event, BARE, payload, False)
         actions["true"] = partial(place.event, ["true"], payload, False)
         usages: dict[str, list[Usage]] = {name: [] for name in actions}

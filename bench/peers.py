@@ -106,7 +106,7 @@ class Holdfast(Peer):
         return [self.command("init")]
 
     def saving(self) -> list[list[str]]:
-        hook = [sys.executable, "-I", "-S", "-B", str(HOOK)]
+        hook = [sys.executable, "-I", "-S", "-B", str(HOOK), *self.folders()]
         return [[*hook, "save", "--cwd", str(self.tree), "--config", str(self.config)]]
 
     def rest(self) -> None:
@@ -129,7 +129,11 @@ class Holdfast(Peer):
         return Disk(store.apparent + marker.apparent, store.used + marker.used, store.files + marker.files)
 
     def command(self, *words: str) -> list[str]:
-        return [sys.executable, "-m", "holdfast", "--config", str(self.config), *words]
+        return [sys.executable, "-m", "holdfast", *self.folders(), "--config", str(self.config), *words]
+
+    def folders(self) -> list[str]:
+        """Said, not set: a hook takes no folder from its variables, and a command none that lies in a repository."""
+        return ["--folders", *[str(self.home / name) for name in ("", ".config", ".local/share")]]
 
 
 class HoldfastPython(Holdfast):

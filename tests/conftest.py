@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+import programs
 from saver import Saver
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        programs.find("fuse3", "fusermount3")  # before workers decide what they cannot try
     # The same examples each time: a red run tells of a change. The campaign looks for new ones.
     settings.register_profile(
         "sample", max_examples=40, deadline=None, suppress_health_check=SLOW, derandomize=True, database=None

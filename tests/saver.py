@@ -19,12 +19,13 @@ HOME = b"/nonexistent/home"
 class Saver:
     """Saves one folder into one store. Each call works as a new process would: with an engine of its own."""
 
-    def __init__(self, root: Path, store: Path, *, home: bytes = HOME, **options: Any) -> None:
+    def __init__(self, root: Path, store: Path, *, home: bytes = HOME, new_store: bool = False, **options: Any) -> None:
         self.root, self.store, self.home = root, store, home
         self.options = {"store__durable": False, **options}
         self._reader: Engine | None = None
+        self._shares = new_store
         engine = self.engine()
-        self.workspace = engine.init(os.fsencode(root))
+        self.workspace = engine.init(os.fsencode(root), new_store)
         engine.close()
 
     def settings(self) -> Settings:
@@ -40,6 +41,8 @@ class Saver:
     def save(self, trigger: str = "auto", cwd: Path | None = None, **event: Any) -> Outcome:
         engine = self.engine()
         try:
+            if self._shares:  # a folder has one store: whichever it is saved to now
+                engine.mark(os.fsencode(self.root), self.workspace)
             return engine.handle(Event(os.fsencode(cwd or self.root), time.time_ns(), trigger=trigger, **event))
         finally:
             engine.close()

@@ -41,10 +41,10 @@ def test_the_marker_of_another_user_is_not_believed(tmp_path: Path) -> None:
     script = textwrap.dedent(f"""
         import os, sys
         sys.path[:0] = {sys.path!r}
-        from holdfast.workspace.find import find
-        mine = find({os.fsencode(shared)!r})
+        from holdfast.workspace.find import marker
+        mine = marker({os.fsencode(shared)!r})
         os.setuid(65534)
-        print(mine is not None, find({os.fsencode(shared)!r}))
+        print(mine is not None, marker({os.fsencode(shared)!r}))
     """)
 
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from cli.box import Box
+from folders import written
 from holdfast.store.rows import Query
 from holdfast.store.upkeep import compact, store_size
 from holdfast.tidying import tidy
@@ -47,11 +49,12 @@ def test_a_size_cap_takes_the_oldest_automatic_ones_and_spares_the_rest(make_sav
         saver.save("auto", session="one")
 
     engine = saver.engine()
-    thinned = tidy(engine, saver.workspace)
+    thinned, over = tidy(engine, saver.workspace)
     rows = engine.repository().ledger.find(Query(workspace=saver.workspace))
     engine.close()
 
     assert [row.version for row in thinned] == sorted(row.version for row in thinned)
+    assert over == 0
     assert thinned and 1 in [row.version for row in rows] and 9 in [row.version for row in rows]
 
 
@@ -69,7 +72,8 @@ def test_a_save_starts_tidying_when_packs_pile_up(tmp_path: Path, way: str) -> N
             }
         )
     )
-    hook = [sys.executable, "-I", "-S", "-B", str(LAUNCH), "save", "--cwd", str(root), "--config", str(config)]
+    hook = [sys.executable, "-I", "-S", "-B", str(LAUNCH), *written(tmp_path)]
+    hook += ["save", "--cwd", str(root), "--config", str(config)]
     command = [sys.executable, "-m", "holdfast", "--config", str(config), "-C", str(root), "save", "--auto"]
     for number in range(64):
         (root / "file").write_text(f"state {number}")
@@ -117,3 +121,51 @@ def test_versions_of_a_file_that_were_packed_at_different_times_come_together(sa
 
     assert packs == 1
     assert size < 1.2 * len(noise) + 40 * 600
+
+
+@pytest.mark.parametrize("way", ["hook", "command"])
+def test_a_store_over_its_cap_is_tidied_without_waiting_for_packs(tmp_path: Path, way: str) -> None:
+    """Oldest automatic ones go first, and `status` says so."""
+    box = Box(tmp_path)
+    assert box.call("config", "set", "retention.max_size", "1MB").code == 0
+    assert box.call("init").code == 0
+    for number in range(8):
+        box.put("big", os.urandom(300_000))
+        if way == "hook":
+            words = [sys.executable, "-I", "-S", "-B", str(LAUNCH), *written(box.home)]
+            words += ["save", "--cwd", str(box.project)]
+            subprocess.run(words, env=box.variables, check=True, timeout=60)
+        else:
+            box.run("save", "--auto", "-m", str(number))
+
+    def told() -> list[str]:
+        return [notice["kind"] for notice in box.call("status", "--json").json()["notices"]]
+
+    deadline = time.monotonic() + 30
+    while "thinned" not in told() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert "thinned" in told()
+    assert "v1" not in box.versions() and "v8" in box.versions()
+
+
+def test_a_cap_that_cannot_be_met_is_told(tmp_path: Path) -> None:
+    """What was made by hand is not taken: the user is told instead, by `status` and `doctor`."""
+    box = Box(tmp_path)
+    assert box.call("config", "set", "retention.max_size", "1MB").code == 0
+    assert box.call("init").code == 0
+    for _ in range(5):
+        box.put("big", os.urandom(400_000))
+        box.run("save")
+
+    def told() -> list[str]:
+        return [notice["kind"] for notice in box.call("status", "--json").json()["notices"]]
+
+    deadline = time.monotonic() + 30
+    while "over_size" not in told() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    store = box.call("status", "--json").json()["store"]
+    assert "over_size" in told()
+    assert store["bytes"] > store["max_bytes"] == 1 << 20
+    space = [check["level"] for check in box.call("doctor", "--json").json()["checks"] if check["name"] == "space"]
+    assert space[1:] == ["note"]
+    assert len(box.versions()) == 5

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import house as building
-from house import DONE, GUIDE, NEVER, PRICES, QUESTION, House, environment, figures, holdfast, house
+from house import DONE, GUIDE, NEVER, PRICES, QUESTION, House, environment, figures, holdfast, house, opened_at
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -112,11 +112,12 @@ def _draft(home: Path) -> dict[str, str]:
 def _settled(house: House, page: Page) -> dict[str, str]:
     """All tasks, each where its picture is to be taken. The limited one comes last: a limit holds whoever has that account."""
     page.goto(house.link())
+    page.wait_for_selector("#workspaces", state="attached")
     tasks = _tasks(house.home, [title for title in PLANS if title != LIMITED]) | _draft(house.home)
     for title, sign in SIGNS.items():
         if title == LIMITED:
             tasks |= _tasks(house.home, [LIMITED])
-        page.goto(f"{house.origin}/t/{tasks[title]}")
+        page.goto(f"{opened_at(page)}/t/{tasks[title]}")
         page.wait_for_selector(f"#head >> {sign}", timeout=120_000)
         if title == "Stop here":
             holdfast(house.home, "task", "pause", tasks[title])
@@ -249,7 +250,7 @@ def _take(browser: Browser, house: House, shots: dict[str, Shot], looks: Any, fo
         for name, shot in shots.items():
             if wanted and name not in wanted:
                 continue
-            page.goto(house.origin + shot.path)
+            page.goto(opened_at(page) + shot.path)
             if page.locator("#notify").count():
                 page.wait_for_selector("body[data-connected=yes]")
             shot.first(page)
@@ -303,7 +304,8 @@ def _first(browser: Browser, house: House) -> str:
     with browser.new_context() as seen:
         page = seen.new_page()
         page.goto(house.link())
-        return page.get_attribute("#workspaces a:has-text('shop')", "href") or ""
+        shop = page.get_attribute("#workspaces a:has-text('shop')", "href") or ""
+        return "".join(shop.partition("/w/")[1:])
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Page
 
 ROOT = Path(__file__).parents[1]
 AGENT = ROOT / "tools/scripted_agent.py"
@@ -53,6 +53,11 @@ def environment(home: Path) -> dict[str, str]:
 def holdfast(home: Path, *words: str, cwd: Path | None = None) -> str:
     command = [sys.executable, "-m", "holdfast", *words]
     return subprocess.run(command, env=environment(home), cwd=cwd, check=True, capture_output=True, text=True).stdout
+
+
+def opened_at(page: Page) -> str:
+    """Where the pages of the session live that a page belongs to: behind the name, its folder."""
+    return "/".join(page.url.split("/")[:4])
 
 
 @contextmanager

@@ -8,12 +8,17 @@ from pathlib import Path
 from holdfast.agents.claude_settings import hooks_for
 
 TARGET = Path(__file__).parents[1] / "plugin/hooks/hooks.json"
-COMMAND = 'sh "${CLAUDE_PLUGIN_ROOT}/bin/holdfast" hook claude-code'
+SCRIPT = "${CLAUDE_PLUGIN_ROOT}/bin/holdfast"
+
+
+def command(*words: str) -> str:
+    """A plugin's hooks may run on for moments after it was removed: without its script they do nothing."""
+    return f'test -r "{SCRIPT}" || exec cat >/dev/null; exec sh "{SCRIPT}" {" ".join(words)}'
 
 
 def text() -> str:
     said = "Checkpoints at every turn, before destructive commands, before compaction and /clear."
-    return json.dumps({"description": said, "hooks": hooks_for(COMMAND)}, indent=2) + "\n"
+    return json.dumps({"description": said, "hooks": hooks_for(command)}, indent=2) + "\n"
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from house import (
     figures,
     holdfast,
     house,
+    opened_at,
     project,
     task,
 )
@@ -80,9 +81,9 @@ def _pictures(here: House, guide: str, shop: Path) -> None:
                 page.wait_for_selector(sign, timeout=90_000)
             # The newest checkpoint brings its workspace to the first place.
             holdfast(here.home, "save", "-m", "discounts are rounded once", cwd=shop)
-            address = page.get_attribute("#workspaces a:has-text('shop')", "href")
-            for name, path in (("page", "/"), ("task", f"/t/{guide}"), ("timeline", address or "")):
-                page.goto(here.origin + path)
+            address = (page.get_attribute("#workspaces a:has-text('shop')", "href") or "").partition("/w/")
+            for name, path in (("page", "/"), ("task", f"/t/{guide}"), ("timeline", "".join(address[1:]))):
+                page.goto(opened_at(page) + path)
                 page.wait_for_selector("body[data-connected=yes]")
                 page.screenshot(path=ROOT / f"docs/{name}{ending}.png")
             seen.close()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -67,6 +68,11 @@ def _wait_for(path: str) -> None:
         time.sleep(0.02)
 
 
+def _ignore(name: str) -> None:
+    """Do not end when this signal comes."""
+    signal.signal(signal.Signals[f"SIG{name}"], signal.SIG_IGN)
+
+
 def _flood(count: int) -> None:
     left = count
     while left > 0:
@@ -114,6 +120,7 @@ ACTIONS: dict[str, Callable[[Any], None]] = {
     "compute": _compute,
     "show_variable": _show_variable,
     "wait_for": _wait_for,
+    "ignore": _ignore,
     "flood": _flood,
     "limited": _limited,
     "fill": _fill,

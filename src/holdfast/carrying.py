@@ -78,7 +78,7 @@ class Carrying(Previewing):
             root = open_fd(self.root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
             if closed_folders(root, (one.path for one in made.steps)):
                 return Begun(made, root)
-            repository = self.engine.place.open()
+            repository = self.engine.place.open(beside=True)
             apply = self._apply(root, made, goal, {"closed": {}, "mtimes": mtimes}, made, repository, room)
             begun = Begun(made, root, apply, repository)
         except (OSError, HoldfastError):
@@ -127,7 +127,7 @@ class Carrying(Previewing):
                     touched = apply.touched
             finally:
                 close(root)
-        except (OSError, HoldfastError) as error:
+        except (OSError, HoldfastError, MemoryError) as error:
             if fresh and not touched:
                 self._take_back(journal)
             raise explain(error, UNTOUCHED if fresh and not touched else GO_ON) from None
@@ -175,6 +175,7 @@ class Carrying(Previewing):
             deleting_first=room.after_deleting,
             by_folder=room.ample,
             accelerated=accelerated,
+            privileged=self.engine.settings["restore.privileged_attributes"],
             progress=self.engine.progress,
         )
 

@@ -6,6 +6,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
+    from holdfast.frontends.surroundings import Folders
+
 SERVERS = {
     "mcp": "holdfast.frontends.mcp",
     "serve": "holdfast.frontends.web",
@@ -16,25 +18,56 @@ LIGHT = {"statusline": "holdfast.frontends.statusline", "hook": "holdfast.fronte
 """Front ends that a client starts all the time, without the command line's 60 ms: their module has `main(arguments)`."""
 
 
-def main() -> NoReturn:
-    """Run the command in `sys.argv` and leave with its exit code."""
+def main(folders: Folders | None = None) -> NoReturn:
+    """Run the command in `sys.argv` and leave with its exit code.
+
+    `folders` stand above those of the environment; the words `--folders HOME CONFIG DATA` before all others say the same.
+    """
+    from holdfast.core.errors import shortage
+
+    try:
+        _main(folders)
+    except (MemoryError, ImportError, OSError) as error:
+        short = shortage(error)
+        if short is None:
+            raise
+        # Nothing more is loaded: there was no memory even for the modules that say so elsewhere.
+        from posix import _exit, write
+
+        write(2, f"holdfast: {short}\n{short.hint}\n".encode())
+        _exit(short.exit_code)
+
+
+def _main(folders: Folders | None) -> NoReturn:
     import gc
     import sys
 
-    light = LIGHT.get(sys.argv[1]) if len(sys.argv) > 1 else None
-    if light is not None and not {"-h", "--help"}.intersection(sys.argv):
-        from importlib import import_module
+    from holdfast.core.errors import shortage
 
-        sys.exit(import_module(light).main(sys.argv[2:]))
+    try:
+        from holdfast.frontends.surroundings import COMPLETION, forget, now_ns, surroundings, written
+
+        told, arguments = written(sys.argv[1:])
+        if arguments:
+            forget([COMPLETION])
+        folders = told or folders
+        light = LIGHT.get(arguments[0]) if arguments else None
+        if light is not None and not {"-h", "--help"}.intersection(arguments):
+            from importlib import import_module
+
+            sys.exit(import_module(light).main(arguments[1:], folders))
+    except (ImportError, SyntaxError) as error:
+        if shortage(error) is not None:
+            raise
+        sys.exit(f"holdfast: The installation is incomplete: {error}.")  # exit code 1
     from holdfast.frontends.starting import Finder
 
     # A command loads a hundred modules: they are found by the shortest way.
     sys.meta_path.insert(0, Finder(__file__.rpartition("/holdfast/")[0]))
     from holdfast.frontends.cli import scripted
-    from holdfast.frontends.surroundings import now_ns, surroundings
 
     gc.disable()  # short commands make many values and drop few: collecting them costs more than it gives
-    around, arguments = surroundings(), sys.argv[1:]
+    around = surroundings(folders)
     code = scripted.run(arguments, around, now_ns)
     if code is not None:
         from posix import _exit

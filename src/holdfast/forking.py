@@ -8,8 +8,8 @@ from posix import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close, rename, urandom
 from posix import open as open_fd
 from shutil import rmtree
 
-from holdfast.core.entry import CAPTURED
-from holdfast.core.errors import Conflict, Damaged, Failed, NotFound, Refused, Usage
+from holdfast.core.entry import CAPTURED, LINK
+from holdfast.core.errors import Conflict, Damaged, Failed, NotFound, Refused, Usage, WrongKey
 from holdfast.core.model import Event
 from holdfast.core.planning import plan
 from holdfast.core.steps import step
@@ -18,16 +18,19 @@ from holdfast.store.digest import add, weight
 from holdfast.store.local import sync_folder
 from holdfast.store.reading import hand_over
 from holdfast.store.rows import Query
+from holdfast.workspace.adoption import refuse_whole
 from holdfast.workspace.apply import Apply
-from holdfast.workspace.capture import NEVER
+from holdfast.workspace.capture import GIT, NEVER
 from holdfast.workspace.choose import Chooser, Rulebook
 from holdfast.workspace.cloning import Cloning
-from holdfast.workspace.find import refuse, show
+from holdfast.workspace.find import show
 from holdfast.workspace.git import facts
+from holdfast.workspace.pointers import LONGEST, POINTS_IN, leads_in, leads_out, targets
 from holdfast.workspace.preparing import Contents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from holdfast.core.entry import Entry
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
 
 TRIGGER = "fork"
 CLOSED = "it is sealed, and its key is not at hand"
+ELSEWHERE = "leads to the repository of another folder"
 
 
 class Forked:
@@ -57,6 +61,8 @@ class Forking:
     def __init__(self, engine: Engine, root: bytes, row: WorkspaceRow, checkpoint: CheckpointRow) -> None:
         self.engine, self.root, self.row, self.checkpoint = engine, root, row, checkpoint
         self.repository = engine.repository()
+        self.pointers: list[Entry] = []
+        """`.git` files of the checkpoint that the fork does not take over."""
 
     def fork(self, folder: bytes, git: Git | None = None) -> Forked:
         """Write the state into `folder`, which is absent or empty, and adopt it; with `git` make it a repository too.
@@ -66,7 +72,7 @@ class Forking:
         """
         is_new = self._check(folder)
         commit, source = self._commit() if git is not None else ("", None)
-        made = self._plan()
+        made = self._without_pointers(self._plan(), folder, git is not None)
         building = self._beside(folder) if is_new else folder
         workspace, branch = urandom(16).hex(), ""
         try:
@@ -99,7 +105,7 @@ class Forking:
 
     def _check(self, folder: bytes) -> bool:
         """True if the folder is to be made, False if it is there and empty."""
-        refuse(folder, self.engine.home)
+        refuse_whole(folder, self.engine.home or b"")
         self._refuse_inside(folder)
         try:
             there = listdir(folder)
@@ -130,7 +136,7 @@ class Forking:
             )
 
     def _is_left_out(self, parts: list[bytes]) -> bool:
-        capture = capture_rules(self.engine)
+        capture = capture_rules(self.engine, self.root)
         fd = open_fd(self.root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         try:
             chooser, rules = Chooser(fd, capture), Rulebook(fd, capture)
@@ -178,6 +184,36 @@ class Forking:
             raise Damaged(f"The state of v{self.checkpoint.version} does not add up; nothing was written.")
         return plan([(None, row) for row in rows], lambda path: kinds.get(path, ""), lambda path: "")
 
+    def _without_pointers(self, made: Plan, folder: bytes, with_git: bool) -> Plan:
+        """Leave out `.git` files that would lead git from the fork into the other folder's repository, or to files of the
+        fork itself.
+
+        A fork with a repository of its own has none of them: git refuses to work above one that leads nowhere.
+        """
+        kinds = {one.path: one.new.kind for one in made.steps if one.new is not None}
+        for one in made.steps:
+            if one.new is None or one.path.rpartition(b"/")[2] != GIT:
+                continue
+            why = ELSEWHERE if with_git else self._why_not(one.new, folder, lambda path: kinds.get(path, ""))
+            if why:
+                self.pointers.append(one.new)
+                made = made.without({one.path}, why)
+        return made
+
+    def _why_not(self, pointer: Entry, folder: bytes, kind: Callable[[bytes], str]) -> str:
+        """Why a `.git` of the checkpoint is not taken over; empty if it is."""
+        try:
+            is_long = pointer.kind != LINK and pointer.size > LONGEST
+            said = (
+                pointer.content if pointer.kind == LINK else b"" if is_long else self.repository.load(pointer.content)
+            )
+        except (Damaged, WrongKey):
+            return POINTS_IN
+        found = targets(pointer.kind, said)
+        if found and any(leads_out(pointer.path, one) for one in found):
+            return ELSEWHERE
+        return "" if found and not any(leads_in(folder, pointer.path, one, kind) for one in found) else POINTS_IN
+
     # Writing
 
     def _beside(self, folder: bytes) -> bytes:
@@ -210,6 +246,7 @@ class Forking:
                 mtimes=True,
                 durable=self.engine.place.durable,
                 accelerated=accelerated,
+                privileged=self.engine.settings["restore.privileged_attributes"],
                 progress=self.engine.progress,
             )
             closed = self.repository.closed(one.new for one in made.steps)
@@ -246,7 +283,8 @@ class Forking:
         )
         checkpoint: Any = engine.handle(event).checkpoint
         forked = Forked(workspace, checkpoint, applied, made, branch)
-        forked.differs = checkpoint.tree != origin.tree
+        tree = add(int(origin.tree, 16), minus=sum(weight(row) for row in self.pointers))
+        forked.differs = checkpoint.tree != f"{tree:064x}"
         return forked
 
 
@@ -255,10 +293,8 @@ def fork_point(engine: Engine, parent: WorkspaceRow, folder: bytes) -> tuple[Wor
 
     Raises `Usage` if it is no fork of it, and `NotFound` if its first checkpoint was forgotten.
     """
-    from holdfast.workspace.find import identity
-
-    own = identity(folder)
-    row = engine.repository().workspace(own) if own is not None else None
+    own = engine.known(folder, adopting=True)
+    row = engine.repository().workspace(own[1]) if own is not None and own[0] == folder else None
     if row is None or row.parent != parent.id:
         raise Usage(f"{show(folder)} is not a fork of this workspace.", "Run it where the fork was made from.")
     found = engine.repository().ledger.find(Query(workspace=row.id, trigger=TRIGGER))

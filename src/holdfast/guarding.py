@@ -6,6 +6,7 @@ from posix import O_CLOEXEC, O_CREAT, O_DIRECTORY, O_RDONLY, O_RDWR, close, fsta
 from posix import open as open_fd
 
 from holdfast.core.errors import Failed
+from holdfast.store.place import id_or_nothing, listed, read_pairs
 from holdfast.workspace import cache as stat_cache
 from holdfast.workspace.find import show
 
@@ -28,11 +29,13 @@ class Folder:
 
     def __init__(self, engine: Engine, root: bytes, workspace: str, reading: bool = False) -> None:
         self.engine, self.root, self.workspace, self.reading = engine, root, workspace, reading
-        self.capture = capture_rules(engine)
+        self.capture = capture_rules(engine, root)
         self.fd = self.lock = -1
         self._cache: Cache | None = None
         self.full_scan_at = 0
         self.now = 0
+        self.began = 0
+        """When the lock was ours, as the kernel stamps files; `now` is that less a margin."""
 
     def __enter__(self) -> Folder:
         self.engine.place.id()  # an unreachable or newer store is named before anything is touched
@@ -63,6 +66,7 @@ class Folder:
             except FileNotFoundError:
                 from holdfast.store.local import make_folder
 
+                make_folder(folder.rpartition("/")[0])  # a store that lost it has lost no checkpoint
                 make_folder(folder)
                 self.lock = open_fd(folder + "/lock", O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
         except OSError:
@@ -74,9 +78,11 @@ class Folder:
     def _file_clock(self) -> int:
         """The kernel's idea of now, as it stamps files, less a margin."""
         if self.lock < 0:
-            return self.engine.clock() - OTHER_DISK_MARGIN
+            self.began = self.engine.clock()
+            return self.began - OTHER_DISK_MARGIN
         utime(self.lock)
         touched = fstat(self.lock)
+        self.began = touched.st_mtime_ns
         return touched.st_mtime_ns - (MARGIN if touched.st_dev == fstat(self.fd).st_dev else OTHER_DISK_MARGIN)
 
     def identity(self) -> bytes:
@@ -124,11 +130,6 @@ class Folder:
             return False  # once a day everything is looked at, whatever the folders' times say
         self.full_scan_at = full_scan_at
         return True
-
-    def become(self, workspace: str) -> None:
-        self.__exit__()
-        self.workspace = workspace
-        self.__enter__()
 
     def renew(self, document: bytes, saved: tuple[bytes, ...]) -> None:
         """After a save of some paths the cache still holds for all others."""
@@ -184,7 +185,8 @@ class Folder:
             pass  # a disk that is full here was not full for the checkpoint; a cache is not worth an error
 
 
-def capture_rules(engine: Engine) -> Capture:
+def capture_rules(engine: Engine, root: bytes) -> Capture:
+    """The rules for what lies below `root`."""
     from holdfast.workspace.capture import Capture
 
     settings = engine.settings
@@ -192,7 +194,15 @@ def capture_rules(engine: Engine) -> Capture:
         store = stat(engine.place.path)
     except OSError:
         store = None
+    prefix, own = root.rstrip(b"/") + b"/", list(engine.place.registered())
+    others = [(path, identity) for path, identity in listed(engine.place.list).items() if path != engine.place.path]
+    away = [(path, identity) for path, identity in others if id_or_nothing(path) != identity]
+    for other in others:
+        if other not in away:
+            own += [path for _, path in read_pairs(other[0] + "/paths")]
     return Capture(
+        own=[path[len(prefix) :] for path in own if path.startswith(prefix)],
+        stores=away,
         exclude=settings["capture.exclude"],
         exclude_ignored=settings["capture.exclude_ignored"],
         exclude_marked=settings["capture.exclude_marked"],

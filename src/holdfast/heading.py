@@ -8,17 +8,22 @@ from holdfast.core.errors import HoldfastError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
     from holdfast.core.entry import Entry
     from holdfast.core.model import Event
+    from holdfast.settings import Settings
     from holdfast.store.saving import Saving
     from holdfast.workspace.git import GitFacts
 
 AWAITED = frozenset(("before_command", "auto_70", "auto_80", "auto_90"))
 MOST_AWAITED = 4 << 20
 """Somebody waits for these saves: of a conversation they take over this much, or leave it to the next one."""
+MOST_NAMED = 3
 TOOL = "0.1.0"
+BOUNDS = ("mode", "capture_files", "capture_analysis", "max_checkpoint_size", "max_file_size", "exclude_patterns")
+"""Settings `checkpoint.*` that say what may be told of the work: those of the save hold for whoever shows it later."""
 
 
 def conversation_of(event: Event, root: bytes, saving: Saving, notices: list[str]) -> dict[str, Any] | None:
@@ -52,6 +57,21 @@ def conversation_of(event: Event, root: bytes, saving: Saving, notices: list[str
     return {**found, "beside": beside} if beside else found
 
 
+def title_of(changed: Sequence[Entry], version: int) -> str:
+    """What a version says of itself where nothing is known of the work: what it changed against `version`."""
+    from holdfast.core.entry import FILE, FOLDER, LINK
+    from holdfast.workspace.find import show
+
+    if not version:
+        kept = len([entry for entry in changed if entry.kind in (FILE, LINK)])
+        return f"First checkpoint: {kept:,} file{'' if kept == 1 else 's'}"
+    names = [entry.path for entry in changed if entry.kind != FOLDER] or [entry.path for entry in changed]
+    if not names:
+        return f"No file changed since v{version}"
+    more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
+    return f"Changed: {', '.join([show(name) for name in sorted(names)[:MOST_NAMED]])}{more}"
+
+
 def filled(entry: Entry, saving: Saving, data: bytes) -> Entry:
     """The row with another content."""
     from io import BytesIO
@@ -65,7 +85,14 @@ def filled(entry: Entry, saving: Saving, data: bytes) -> Entry:
 
 
 def header_of(
-    event: Event, root: bytes, cwd: bytes, started: int, ended: int, git: GitFacts | None, notices: list[str]
+    event: Event,
+    root: bytes,
+    cwd: bytes,
+    started: int,
+    ended: int,
+    git: GitFacts | None,
+    notices: list[str],
+    settings: Settings,
 ) -> dict[str, Any]:
     """What a checkpoint says of itself, apart from what the store adds (docs/format/checkpoint.md)."""
     from holdfast.core.secrecy import without_secrets
@@ -90,6 +117,7 @@ def header_of(
         else None,
         "notices": [without_secrets(notice) for notice in notices],
         "tool": TOOL,
+        "bounds": {key: settings["checkpoint." + key] for key in BOUNDS},
     }
     # What only agents tell is there only if one did.
     told = {
@@ -101,7 +129,11 @@ def header_of(
         "key_points": [without_secrets(point) for point in event.key_points],
         "notes": event.notes,
     }
+    if event.command:
+        told["command"] = without_secrets(event.command)
     header.update({key: value for key, value in told.items() if value})
+    if not event.only:
+        header["git_files"] = True  # the whole tree was looked at: a `.git` file that is not in it was not there
     return header
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.core.entry import FILE, FOLDER, LINK
-from holdfast.core.planning import parents
+from holdfast.core.planning import GIT, parents
 from holdfast.forking import fork_point
 from holdfast.looking import Change, compare
 from holdfast.workspace.diff import compare as compare_lines
@@ -40,6 +40,9 @@ def bring_home(engine: Engine, parent: WorkspaceRow, folder: bytes) -> Patch:
     folders: list[bytes] = []
     implied: set[bytes] = set()
     for change in compare(engine, folder, row, first, None):
+        if change.path.rpartition(b"/")[2] == GIT:
+            result.omitted.append((change.path, "is git's own, and git takes no patch of it"))
+            continue
         if all(entry is None or entry.kind in (FILE, LINK) for entry in (change.old, change.new)):
             _add(result, change)
             implied |= parents([change.path])

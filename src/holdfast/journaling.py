@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from errno import EDQUOT, ENOSPC, EROFS
 
-from holdfast.core.errors import DiskFull, Failed, HoldfastError
+from holdfast.core.errors import DiskFull, Failed, HoldfastError, shortage
 from holdfast.store.journal import Journal
 
 TYPE_CHECKING = False
@@ -30,7 +30,7 @@ class Turn(Journal):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         super().__exit__(kind, error, trace)
-        if isinstance(error, OSError):
+        if isinstance(error, OSError | MemoryError):
             raise explain(error, GO_ON if self.is_there() else UNTOUCHED) from None
 
 
@@ -39,6 +39,10 @@ def explain(error: Exception, hint: str) -> HoldfastError:
     if isinstance(error, HoldfastError):
         error.hint = hint
         return error
+    short = shortage(error)
+    if short is not None:
+        short.hint = f"{hint} {short.hint}"
+        return short
     if not isinstance(error, OSError):
         raise error
     if error.errno in (ENOSPC, EDQUOT):

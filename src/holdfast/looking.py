@@ -8,8 +8,19 @@ from posix import open as open_fd
 
 from blake3 import blake3
 
-from holdfast.core.entry import FILE, FOLDER, GONE, LEFT_OUT, LINK, Entry, same
-from holdfast.core.errors import Damaged, Failed
+from holdfast.core.entry import (
+    BY_GIT,
+    EXCLUDED,
+    FILE,
+    FOLDER,
+    GONE,
+    LEFT_OUT,
+    LINK,
+    WHY_EXCLUDED,
+    Entry,
+    same,
+)
+from holdfast.core.errors import Damaged, Failed, TooMany
 from holdfast.core.light_json import loads
 from holdfast.core.planning import parents
 from holdfast.store.digest import digest
@@ -91,6 +102,12 @@ def coverage(row: WorkspaceRow) -> Coverage:
     return Coverage(loads(row.counts))
 
 
+def not_covered(repository: Repository, checkpoint: CheckpointRow) -> list[bytes]:
+    """Git's own folders in a version: named there, and never kept."""
+    rows = repository.ledger.left_out(checkpoint.workspace, checkpoint.version)
+    return [row.path for row in rows if row.kind == EXCLUDED and row.flags & WHY_EXCLUDED == BY_GIT]
+
+
 def compare(
     engine: Engine,
     root: bytes,
@@ -135,10 +152,8 @@ def _with_disk(
     ]
 
 
-def disk_now(
-    engine: Engine, root: bytes, row: WorkspaceRow, paths: Sequence[bytes] = ()
-) -> dict[bytes, tuple[Entry | None, Entry | None]]:
-    """Return what differs on disk from the newest version, at these paths, below and above them: path → (row there, row now).
+def disk_now(engine: Engine, root: bytes, row: WorkspaceRow, paths: Sequence[bytes] = ()) -> dict[bytes, Entry | None]:
+    """Return what differs on disk from the newest version, at these paths, below and above them: path → row now.
 
     Where `paths` are all files, only they are looked at.
     """
@@ -148,12 +163,24 @@ def disk_now(
         known = ledger.current(row.id, [path]).get(path)
         if not path or (known is not None and known.kind == FOLDER) or _is_folder(root, path):
             only = ()
-    changed, before, _ = engine.look(root, row.id, _Hashing(engine.repository()), only)
-    return {
-        entry.path: (before.get(entry.path), _there(entry))
-        for entry in changed
-        if entry.path in above or lies_below(entry.path, paths)
-    }
+    try:
+        changed, _, _ = engine.look(root, row.id, _Hashing(engine.repository()), only)
+    except TooMany:
+        if not paths or b"" in paths:
+            raise
+        changed, _, _ = engine.look(root, row.id, _Hashing(engine.repository()), _all_at(engine, root, row, paths))
+    return {entry.path: _there(entry) for entry in changed if entry.path in above or lies_below(entry.path, paths)}
+
+
+def _all_at(engine: Engine, root: bytes, row: WorkspaceRow, paths: Sequence[bytes]) -> tuple[bytes, ...]:
+    """These paths, those above them, and all below them, on disk or in the newest version. Raises `TooMany`."""
+    from holdfast.guarding import capture_rules
+    from holdfast.scanning import all_below
+
+    ledger = engine.repository().ledger
+    known = [entry.path for path in paths for entry in ledger.state(row.id, row.version, path)]
+    there, _ = all_below(root, [path for path in paths if _is_folder(root, path)], capture_rules(engine, root))
+    return tuple(sorted({*parents(paths), *paths, *known, *there}))
 
 
 def _is_folder(root: bytes, path: bytes) -> bool:
@@ -315,7 +342,7 @@ class _Hashing:
         return total.digest()
 
     def sealed(self, read: Callable[[int], bytes]) -> bytes:
-        found = self.repository.sealing().ids_of(read)
+        found = self.repository.sealing().ids_of(read, self.repository.has)
         known = self.repository.ledger.locate(found)
         # Without a key the id cannot be known; any other one says that a save would store it anew, and so it would.
         return next((one for one in found if one in known), found[0] if found else self.large(read))

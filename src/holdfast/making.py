@@ -6,7 +6,7 @@ from holdfast.core.errors import Failed
 from holdfast.core.model import CREATED, UNCHANGED, Event, Outcome, takes
 from holdfast.core.steps import step
 from holdfast.guarding import Folder
-from holdfast.scanning import force, scan_only, settle
+from holdfast.scanning import force, keep, mark_vanished, room, scan_only, settle
 from holdfast.scanning import scan as scan_changes
 from holdfast.workspace import cache as stat_cache
 from holdfast.workspace.find import show
@@ -44,7 +44,7 @@ def make(engine: Engine, event: Event, folder: Folder, changes: Any) -> Outcome:
 
 
 def _attempt(engine: Engine, event: Event, folder: Folder, saving: Saving, changes: Any) -> Outcome:
-    from holdfast.heading import conversation_of, header_of
+    from holdfast.heading import conversation_of, header_of, title_of
     from holdfast.workspace.git import facts
     from holdfast.workspace.read import capture
 
@@ -52,24 +52,37 @@ def _attempt(engine: Engine, event: Event, folder: Folder, saving: Saving, chang
     scan = scan_only(folder, event.only, saving) if event.only else scan_changes(folder, saving, changes)
     if event.force:
         force(folder, scan, event.force, saving)
+    if event.keep:
+        keep(folder, scan, event.keep, room(engine.place.path))
     step("save:scanned")
     rows = capture(folder.fd, scan, folder.now, saving, engine.progress, folder.capture.accelerated)
     step("save:read")
+    late = _name_by_time(event, engine.clock())
+    if event.named and not event.only:
+        mark_vanished(folder, scan, rows, event.named, saving)
     changed, old = saving.changes(rows, scan.seen if scan.full else None)
+    del rows
     row = saving.row
-    if not takes(event.trigger, bool(changed), row.version == 0):
+    if not takes(event.trigger, bool(changed), row.version == 0, event.moved_on):
         saving.abort()
         if not event.only:
             folder.remember(scan, row.document)
         outcome = Outcome(UNCHANGED, folder.root)
         outcome.notices = scan.notices
         return outcome
-    notices = list(scan.notices)
+    notices = [*scan.notices, *late]
+    if event.partial:
+        notices.append("The tree has too many files to be saved whole: this version is about what the command names.")
     conversation = conversation_of(event, folder.root, saving, notices) if event.transcript else None
     notices += saving.repository.warnings()
-    header = header_of(event, folder.root, event.cwd, started, engine.clock(), facts(folder.root), notices)
+    if not event.message and event.trigger != "manual":
+        event.message = title_of(changed, row.version)
+    git, now = facts(folder.root), engine.clock()
+    header = header_of(event, folder.root, event.cwd, started, now, git, notices, engine.settings)
     if conversation is not None:
         header["conversation"] = conversation
+    if event.partial:
+        header["partial"] = [path.decode("utf-8", "surrogateescape") for path in event.partial]
     checkpoint = saving.finish(header, changed, old)
     if event.only:
         # With a folder went all that was below it: what comes back just as it was is not what this version has.
@@ -79,23 +92,114 @@ def _attempt(engine: Engine, event: Event, folder: Folder, saving: Saving, chang
     step("save:remembered")
     outcome = Outcome(CREATED, folder.root, version=checkpoint.version, id=checkpoint.id, message=header["message"])
     outcome.checkpoint = checkpoint
-    packs = len(engine.repository().ledger.packs())
-    outcome.untidy = packs >= MANY_PACKS and packs % 16 == 0
+    outcome.untidy = _is_untidy(engine)
     outcome.notices = notices
     return outcome
 
 
-def compose(engine: Engine, event: Event, root: bytes, workspace: str, contents: dict[bytes, bytes]) -> Any:
+def _name_by_time(event: Event, read_at: int) -> list[str]:
+    """What was read after the command began is not called the state before it, and a notice says so."""
+    if not (event.until and read_at > event.until and event.message.startswith("before ")):
+        return []
+    event.message = "during" + event.message[6:]
+    return ["It was read after the command had begun: what the command changed may not be as it was before."]
+
+
+class Aside:
+    """Some paths, read without the workspace's lock because somebody else has it; they become a version once he is done."""
+
+    def __init__(self, engine: Engine, folder: Folder, saving: Saving, rows: dict[bytes, Entry], started: int) -> None:
+        self.engine, self.folder, self.saving, self.rows = engine, folder, saving, rows
+        self.started, self.ended = started, engine.clock()
+
+    def record(self, event: Event) -> Outcome:
+        """Make the version: the newest one, with these paths as they were. `UNCHANGED` if that has them, or there is none."""
+        from holdfast.heading import header_of
+        from holdfast.store.saving import Swept
+
+        with Folder(self.engine, self.folder.root, self.folder.workspace) as folder:
+            saving = self.saving
+            folder.look_up()
+            late = _name_by_time(event, self.ended)
+            try:
+                if not saving.follow():
+                    saving.abort()
+                    return Outcome(UNCHANGED, folder.root)
+                changed, old = saving.changes(self.rows, None)
+                if not changed:
+                    saving.abort()
+                    return Outcome(UNCHANGED, folder.root)
+                times, settings = (self.started, self.ended), self.engine.settings
+                header = header_of(event, folder.root, event.cwd, *times, None, late, settings)
+                checkpoint = saving.finish(header, changed, old)
+                folder.renew(checkpoint.document, tuple([entry.path for entry in changed]))
+            except Swept:
+                saving.abort()
+                return Outcome(UNCHANGED, folder.root)
+            except BaseException:
+                saving.abort()
+                raise
+        outcome = Outcome(CREATED, folder.root, version=checkpoint.version, id=checkpoint.id, message=event.message)
+        outcome.checkpoint = checkpoint
+        return outcome
+
+
+def put_aside(engine: Engine, root: bytes, workspace: str, paths: tuple[bytes, ...]) -> Aside | None:
+    """Read these paths into the store; None if the store does not know the workspace yet."""
+    from posix import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close
+    from posix import open as open_fd
+
+    from holdfast.core.entry import GONE, UNREADABLE
+    from holdfast.workspace.read import capture
+
+    repository = engine.repository()
+    if repository.workspace(workspace) is None:
+        return None
+    started, folder, saving = engine.clock(), Folder(engine, root, workspace), repository.begin(workspace)
+    folder.fd = open_fd(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+    try:
+        rows = capture(folder.fd, scan_only(folder, paths, saving), 0, saving, None, folder.capture.accelerated)
+        saving.settle()
+    except BaseException:
+        saving.abort()
+        raise
+    finally:
+        close(folder.fd)
+        folder.fd = -1
+    # Of what went meanwhile, whoever saves just now may know more.
+    kept = {path: row for path, row in rows.items() if row.kind not in (GONE, UNREADABLE)}
+    return Aside(engine, folder, saving, kept, started)
+
+
+def _is_untidy(engine: Engine) -> bool:
+    """Have packs piled up, or has the store outgrown its cap?"""
+    packs = engine.repository().ledger.packs()
+    if len(packs) >= MANY_PACKS and len(packs) % 16 == 0:
+        return True
+    size, most = sum([pack.size for pack in packs]), engine.settings["retention.max_size"]
+    if size <= most:
+        return False
+    from holdfast.store.upkeep import is_over
+
+    return is_over(engine.place.path, size, most)
+
+
+def compose(
+    engine: Engine, event: Event, root: bytes, workspace: str, contents: dict[bytes, tuple[Entry, bytes]]
+) -> Any:
     """Make a version that is the newest one with other contents for some files. Nothing on disk is looked at."""
     from holdfast.heading import filled, header_of
+    from holdfast.store.saving import Replaced
 
     with Folder(engine, root, workspace):
         saving = engine.repository().begin(workspace)
         try:
-            old = engine.repository().ledger.current(workspace, list(contents))
-            changed = [filled(old[path], saving, data) for path, data in sorted(contents.items())]
+            old = Replaced()
+            for path, row in engine.repository().ledger.current(workspace, list(contents)).items():
+                old.add(path, row)
+            changed = [filled(entry, saving, data) for _, (entry, data) in sorted(contents.items())]
             now = event.at
-            header = header_of(event, root, root, now, now, None, [])
+            header = header_of(event, root, root, now, now, None, [], engine.settings)
             return saving.finish(header, changed, old)
         except BaseException:
             saving.abort()
@@ -121,6 +225,7 @@ def look(
             saving = engine.repository().begin(workspace)
             scan = scan_only(folder, only, saving) if only else scan_changes(folder, saving, changes)
             rows = capture(folder.fd, scan, folder.now, sink, engine.progress, folder.capture.accelerated)
-            return *saving.changes(rows, scan.seen if scan.full else None), scan.notices
+            old: dict[bytes, Entry] = {}
+            return saving.compare(rows, scan.seen if scan.full else None, old.__setitem__), old, scan.notices
     except OSError as error:
         raise Failed(f"{show(root)} could not be looked at: {error.strerror or error}.") from None

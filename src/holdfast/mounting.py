@@ -13,9 +13,9 @@ from shutil import which
 from typing import TYPE_CHECKING, Any
 
 from holdfast.browsing import Browser, Node
-from holdfast.core.errors import Failed, HoldfastError, Usage
+from holdfast.core.errors import Failed, HoldfastError, Usage, extra
 from holdfast.store.mounts import hold
-from holdfast.workspace.find import find, show
+from holdfast.workspace.find import show
 
 if TYPE_CHECKING:
     from holdfast.engine import Engine
@@ -25,7 +25,7 @@ TYPES = {"f": stat.S_IFREG, "l": stat.S_IFLNK, "d": stat.S_IFDIR}
 BLOCK = 4096
 DEVICE = "/dev/fuse"
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-INSTALL = "Run `pip install 'holdfast[mount]'`, and install FUSE (Debian: apt install fuse3)."
+INSTALL = f"{extra('mount')} Install FUSE, too (Debian: apt install fuse3)."
 
 
 def mount(engine: Engine, workspace: str, only: CheckpointRow | None, folder: bytes, ready: Callable[[], None]) -> None:
@@ -77,7 +77,7 @@ def library() -> Any:
     return mfusepy
 
 
-def prepare(folder: bytes, store: str) -> bool:
+def prepare(folder: bytes, engine: Engine) -> bool:
     """See to it that this folder is there and may be mounted over; True if it had to be made.
 
     Raises `Usage` for one that is in use, not empty, or where the mount would be taken for files to save.
@@ -91,7 +91,7 @@ def prepare(folder: bytes, store: str) -> bool:
     except OSError as error:
         raise Usage(f"{show(folder)} cannot be made: {error.strerror}.") from None
     try:
-        _check(folder, store)
+        _check(folder, engine)
     except BaseException:
         if made:
             os.rmdir(folder)
@@ -99,7 +99,7 @@ def prepare(folder: bytes, store: str) -> bool:
     return made
 
 
-def _check(folder: bytes, store: str) -> None:
+def _check(folder: bytes, engine: Engine) -> None:
     try:
         names = os.listdir(folder)
     except NotADirectoryError:
@@ -116,13 +116,13 @@ def _check(folder: bytes, store: str) -> None:
     if names:
         raise Usage(f"{show(folder)} is not empty.", "Name an empty folder: a mount would hide what is in it.")
     here = os.path.realpath(folder)
-    found = find(here)
+    found = engine.near(here)
     if found is not None:
         raise Usage(
             f"{show(folder)} lies in the workspace {show(found[0])}: the next save would take all versions for files.",
             "Name a folder outside of it.",
         )
-    if (here + b"/").startswith(os.path.realpath(os.fsencode(store)) + b"/"):
+    if (here + b"/").startswith(os.path.realpath(os.fsencode(engine.place.path)) + b"/"):
         raise Usage(f"{show(folder)} lies in the store.", "Name a folder outside of it.")
 
 

@@ -2,25 +2,46 @@
 
 from __future__ import annotations
 
-from posix import O_NONBLOCK, O_RDONLY, close, fstat, lstat, read
+from posix import O_NONBLOCK, O_RDONLY, close, fstat, listdir, lstat, read
 from posix import open as open_fd
-from stat import S_IMODE, S_ISREG
+from stat import S_IMODE, S_ISDIR, S_ISLNK, S_ISREG
 
-from holdfast.core.entry import FILE, FOLDER, GONE, IGNORED, LEFT_OUT, LINK, OVERSIZE, SEALED, SPECIAL, Entry, same
-from holdfast.core.errors import Conflict, Damaged, NotFound
-from holdfast.core.planning import Plan, parents, plan
+from holdfast.core.artefacts import command_of
+from holdfast.core.document import header
+from holdfast.core.entry import (
+    BY_NAME,
+    EXCLUDED,
+    FILE,
+    FOLDER,
+    GONE,
+    IGNORED,
+    LEFT_OUT,
+    LINK,
+    OVERSIZE,
+    SEALED,
+    SPECIAL,
+    WHY_EXCLUDED,
+    Entry,
+    same,
+    why,
+)
+from holdfast.core.errors import Conflict, Damaged, NotFound, WrongKey
+from holdfast.core.planning import DELETE, GIT, MODE, Plan, parents, plan
 from holdfast.looking import differ, disk_now, lies_below, pairs_between
 from holdfast.workspace.below import open_below
 from holdfast.workspace.find import show
+from holdfast.workspace.pointers import LONGEST, POINTS_IN, leads_in, targets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
+    from posix import stat_result
 
     from holdfast.engine import Engine
     from holdfast.store.rows import CheckpointRow, WorkspaceRow
 
     Pair = tuple[Entry | None, Entry | None]
+    Kinds = Callable[[bytes], str]
 
 ATTEMPTS = 5
 FEW_PATHS, MANY_PATHS = 200, 500
@@ -44,6 +65,22 @@ class Scope:
             return ()
         paths = list(paths)
         return tuple(sorted({*paths, *parents(paths), *self.paths, *parents(self.paths)}))
+
+
+MISSING, DIFFERS, EMPTY = "missing", "differs", "empty"
+
+
+class Missing:
+    """Something that a version left out and that is not what it was: a restore of that version cannot bring it back."""
+
+    __slots__ = ("command", "path", "state", "why")
+
+    def __init__(self, path: bytes, why: str, command: str | None, state: str = MISSING) -> None:
+        self.path, self.why = path, why
+        self.state = state
+        """`missing`, `differs`, or `empty`: a folder with nothing in it, of which nobody knows what was in it then."""
+        self.command = command
+        """What makes it again; empty if its tool does that by itself, None if nothing does."""
 
 
 class Preview:
@@ -84,10 +121,13 @@ class Previewing:
     def __init__(self, engine: Engine, root: bytes, row: WorkspaceRow) -> None:
         self.engine, self.root, self.row = engine, root, row
         self.repository = engine.repository()
+        self.spared: list[tuple[bytes, str]] = []
+        """What the last plan does not write because of where it leads, and why."""
 
     def refuse_unknown(self, target: CheckpointRow, paths: Sequence[bytes]) -> None:
-        """Raise `NotFound` for a path that somebody typed and that is neither in the target nor here."""
+        """Raise `NotFound` for a path that somebody typed and that is neither in the target nor here, or was left out."""
         for path in paths:
+            self._refuse_left_out(target, path)
             try:
                 lstat(self.root + b"/" + path)
             except OSError:
@@ -97,8 +137,71 @@ class Previewing:
                         f"`holdfast search {show(path)}` finds versions that have it.",
                     ) from None
 
+    def _refuse_left_out(self, target: CheckpointRow, path: bytes) -> None:
+        for above in (path, *sorted(parents([path]), reverse=True)):
+            row = self.repository.ledger.at(target.workspace, target.version, above)
+            if row is None or row.kind not in LEFT_OUT:
+                continue
+            lost = self._missing(row)
+            what = show(path) if above == path else f"{show(path)} lies in {show(above)}, which"
+            raise NotFound(
+                f"{what} was left out of v{target.version}: {lost.why}.",
+                _way_out(row, lost),
+            )
+
+    def missing(self, target: CheckpointRow, paths: Sequence[bytes] = ()) -> list[Missing]:
+        """What the target left out, at these paths or anywhere, and what is not there now, or not as it was."""
+        found: list[Missing] = []
+        for limit in paths or (b"",):
+            for row in self.repository.ledger.left_out(target.workspace, target.version, limit):
+                try:
+                    seen = lstat(self.root + b"/" + row.path)
+                except OSError:
+                    found.append(self._missing(row))
+                    continue
+                one = self._missing(row)
+                one.state = self._state(row, seen, one.command is not None)
+                if one.state:
+                    found.append(one)
+        return found
+
+    def left_out(self, target: CheckpointRow, paths: Sequence[bytes] = ()) -> list[bytes]:
+        """What the target left out, at these paths or anywhere."""
+        ledger = self.repository.ledger
+        return [
+            row.path for limit in paths or (b"",) for row in ledger.left_out(target.workspace, target.version, limit)
+        ]
+
+    def _state(self, row: Entry, seen: stat_result, is_made_again: bool) -> str:
+        """What this is now, if for all that the version knows of it it is not what was left out then; else nothing."""
+        if row.kind in (OVERSIZE, IGNORED):
+            is_kind = S_ISREG(seen.st_mode) or (row.kind == IGNORED and S_ISLNK(seen.st_mode))
+            # Versions of before have no time of what they left out.
+            same = is_kind and seen.st_size == row.size and row.mtime in (0, seen.st_mtime_ns)
+            return "" if same else DIFFERS
+        if row.kind == SPECIAL:
+            return DIFFERS if S_ISREG(seen.st_mode) or S_ISDIR(seen.st_mode) or S_ISLNK(seen.st_mode) else ""
+        if row.kind != EXCLUDED or not (is_made_again or row.flags & WHY_EXCLUDED != BY_NAME):
+            return ""
+        if not S_ISDIR(seen.st_mode):
+            # Of all that a tool makes again, .DS_Store is the one that is a file.
+            return "" if row.path.endswith(b".DS_Store") else DIFFERS
+        try:
+            return "" if listdir(self.root + b"/" + row.path) else EMPTY
+        except OSError:
+            return ""
+
+    def _missing(self, row: Entry) -> Missing:
+        try:
+            beside = listdir((self.root + b"/" + row.path).rpartition(b"/")[0])
+        except OSError:
+            beside = []
+        command = command_of(row.path, beside) if row.kind == EXCLUDED else None
+        return Missing(row.path, why(row), command)
+
     def preview(self, target: CheckpointRow, paths: Sequence[bytes] = (), made: Iterable[bytes] = ()) -> Preview:
         """Compare with the disk now. Nothing is written. Raises `Conflict` if a path leads through what is no folder."""
+        paths = paths or self.about(target)
         for _ in range(ATTEMPTS):
             self._refresh()
             newest, version = self._newest(), self.row.version
@@ -110,7 +213,7 @@ class Previewing:
             for pair in self._between(newest, target, paths, made)
         }
         wanted_there = self._rows(target, [path for path in changed if path not in rows])
-        for path, (_, now) in changed.items():
+        for path, now in changed.items():
             wanted = rows[path][1] if path in rows else wanted_there.get(path)
             if differ(now, wanted):
                 rows[path] = now, wanted
@@ -125,23 +228,102 @@ class Previewing:
             return rows[path][1] if path in rows else wanted_there[path]
 
         def now_there(path: bytes) -> Entry | None:
-            return changed[path][1] if path in changed else rows[path][0]
+            return changed[path] if path in changed else rows[path][0]
 
         pairs = [pair for path, pair in rows.items() if scope.holds(path)] if paths else list(rows.values())
-        made_plan = plan(pairs, self._kinds(target, then_there), self._kinds(newest, now_there))
+        kinds = self._kinds(target, then_there), self._kinds(newest, now_there)
+        made_plan = self._sparing_pointers(plan(pairs, *kinds), target, *kinds)
         conflicts = [
             one.path
             for one in made_plan.steps
             if one.old is not None
             and (one.old.kind in LEFT_OUT or (one.path in changed and self._is_unsaved(one.path, one.old)))
         ]
-        return Preview(made_plan, conflicts, scope, version, {path: now for path, (_, now) in changed.items()})
+        return Preview(made_plan, conflicts, scope, version, changed)
+
+    def about(self, target: CheckpointRow) -> list[bytes]:
+        """The paths that a version is about if it was made of some of a tree that has too many; of others it says nothing."""
+        if target.created_by != "auto":
+            return []  # it is made before a command of an agent's
+        try:
+            said = header(self.repository.load(target.document)).get("partial")
+        except Damaged:
+            return []
+        if not isinstance(said, list):
+            return []
+        return [path.encode("utf-8", "surrogateescape") for path in said if isinstance(path, str) and path]
 
     def _plan_between(self, old: CheckpointRow, new: CheckpointRow, scope: Scope) -> Plan:
         found = list(self._between(old, new, scope.paths, scope.made))
         rows = {_path(pair): pair for pair in found}
         kinds = self._kinds(new, lambda path: rows[path][1]), self._kinds(old, lambda path: rows[path][0])
-        return plan([pair for pair in found if scope.holds(_path(pair))], *kinds)
+        made = plan([pair for pair in found if scope.holds(_path(pair))], *kinds)
+        return self._sparing_pointers(made, new, *kinds)
+
+    def _sparing_pointers(self, made: Plan, target: CheckpointRow, then: Kinds, now: Kinds) -> Plan:
+        """The plan without `.git` files and links that lead git into this folder, and without the removal of others of
+        which the target does not know whether they were there.
+
+        One that leads in is not removed either: an undo could not bring it back. Versions made before such files were
+        captured have none of them, which says nothing.
+        """
+        pointers = [one for one in made.steps if one.path.rpartition(b"/")[2] == GIT]
+        inward = {
+            one.path
+            for one in pointers
+            if (one.new is not None and one.action != MODE and not self._may_write(one.new, then))
+            or (one.old is not None and one.action != MODE and not self._may_write(one.old, now, on_disk=True))
+        }
+        self.spared = [(path, POINTS_IN) for path in sorted(inward)]
+        if inward:
+            made = made.without(inward, POINTS_IN)
+        deleted = [one.path for one in pointers if one.action == DELETE and one.path not in inward]
+        if not deleted or self._knows_pointers(target):
+            return made
+        ledger = self.repository.ledger
+        unknown = {
+            path
+            for path in deleted
+            if not any(since <= target.version for since, _, _ in ledger.history(target.workspace, path))
+        }
+        return made.without(unknown, "that checkpoint does not know of git's pointer files") if unknown else made
+
+    def _may_write(self, pointer: Entry, kind: Kinds, on_disk: bool = False) -> bool:
+        """May this `.git` be written? Only if it can be read, and leads neither here nor to a folder above."""
+        if pointer.kind not in SINGLE:
+            return True  # there is no step for a folder, and what is left out is judged by others
+        try:
+            found = targets(pointer.kind, self._pointer(pointer, on_disk))
+        except (Damaged, WrongKey, OSError):
+            return on_disk
+        return bool(found) and not any(leads_in(self.root, pointer.path, one, kind) for one in found)
+
+    def _pointer(self, pointer: Entry, on_disk: bool) -> bytes:
+        """What a `.git` holds; nothing if that is too much. One on disk may be in no checkpoint yet."""
+        if pointer.kind == LINK:
+            return pointer.content
+        if pointer.size > LONGEST:
+            return b""
+        try:
+            return self.repository.load(pointer.content)
+        except (Damaged, WrongKey):
+            if not on_disk:
+                raise
+        top = open_fd(self.root, O_RDONLY)
+        try:
+            fd = open_below(top, pointer.path, O_RDONLY | O_NONBLOCK)
+        finally:
+            close(top)
+        try:
+            return read(fd, LONGEST + 1)
+        finally:
+            close(fd)
+
+    def _knows_pointers(self, target: CheckpointRow) -> bool:
+        try:
+            return bool(self.repository.document(target)[0].get("git_files"))
+        except Damaged:
+            return False
 
     def _is_as_seen(self, before: CheckpointRow, preview: Preview) -> bool:
         """Has the safety checkpoint found just what the preview had seen? Then its plan holds."""
@@ -243,6 +425,15 @@ class Previewing:
 
     def _newest(self) -> CheckpointRow | None:
         return self.repository.ledger.checkpoint(self.row.id, self.row.version) if self.row.version else None
+
+
+def _way_out(row: Entry, lost: Missing) -> str:
+    """The hint for something that a version left out; no version has git's own folders, nor sockets and the like."""
+    if lost.command:
+        return f"`{lost.command}` makes it again."
+    if row.kind == SPECIAL or row.path.rpartition(b"/")[2].lower() == GIT:
+        return "No version has it."
+    return "`holdfast search` finds versions that have it."
 
 
 def _is_it(recorded: Entry, seen: Entry | None) -> bool:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from stat import S_ISREG
+from stat import S_ISDIR, S_ISREG
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.core.entry import FILE, LEFT_OUT, REASONS, Entry
+from holdfast.core.entry import FILE, FOLDER, LEFT_OUT, REASONS, Entry
 from holdfast.core.errors import Damaged, HoldfastError, NotFound, Usage
 from holdfast.core.passages import MOST_LINE, Passage, around_words, definitions, is_name, told, with_range
 from holdfast.core.secrecy import by_name
@@ -32,7 +32,7 @@ MOST_MATCHES, MOST_PATHS, RECENT = 8, 5, 30
 MOST_CHARACTERS = 24_000
 ALTERED = "not exact: long lines are cut, hidden characters are escapes, secrets are struck out"
 SECRET = "secret by its name, so its text is not told"
-FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class Match(NamedTuple):
@@ -73,6 +73,8 @@ def recall(
     asked = _Asked(engine, root, row, checkpoint, most)
     plain, first, last = with_range(what.strip())
     paths = asked.paths(plain)
+    if paths and last < first:
+        raise Usage(f"There are no lines {first} to {last}.", "Give the first line first.")
     if paths:
         return asked.files(paths, first, last)
     if is_name(what.strip()):
@@ -109,7 +111,7 @@ class _Asked:
         if self._stored(path) is not None or self._there(path):
             return [path]
         known = self.repository.ledger.paths(self.row.id, path, 200)
-        known += [new for new, (_, now) in self.changed.items() if now is not None and new not in known]
+        known += [new for new, now in self.changed.items() if now is not None and new not in known]
         ending = [one for one in known if one.endswith(b"/" + path)]
         here = [one for one in ending if self._stored(one) is not None or self._there(one)]
         return sorted(here, key=lambda one: (one.count(b"/"), one))[:MOST_PATHS]
@@ -123,6 +125,9 @@ class _Asked:
                 continue
             if stored is not None and stored.kind in LEFT_OUT:
                 self.left_out.append(f"{show(path)}: {REASONS[stored.kind]}.")
+            if self._is_folder(path, stored):
+                self.left_out.append(f"{show(path)}: a folder; name a file in it.")
+                continue
             old = self._stored_text(stored) if stored is not None and stored.kind == FILE else None
             new = self._disk_text(path)
             state = GONE if new is None else SAME if new == old else CHANGED
@@ -131,6 +136,11 @@ class _Asked:
             if old is not None and state != SAME:
                 matches += self._lines_of(path, old, first, last, CHECKPOINT, state)
         return Recalled(PATH, matches, self.left_out)
+
+    def _is_folder(self, path: bytes, stored: Entry | None) -> bool:
+        if self._there(path):
+            return S_ISDIR(os.lstat(os.path.join(self.root, path)).st_mode)
+        return stored is not None and stored.kind == FOLDER
 
     def _lines_of(self, path: bytes, data: bytes, first: int, last: int, source: str, state: str) -> list[Match]:
         if is_binary(data):
@@ -175,13 +185,15 @@ class _Asked:
         data = self._text(path) or b""
         lines = data.decode("utf-8", "backslashreplace").split("\n")
         source = CHECKPOINT if not self.newest or not self._there(path) else DISK
-        return self._match(path, lines, len(lines) - (lines[-1] == ""), passage, source, self._state(path))
+        count = len(lines) - (lines[-1] == "")
+        passage = passage._replace(last=min(passage.last, count))
+        return self._match(path, lines, count, passage, source, self._state(path))
 
     def _all_paths(self) -> Iterator[bytes]:
         """Files of the checkpoint and new ones on disk: those that changed in the last versions come first."""
         ledger = self.repository.ledger
         here = {entry.path: entry for entry in ledger.state(self.row.id, self.checkpoint.version)}
-        new = [path for path, (_, now) in self.changed.items() if now is not None] if self.newest else []
+        new = [path for path, now in self.changed.items() if now is not None] if self.newest else []
         recent = dict.fromkeys(new)
         query = Query(workspace=self.row.id, before=self.checkpoint.version + 1, limit=RECENT)
         for row in ledger.find(query):
@@ -249,7 +261,7 @@ class _Asked:
         """What the file holds now; None if there is none. No part of the path may be a link: it could lead anywhere."""
         folder, _, name = path.rpartition(b"/")
         try:
-            top = os.open(self.root, FOLDER)
+            top = os.open(self.root, OPEN_FOLDER)
             try:
                 parent = self.system.open_folder(top, folder)
             finally:

@@ -11,7 +11,7 @@ from holdfast.core.steps import step
 from holdfast.guarding import Folder
 from holdfast.journaling import GO_ON, UNTOUCHED, Turn, explain, paths_of, texts
 from holdfast.looking import differ
-from holdfast.previewing import Preview, Scope
+from holdfast.previewing import Missing, Preview, Scope
 from holdfast.store.journal import History, Journal
 from holdfast.workspace.applied import Applied
 from holdfast.workspace.find import show
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
     from typing import Any
 
+    from holdfast.core.entry import Entry
     from holdfast.store.rows import CheckpointRow
 
 ASK, MINE, THEIRS = "ask", "mine", "theirs"
@@ -35,6 +36,8 @@ class Restored:
         self.target, self.before, self.applied, self.plan = target, before, applied, plan
         self.taken_back_by = "" if note is None else "redo" if "undo" in note else "undo"
         """The command that takes it back; empty for an abort, which leaves nothing to take back."""
+        self.missing: list[Missing] = []
+        """What the target left out and what is not there."""
 
 
 class Restoring(Carrying):
@@ -53,15 +56,24 @@ class Restoring(Carrying):
         at_once: bool = False,
         note: dict[str, Any] | None = None,
         made: Iterable[bytes] = (),
+        base: list[Any] | None = None,
+        was: list[Any] | None = None,
+        named: int = 0,
     ) -> Restored | None:
         """Bring the scope to the target's state. None if `ask` said no or there is nothing to do.
+
+        `base`: the version that an undo or redo leads back to. `was`: the one that the folder is at now, where asking
+        would not tell. `named`: the version that the person named, if the target was made of it.
 
         `at_once`: `ask` answers without asking anybody, so that nothing can have changed much since the preview.
         Raises `Conflict` if work that no checkpoint has would be overwritten and nobody said that it may be, or if an
         earlier restore was cut off; `Busy` if another one is under way; `DiskFull` if there is no room for it.
         """
+        paths = paths or self.about(target)
         with self._turn() as journal:
             self._refuse_if_cut_off(journal)
+            was = was or _place(self.repository.base(self.row.id))
+            bases = was, base if note else was if paths else _place(target)
             preview = self.preview(target, paths, made)
             mine: set[bytes] = set(preview.conflicts) if conflicts == MINE else set()
             if mine:
@@ -80,9 +92,11 @@ class Restoring(Carrying):
             if preview.plan.steps and ask is not None and not ask(preview):
                 return None
             room = self._refuse_if_full(preview.plan)
-            workspace, choices = self.row.id, (mine, conflicts == THEIRS, mtimes, note or {})
+            workspace, choices = self.row.id, (mine, conflicts == THEIRS, mtimes, note or {}, bases)
             with self._begin(preview, target, mtimes, room) as begun:
-                before = self._safety(preview.plan, preview.only(at_once), f"before restoring v{target.version}")
+                before = self._safety(
+                    preview.plan, preview.only(at_once), f"before restoring v{named or target.version}"
+                )
                 if before.workspace == workspace:
                     return _left_closed(self._run(journal, target, before, preview, *choices, begun), closed)
         # The safety checkpoint has found out that this folder is a copy, and made it a workspace of its own.
@@ -105,6 +119,7 @@ class Restoring(Carrying):
 
     def undo(self, **options: Any) -> Restored | None:
         """Take back the newest restore that was not taken back yet. Raises `NotFound` if there is none."""
+        self._refuse_if_cut_off(self._turn())
         done = self._history().done
         if not done:
             raise NotFound(
@@ -114,6 +129,7 @@ class Restoring(Carrying):
 
     def redo(self, **options: Any) -> Restored | None:
         """Take back the newest undo. Raises `NotFound` if there is none, or something was restored since."""
+        self._refuse_if_cut_off(self._turn())
         undone = self._history().undone
         if not undone:
             raise NotFound("There is no undo to take back.")
@@ -127,7 +143,8 @@ class Restoring(Carrying):
     def _back(self, record: dict[str, Any], note: dict[str, Any], options: dict[str, Any]) -> Restored | None:
         target = self._version(record["before"])
         made = paths_of(record.get("made", []))
-        return self.restore(target, paths_of(record["paths"]), note=note, made=made, **options)
+        base = record.get("was")
+        return self.restore(target, paths_of(record["paths"]), note=note, made=made, base=base, **options)
 
     def cut_off(self) -> dict[str, Any] | None:
         """The journal of a restore that was cut off, or None. Raises `Damaged`."""
@@ -139,13 +156,51 @@ class Restoring(Carrying):
         """Is another process restoring here at this moment?"""
         return self._turn().is_held()
 
-    def version_with(self, contents: dict[bytes, bytes], message: str) -> CheckpointRow:
-        """Make a checkpoint of the newest version with other contents for some files; the disk stays as it is."""
-        now = self.engine.clock()
-        self.engine.handle(Event(self.root, now, trigger="auto", message="before choosing hunks", created_by="system"))
-        event = Event(self.root, now, trigger="patch", message=message, created_by="user")
-        checkpoint: CheckpointRow = self.engine.compose(event, self.root, self._refresh().id, contents)
-        return checkpoint
+    def restore_parts(
+        self, target: CheckpointRow, contents: dict[bytes, tuple[Entry, bytes]], *, mtimes: bool = False
+    ) -> Restored | None:
+        """Give some files other contents, which were put together from what is there (the entry) and the target.
+
+        Raises `Conflict` if one of them was changed in the meantime.
+        """
+        event = Event(
+            self.root,
+            self.engine.clock(),
+            trigger="patch",
+            message=f"hunks of v{target.version}",
+            created_by="user",
+        )
+        was = _place(self.repository.base(self.row.id))
+        # A version for as long as it takes: it can be finished, or taken back, if the restore is cut off.
+        chosen: CheckpointRow = self.engine.compose(event, self.root, self._refresh().id, contents)
+
+        def is_as_chosen(preview: Preview) -> bool:
+            changed = [one.path for one in preview.plan.steps if differ(one.old, contents[one.path][0])]
+            if changed:
+                raise Conflict(
+                    f"{show(changed[0])} was changed while hunks were chosen; nothing was done.", "Choose again."
+                )
+            return True
+
+        try:
+            done = self.restore(
+                chosen, sorted(contents), mtimes=mtimes, ask=is_as_chosen, at_once=True, was=was, named=target.version
+            )
+        finally:
+            self._forget_chosen(chosen)
+        if done is not None:
+            done.target = target.version
+        return done
+
+    def _forget_chosen(self, chosen: CheckpointRow) -> None:
+        from holdfast.store.upkeep import forget
+
+        try:
+            with Folder(self.engine, self.root, chosen.workspace) as folder:
+                place = self.engine.place.path
+                folder.recording(lambda: forget(self.repository, chosen.workspace, [chosen.version], "restored", place))
+        except (OSError, HoldfastError):
+            pass  # a restore that was cut off needs it; `list` does not show it
 
     # Steps
 
@@ -179,6 +234,7 @@ class Restoring(Carrying):
         everything: bool,
         mtimes: bool,
         note: dict[str, Any],
+        bases: tuple[list[Any] | None, list[Any] | None],
         begun: Begun | None = None,
     ) -> Restored:
         scope = preview.scope
@@ -195,11 +251,15 @@ class Restoring(Carrying):
             "started_at": self.engine.clock(),
             "mtimes": mtimes,
             "note": note,
+            "was": bases[0],
+            "base": bases[1],
         }
         applied = self._carry_out(journal, said, made, target, made, begun)
         self._record(journal, said, note)
         applied.kept += [(path, "it was changed after the question") for path in sorted(late)]
-        return Restored(target.version, before.version, applied, made, note)
+        done = Restored(target.version, before.version, applied, made, note)
+        done.missing = self.missing(target, scope.paths)
+        return done
 
     def _agreed(
         self, target: CheckpointRow, before: CheckpointRow, preview: Preview, mine: set[bytes], everything: bool
@@ -234,11 +294,15 @@ class Restoring(Carrying):
             self._record(journal, said, said["note"])
         elif done is not None and aborting:  # it was cut off after it was done: then this is an undo
             note = {"undo": done["seq"]}
-            self._record(journal, {**said, "target": goal.version, "before": now.version}, note)
+            bases = {"was": said.get("base"), "base": said.get("was")}
+            self._record(journal, {**said, **bases, "target": goal.version, "before": now.version}, note)
         else:
             note = None if aborting else note
-            journal.remove()
-        return Restored(goal.version, now.version if aborting else said["before"], applied, made, note)
+            # The safety checkpoint that was just made is not what the folder is at.
+            self._commit(journal, {"r": "base", "base": said.get("was" if aborting else "base")})
+        done_now = Restored(goal.version, now.version if aborting else said["before"], applied, made, note)
+        done_now.missing = self.missing(goal, scope.paths)
+        return done_now
 
     def _record(self, journal: Journal, said: dict[str, Any], note: dict[str, Any]) -> None:
         record: dict[str, Any] = {
@@ -249,6 +313,10 @@ class Restoring(Carrying):
         }
         if said["from"] != self.row.id:
             record["from"] = said["from"]
+        record.update({name: said[name] for name in ("was", "base") if said.get(name)})
+        self._commit(journal, record)
+
+    def _commit(self, journal: Journal, record: dict[str, Any]) -> None:
         try:
             with Folder(self.engine, self.root, self.row.id) as folder:
                 folder.recording(lambda: self.repository.commit(self.row.id, lambda tx, row: [record]))
@@ -291,6 +359,10 @@ class Restoring(Carrying):
         return found
 
 
+def _place(row: CheckpointRow | None) -> list[Any] | None:
+    return None if row is None else [row.workspace, row.version]
+
+
 def _is_agreed(seen: Step | None, one: Step) -> bool:
     """Is what the safety checkpoint found what the person was shown?"""
     if seen is None:
@@ -320,5 +392,5 @@ def conflict(paths: Collection[bytes]) -> Conflict:
     count = "1 file was" if len(names) == 1 else f"{len(names):,} files were"
     return Conflict(
         f"{count} changed since the last checkpoint and would be overwritten: {shown}.",
-        "Say --theirs to take the checkpoint's, --keep-mine to leave them.",
+        "Say -y or --theirs to take the checkpoint's (what is there is saved first), --keep-mine to leave them.",
     )

@@ -3,58 +3,160 @@
 from __future__ import annotations
 
 from _stat import S_ISDIR, S_ISLNK, S_ISREG
-from posix import stat, urandom
+from posix import statvfs
 
-from holdfast.core.entry import BY_NAME, EXCLUDED, FOLDER, IGNORED, OVERSIZE, SPECIAL, UNREADABLE
-from holdfast.core.errors import HoldfastError
+from holdfast.core.entry import (
+    BY_GIT,
+    BY_NAME,
+    EXCLUDED,
+    FOLDER,
+    GONE,
+    IGNORED,
+    OVERSIZE,
+    SPECIAL,
+    UNREADABLE,
+    vanished,
+)
+from holdfast.core.errors import HoldfastError, TooMany
 from holdfast.core.light_json import loads
-from holdfast.workspace.find import identity
-from holdfast.workspace.scan import Scan, recheck, walk
+from holdfast.ownership import is_strange
+from holdfast.workspace.capture import GIT
+from holdfast.workspace.find import marker
+from holdfast.workspace.scan import CROWDED, Scan, recheck, walk
+from holdfast.workspace.walk import UNREAD
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from typing import Any
 
+    from holdfast.core.entry import Entry
+    from holdfast.engine import Engine
     from holdfast.guarding import Folder
     from holdfast.store.repository import Repository
     from holdfast.store.saving import Saving
+    from holdfast.workspace.cache import Cache
+    from holdfast.workspace.capture import Capture
+
+RESERVE = 64 << 20
+"""Bytes that stay free for all else."""
 
 
 def settle(folder: Folder, repository: Repository, now: int) -> None:
-    """See to it that the store knows this folder: a moved one is followed, a copied one becomes its own."""
-    marked = identity(folder.root)
-    if marked is not None and marked != folder.workspace:
-        folder.become(marked)  # while we waited for the lock, somebody else noticed that this is a copy
+    """See to it that the store knows this folder, and its marker the store."""
     row = repository.workspace(folder.workspace)
-    if row is not None and row.path == folder.root:
-        return
+    if row is None or not row.path:
+        folder.engine.register(repository, folder.workspace, folder.root, now)
+    _renew_marker(folder)
+
+
+def _renew_marker(folder: Folder) -> None:
+    """See to it that the marker says which store it is, and where: of an older holdfast, or of one that moved, it does not."""
     engine = folder.engine
-    if row is None:
-        engine.register(repository, folder.workspace, folder.root, now)
-    elif _elsewhere(row.path, folder.root, folder.workspace):
-        copy = urandom(16).hex()
-        engine.register(repository, copy, folder.root, now, parent=folder.workspace)
-        engine.mark(folder.root, copy)
-        folder.become(copy)
-    else:
-        engine.register(repository, folder.workspace, folder.root, now)
+    said = marker(folder.root)
+    if said == (folder.workspace, engine.place.path, engine.place.id()):
+        if not engine.place.is_beside():
+            engine.list_store(folder.root, folder.workspace)  # an older holdfast did not note the folder
+        return
+    if said is not None and is_strange(folder.root, said, engine.place.path, engine.place.list):
+        return  # the folder is kept here by its path; what the other store has of it is not given up without a word
+    try:
+        engine.mark(folder.root, folder.workspace)
+    except HoldfastError:
+        pass  # the save does not depend on it
 
 
 def scan(folder: Folder, saving: Saving, changes: Any) -> Scan:
     """Look at what the check named, or walk through everything."""
+    found = _scan(folder, saving, changes)
+    # By ctime, because a folder's mtime can be set to any day.
+    found.emptied = [(path, seen) for path, seen in found.emptied if seen.st_ctime_ns > folder.began]
+    return found
+
+
+def _scan(folder: Folder, saving: Saving, changes: Any) -> Scan:
+    rules = folder.capture
     if changes is not None and folder.cache is not None and not saving.whole:
-        found = recheck(folder.fd, folder.cache, folder.capture, folder.now, *changes)
-        if found is not None:
-            return found
+        crowded = CROWDED in folder.cache.marks()
+        try:
+            found = recheck(folder.fd, folder.cache, rules.crowded() if crowded else rules, folder.now, *changes)
+            if found is not None:
+                return _crowded(found, rules) if crowded else found
+        except TooMany:
+            pass  # too many by now: the walk says what follows from that
     state = saving.state()
     folder.full_scan_at = folder.now
-    return walk(
-        folder.fd,
-        folder.vouching(saving.row.document),
-        folder.capture,
-        folder.now,
-        lambda path: path in state and state[path].kind in "fl",
+    cache = folder.vouching(saving.row.document)
+
+    def is_known(path: bytes) -> bool:
+        return path in state and state[path].kind in "fl"
+
+    return _walk(folder.fd, cache, rules, folder.now, is_known)
+
+
+def _walk(root: int, cache: Cache | None, rules: Capture, now: int, is_known: Callable[[bytes], bool]) -> Scan:
+    """Look at everything; where that is too much, at all but the large ones of the ignored folders."""
+    try:
+        return walk(root, cache, rules, now, is_known)
+    except TooMany:
+        if rules.ignored != "all" or not rules.reads_rules:
+            raise
+    return _crowded(walk(root, cache, rules.crowded(), now, is_known), rules)
+
+
+def _crowded(found: Scan, rules: Capture) -> Scan:
+    """Let the scan say, and the stat cache know, that the large ones of the ignored folders are left out."""
+    found.marks.add(CROWDED)
+    found.notices.append(
+        f"With all that is ignored the tree has more than {rules.max_files:,} files:"
+        f" ignored folders of more than {rules.ignored_folder_files:,} files are left out."
     )
+    return found
+
+
+def count(engine: Engine, root: bytes) -> int:
+    """Return how many files of a folder would be kept. Raises `TooMany` where they are more than `capture.max_files`."""
+    from posix import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close
+    from posix import open as open_fd
+
+    from holdfast.guarding import capture_rules
+
+    fd = open_fd(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+    try:
+        return len(_walk(fd, None, capture_rules(engine, root), 0, lambda path: False).names)
+    finally:
+        close(fd)
+
+
+def all_below(root: bytes, paths: Sequence[bytes], rules: Capture) -> tuple[list[bytes], list[bytes]]:
+    """Return these paths with all that lies below them, and apart from that the folders there that are not looked into.
+
+    Those are git's own, and what the setting `capture.exclude` names. Raises `TooMany`.
+    """
+    from os import walk as walk_names
+    from os.path import islink
+
+    from holdfast.workspace.capture import NEVER
+    from holdfast.workspace.choose import Chooser
+    from holdfast.workspace.walk import too_many
+
+    exclude, found, left = Chooser(-1, rules).exclude, dict[bytes, None](), list[bytes]()
+    for path in paths:
+        if path.rpartition(b"/")[2] in NEVER or exclude.match(path, True):
+            left.append(path)
+            continue
+        found[path] = None
+        if islink(root + b"/" + path):
+            continue  # else the walk would begin behind it
+        for folder, folders, files in walk_names(root + b"/" + path):
+            below = folder[len(root) + 1 :] + b"/"
+            apart = {name for name in folders if name in NEVER or exclude.match(below + name, True)}
+            left += [below + name for name in sorted(apart)]
+            folders[:] = [name for name in folders if name not in apart]
+            found.update(dict.fromkeys([below + name for name in folders + files]))
+            if len(found) > rules.max_files:
+                raise too_many(rules.max_files)
+    return list(found), left
 
 
 def scan_only(folder: Folder, paths: tuple[bytes, ...], saving: Saving) -> Scan:
@@ -91,6 +193,8 @@ def scan_only(folder: Folder, paths: tuple[bytes, ...], saving: Saving) -> Scan:
             seen = None
         if seen is not None and chooser.exclude.match(path, S_ISDIR(seen.st_mode)):
             found.left.append((path, EXCLUDED, BY_NAME, None))
+        elif seen is not None and S_ISDIR(seen.st_mode) and path.rpartition(b"/")[2] == GIT:
+            found.left.append((path, EXCLUDED, BY_GIT, None))
         elif seen is None:
             found.gone.append(path)
         elif S_ISDIR(seen.st_mode):
@@ -135,10 +239,74 @@ def force(folder: Folder, scan: Scan, paths: frozenset[bytes], saving: Saving) -
             scan.candidates.append((path, seen))
 
 
-def _elsewhere(path: bytes, root: bytes, workspace: str) -> bool:
-    """Is there, at the path we knew, another folder with the same id?"""
-    try:
-        there, here = stat(path), stat(root)
-        return (there.st_dev, there.st_ino) != (here.st_dev, here.st_ino) and identity(path) == workspace
-    except (OSError, HoldfastError):
-        return False
+def keep(folder: Folder, scan: Scan, paths: tuple[bytes, ...], room: int) -> None:
+    """Capture the files at these paths and below that the rules leave out, as long as there is room for them.
+
+    For as long as such a file stays as it is, later versions have it too; when it changes, the rules hold again.
+    """
+    from holdfast.workspace.below import lstat_below
+    from holdfast.workspace.walk import FORCED, LEFT
+
+    kept: set[bytes] = set()
+    for mark in sorted([mark for mark in scan.marks if mark[:1] == LEFT]):
+        path = mark[1:]
+        if not any(not limit or path == limit or path.startswith(limit + b"/") for limit in paths):
+            continue
+        try:
+            seen = lstat_below(folder.fd, path)
+        except OSError:
+            continue
+        if not S_ISREG(seen.st_mode) or seen.st_size > room:
+            continue
+        room -= seen.st_size
+        kept.add(path)
+        scan.candidates.append((path, seen))
+        scan.marks.discard(mark)
+        scan.marks.add(FORCED + path)
+    scan.left[:] = [one for one in scan.left if one[0] not in kept]
+
+
+def mark_vanished(
+    folder: Folder, scan: Scan, rows: dict[bytes, Entry], named: tuple[bytes, ...], saving: Saving
+) -> None:
+    """Let the version say of what was there before the command, and could not be saved in time, that it was left out."""
+    for path in named:
+        top = _topmost_absent(folder, path)
+        if not top or _is_known(folder, scan, rows, top, saving):
+            continue
+        rows[top] = vanished(top)
+        scan.seen.add(top)
+        scan.marks.add(UNREAD + top)
+        above = top.rpartition(b"/")[0]
+        if above in scan.paths:  # the next save looks again, whatever the folder's times say
+            scan.columns[4][scan.paths.index(above)] = -1
+
+
+def _topmost_absent(folder: Folder, path: bytes) -> bytes:
+    """The path or the highest folder above it that is not there; nothing if it is there."""
+    from holdfast.workspace.below import lstat_below
+
+    parts = path.split(b"/")
+    for count in range(1, len(parts) + 1):
+        above = b"/".join(parts[:count])
+        try:
+            lstat_below(folder.fd, above)
+        except OSError:
+            return above
+    return b""
+
+
+def _is_known(folder: Folder, scan: Scan, rows: dict[bytes, Entry], path: bytes, saving: Saving) -> bool:
+    """Has the version that is being made something at this path? Then it was read in time, or is named already."""
+    row = rows.get(path)
+    if row is not None:
+        return row.kind != GONE
+    if scan.full:
+        return path in scan.seen
+    return path in saving.repository.ledger.current(folder.workspace, [path])
+
+
+def room(store: str) -> int:
+    """Bytes that may be written where the store is for what the rules leave out."""
+    disk = statvfs(store)
+    return max(0, disk.f_bavail * disk.f_frsize - RESERVE)

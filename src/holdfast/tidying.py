@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.core.errors import Busy
 from holdfast.core.retention import oldest_automatic, plan
 from holdfast.store.rows import Query
-from holdfast.store.upkeep import compact, forget, needed_by_restore, store_size
+from holdfast.store.upkeep import compact, forget, needed_by_restore, note_over, store_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from holdfast.store.rows import CheckpointRow
 
 
-def tidy(engine: Engine, workspace: str) -> list[CheckpointRow]:
+def tidy(engine: Engine, workspace: str) -> tuple[list[CheckpointRow], int]:
     """Forget what the policy and the size cap let go, and compact; return what the cap took. For idle moments.
+
+    The second number is by how many bytes the store is still over the cap.
 
     Another process that compacts already makes this one unnecessary.
     """
@@ -29,9 +31,12 @@ def tidy(engine: Engine, workspace: str) -> list[CheckpointRow]:
         forget(repository, workspace, [row.version for row in chosen], "policy", engine.place.path)
     try:
         compact(repository, engine.place.path)
-        return thin(repository, engine.place.path, settings["retention.max_size"])
+        thinned = thin(repository, engine.place.path, settings["retention.max_size"])
     except Busy:
-        return []
+        return [], 0
+    over = max(0, store_size(repository) - settings["retention.max_size"])
+    note_over(engine.place.path, store_size(repository) if over else 0)
+    return thinned, over
 
 
 def by_policy(repository: Repository, settings: Settings, workspace: str, now: int) -> list[CheckpointRow]:

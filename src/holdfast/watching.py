@@ -8,13 +8,13 @@ from threading import Event as Flag
 from typing import TYPE_CHECKING, Any, Protocol
 
 from holdfast.core.entry import FOLDER
-from holdfast.core.errors import HoldfastError, NoWorkspace
+from holdfast.core.errors import HoldfastError, NoWorkspace, sentence
 from holdfast.core.model import CREATED, OUTSIDE, Event, Outcome
 from holdfast.core.rhythm import Rhythm
 from holdfast.looking import pending
 from holdfast.store.workers import Worker
-from holdfast.workspace.capture import NEVER
-from holdfast.workspace.find import identity, show
+from holdfast.workspace.capture import GIT, OWN
+from holdfast.workspace.find import show
 from holdfast.workspace.ignore import parse
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class Watch:
                 f"{show(self.root)} was moved or removed; it is no longer watched.",
                 "Run `holdfast watch` again where it is now.",
             )
-        if identity(self.root) not in (self.workspace, None):
+        if (own := self.engine.near(self.root)) is not None and own != (self.root, self.workspace):
             raise NoWorkspace(f"{show(self.root)} is another workspace now.", "Run `holdfast watch` again.")
 
     def _save(self, source: Source) -> None:
@@ -139,8 +139,7 @@ class Watch:
         except Exception as error:
             # Whatever it is, the next change must find us here.
             self._see_that_it_is_there()
-            known = isinstance(error, HoldfastError)
-            text = str(error) if known else f"{type(error).__name__}: {error}"
+            text = sentence(error)
             self.engine.note(self.root, "failed", TRIGGER, text)
             self.rhythm.failed(self.monotonic())
             self.listener.failed(text, error.hint if isinstance(error, HoldfastError) else "")
@@ -202,7 +201,7 @@ class Notified:
         try:
             import watchfiles
         except ImportError:
-            raise Blind("the package watchfiles is not installed (`pip install 'holdfast[watch]'`)") from None
+            raise Blind("the package watchfiles is not installed (`pip install '.[watch]'`)") from None
         for _ in range(ATTEMPTS):
             self.close()
             self.folders = folders
@@ -249,7 +248,10 @@ class Notified:
             path = os.fsencode(name)
             is_folder = os.path.isdir(path) and not os.path.islink(path)
             inside = path[len(self.root) + 1 :]
-            if os.path.basename(path) in NEVER or self.exclude.match(inside, is_folder or not os.path.lexists(path)):
+            last = os.path.basename(path)
+            if inside == OWN or (last == GIT and is_folder):
+                continue
+            if self.exclude.match(inside, is_folder or not os.path.lexists(path)):
                 continue
             changed = True
             self._stale = self._stale or (is_folder and path not in self.folders)

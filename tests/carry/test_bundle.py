@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import time
+from base64 import b64encode
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -20,9 +21,13 @@ from blake3 import blake3
 from cli.box import SOURCE, Box
 from holdfast.core import document
 from holdfast.core.entry import Entry
+from holdfast.core.notes import FileNote, Notes, Run
+from holdfast.core.signals import Signals
 from holdfast.store.bundling import BundleWriter
 from holdfast.store.digest import add, digest, weight
-from holdfast.store.rows import CHUNKS, CONTENT, DOCUMENT
+from holdfast.store.proving import MOST_HEADER
+from holdfast.store.rows import CHUNKS, CONTENT, DOCUMENT, LIST, SEALED
+from holdfast.store.sealed import HEAD, MAGIC, RAW, TAG
 
 from .states import LARGE, contents, put
 
@@ -340,6 +345,31 @@ def test_crafted_rows_are_refused(craft: Crafting, other: Box) -> None:
     assert refused(other, craft.write([one], lambda data: data[:8] + struct.pack("<Q", 1 << 60) + data[16:]))
 
 
+ODD_NOTES: list[dict[str, Any]] = [
+    {"analysis": None},
+    {"context": 5},
+    {"files": ["x"]},
+    {"files": [{"changed": [[1]]}]},
+    {"files": {}},
+    {"files": [{"lines": "1"}]},
+    {"analysis": {"next_steps": "one"}},
+    {"analysis": {"current_task": None}},
+    {"asked": [None]},
+    {"tasks": ["x"]},
+    {"tasks": [{"status": 1}]},
+    {"answers": [[]]},
+    {"plan": []},
+    {"last_test": "passed"},
+    {"last_test": {"at": "x"}},
+    {"session": {"characters_per_token": "2"}},
+    {"signals": None},
+    {"signals": {"words": {"a": 1}}},
+    {"signals": {"pointed": {"a": [[1, 2, 3]]}}},
+    {"signals": {"named": {"a": [1]}}},
+    {"signals": {"now": 1.5}},
+]
+
+
 @pytest.mark.parametrize(
     ("header", "line", "manifest"),
     [
@@ -358,6 +388,67 @@ def test_crafted_rows_are_refused(craft: Crafting, other: Box) -> None:
         ({}, {}, {"versions": [[]]}),
         ({}, {}, {"versions": None}),
         ({}, {}, {"folder": 7}),
+        ({}, {}, {"keys": [1]}),
+        ({"git": {"commit": 5}}, {}, {}),
+        ({"git": {"branch": ["main"]}}, {}, {}),
+        ({"git": "main"}, {}, {}),
+        ({"cwd": 7}, {}, {}),
+        ({"command": ["rm"]}, {}, {}),
+        ({"agent": {}}, {}, {}),
+        ({"summary": 1}, {}, {}),
+        ({"tokens_used": "many"}, {}, {}),
+        ({"token_budget": 10**30}, {}, {}),
+        ({"version": True}, {}, {}),
+        ({"changed": "all"}, {}, {}),
+        ({"notices": "one"}, {}, {}),
+        ({"notices": [1]}, {}, {}),
+        ({"key_points": {"a": 1}}, {}, {}),
+        ({"active_files": [None]}, {}, {}),
+        ({"notes": ["text"]}, {}, {}),
+        ({"origin": 3}, {}, {}),
+        ({"pinned": 1}, {}, {}),
+        ({"git_files": "yes"}, {}, {}),
+        ({"conversation": {"session": "s", "content": 5}}, {}, {}),
+        ({"conversation": "all of it"}, {}, {}),
+        ({"counts": {"f": -1}}, {}, {}),
+        ({"created_by": "us\x1b[2Jer"}, {}, {}),
+        ({"trigger": "t" * 201}, {}, {}),
+        ({"name": "two\nlines"}, {}, {}),
+        ({"tags": ["\u202egat"]}, {}, {}),
+        ({"notes": {"deep": [[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]}}, {}, {}),
+        ({"message": "m" * ((1 << 20) + 1)}, {}, {}),
+        *[
+            ({name: None}, {}, {})
+            for name in (
+                "notices",
+                "active_files",
+                "key_points",
+                "notes",
+                "origin",
+                "conversation",
+                "cwd",
+                "command",
+                "agent",
+                "summary",
+                "tool",
+                "tokens_used",
+                "token_budget",
+                "event_at",
+                "version",
+                "changed",
+                "git_files",
+                "partial",
+            )
+        ],
+        ({"active_files": ["\ud800"]}, {}, {}),
+        ({"summary": "\udfff"}, {}, {}),
+        ({"notes": {"x": {"\ud800": 1}}}, {}, {}),
+        ({"notes": {"x": 1e300}}, {}, {}),
+        ({"partial": 5}, {}, {}),
+        ({"partial": [5]}, {}, {}),
+        ({"partial": "a"}, {}, {}),
+        ({"partial": {"a": 1}}, {}, {}),
+        *[({"notes": notes}, {}, {}) for notes in ODD_NOTES],
     ],
 )
 def test_crafted_headers_and_manifests_are_refused(
@@ -366,6 +457,33 @@ def test_crafted_headers_and_manifests_are_refused(
     craft.header, craft.line, craft.manifest = header, line, manifest
 
     assert refused(other, craft.write([craft.file(b"a")]))
+
+
+def test_a_manifest_larger_than_any_need_be_is_refused(craft: Crafting, other: Box) -> None:
+    craft.manifest = {"nobody": "x" * (8 << 20)}
+
+    assert refused(other, craft.write([craft.file(b"a")]))
+
+
+def test_a_header_with_all_that_ours_have_is_taken(craft: Crafting, other: Box) -> None:
+    notes = Notes(
+        current_task="this", next_steps=["a"], asked=["please"], tasks=[("open", "b")], answers=[("q", "a")],
+        files=[FileNote("x.py", True, 3, [(1, 2)], [(3, 4)])], last_run=Run("make", True), session="s",
+        signals=Signals(1, 2, {"last": {"word": 0.5}}, {"x.py": [(1, 0.5)]}, {}, {"asked": ["x.py"]}, 0.25),
+    )  # fmt: skip
+    craft.header = {
+        "notices": ["one"], "active_files": ["x.py", "bad\udcff"], "key_points": [], "partial": ["x"], "cwd": "",
+        "git": {"branch": None, "commit": None, "in_progress": None}, "notes": notes.to_json(), "agent": "claude-code",
+    }  # fmt: skip
+    assert not refused(other, craft.write([craft.file(b"a")]))
+    craft.header |= {"git": None, "notes": Notes().to_json(), "id": "cp-" + "1" * 26}
+    assert not refused(other, craft.write([craft.file(b"a")]))
+    assert Notes.from_json(notes.to_json()) == notes
+
+
+@pytest.mark.parametrize("notes", [{"analysis": None, "context": 5}, {"files": ["x"]}, {"signals": {"words": 5}}])
+def test_notes_that_make_no_sense_read_as_none(notes: dict[str, Any]) -> None:
+    assert Notes.from_json({**notes, "plan": "a plan"}) == Notes(plan="a plan")
 
 
 def test_crafted_chunk_lists_are_refused(craft: Crafting, other: Box) -> None:
@@ -387,6 +505,249 @@ def test_crafted_chunk_lists_are_refused(craft: Crafting, other: Box) -> None:
         assert refused(other, craft.write([row._replace(size=size)]))
     craft.contents = [*content, (digest(whole), chunks, CHUNKS)]
     assert not refused(other, craft.write([row]))
+
+
+@pytest.mark.parametrize(
+    ("path", "is_refused"),
+    [(b"/".join([b"abc"] * 4096), False), (b"/".join([b"a"] * 4097), True), (b"/".join([b"n" * 255] * 256), False),
+     (b"/".join([b"n" * 255] * 257), True)],
+    ids=["deep", "too deep", "long", "too long"],
+)  # fmt: skip
+def test_paths_longer_than_any_need_be_are_refused(craft: Crafting, other: Box, path: bytes, is_refused: bool) -> None:
+    assert refused(other, craft.write([craft.file(path)])) == is_refused
+
+
+def test_a_link_to_more_than_a_kernel_takes_is_refused(craft: Crafting, other: Box) -> None:
+    for length, is_refused in ((4095, False), (4096, True)):
+        link = Entry(b"link", "l", 0o777, 0, 0, 0, 0, b"t" * length, b"")
+        assert refused(other, craft.write([link])) == is_refused
+
+
+def test_a_header_is_refused_by_its_size_before_it_is_read(
+    craft: Crafting, other: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def mangle(data: bytes) -> bytes:
+        length = int.from_bytes(data[8:16], "little")
+        head = data[24 : 24 + length].ljust(MOST_HEADER + 1)
+        return data[:8] + struct.pack("<Q", len(head)) + data[16:24] + head + data[24 + length :]
+
+    assert refused(other, craft.write([craft.file(b"a")], mangle))
+    monkeypatch.setattr("holdfast.core.document.loads", None)
+    assert refused(other, craft.path)
+
+
+def test_a_header_that_is_nested_without_end_is_refused(craft: Crafting, other: Box) -> None:
+    deep = b"[" * 100_000 + b"]" * 100_000
+
+    def mangle(data: bytes) -> bytes:
+        length = int.from_bytes(data[8:16], "little")
+        head = data[24 : 24 + length].replace(b'"counts":{}', b'"counts":{},"x":' + deep)
+        return data[:8] + struct.pack("<Q", len(head)) + data[16:24] + head + data[24 + length :]
+
+    assert refused(other, craft.write([craft.file(b"a")], mangle))
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [b"[]", b"{", b"null", b'{"uid": -1}', b'{"gid": "0"}', b'{"uid": true}', b'{"uid": 99999999999}',
+     b'{"xattr": []}', b'{"xattr": {"user.x": 5}}', b'{"xattr": {"user.\\u0000": ""}}', b"[" * 50_000],
+)  # fmt: skip
+def test_crafted_attributes_are_refused(craft: Crafting, other: Box, extra: bytes) -> None:
+    assert refused(other, craft.write([craft.file(b"a", flags=4, extra=extra)]))
+
+
+def test_lists_of_lists_are_measured_once_and_their_parts_are_bounded(craft: Crafting, other: Box) -> None:
+    """Three levels of 400 ids each name 64 million parts."""
+    part = sealed_part(b"")
+    craft.contents, key = [(digest(part), part, SEALED)], digest(part)
+    for _ in range(3):
+        names = key * 400
+        key = digest(names)
+        craft.contents.append((key, names, LIST))
+    row = Entry(b"sealed", "f", 0o600, 8, 0, 0, 0, key, b"")
+
+    assert refused(other, craft.write([row]))
+    craft.contents = craft.contents[:3]  # two levels are 160,000 parts
+    assert not refused(other, craft.write([row._replace(content=craft.contents[-1][0])]))
+
+
+def test_lists_that_name_nothing_are_refused_at_any_depth(craft: Crafting, other: Box) -> None:
+    """Few bytes, and 64 million lists for whoever follows them."""
+    row = Entry(b"sealed", "f", 0o600, 8, 0, 0, 0, b"", b"")
+    key, craft.contents = digest(b""), [(digest(b""), b"", LIST)]
+    for _ in range(3):
+        assert refused(other, craft.write([row._replace(content=key)]))
+        names = key * 400
+        key = digest(names)
+        craft.contents.append((key, names, LIST))
+    assert refused(other, craft.write([row._replace(content=key)]))
+
+
+def test_every_name_in_a_list_counts_also_that_of_a_list(
+    craft: Crafting, other: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from holdfast.store import proving
+
+    part = sealed_part(b"")
+    inner, outer = digest(part) * 2, digest(digest(part) * 2) * 3
+    craft.contents = [(digest(part), part, SEALED), (digest(inner), inner, LIST), (digest(outer), outer, LIST)]
+    row = Entry(b"sealed", "f", 0o600, 8, 0, 0, 0, digest(outer), b"")
+    for bound in ("MOST_PARTS", "MOST_BLOBS"):
+        with monkeypatch.context() as patch:
+            patch.setattr(proving, bound, 8)  # three lists, and two parts in each: nine
+            assert refused(other, craft.write([row]))
+    monkeypatch.setattr(proving, "MOST_PARTS", 9)
+    assert not refused(other, craft.write([row]))
+
+
+def test_a_large_content_has_no_empty_chunks(craft: Crafting, other: Box) -> None:
+    whole = b"x" * 10
+    craft.contents = [
+        (digest(b""), b"", CONTENT), (digest(whole[:5]), whole[:5], CONTENT),
+        (digest(whole), digest(b"") * 1000 + digest(whole[:5]) * 2, CHUNKS),
+    ]  # fmt: skip
+    assert refused(other, craft.write([Entry(b"big", "f", 0o644, 0, 10, 0, 0, digest(whole), b"")]))
+
+
+@pytest.mark.parametrize("deep", [4, 3000])
+def test_lists_that_are_nested_too_deep_are_refused_whatever_was_measured_before(
+    craft: Crafting, other: Box, deep: int
+) -> None:
+    part = sealed_part(b"")
+    craft.contents, keys = [(digest(part), part, SEALED)], [digest(part)]
+    for _ in range(deep):
+        craft.contents.append((digest(keys[-1]), keys[-1], LIST))
+        keys.append(digest(keys[-1]))
+    good = Entry(b"a", "f", 0o600, 8, 0, 0, 0, keys[3], b"")
+
+    assert refused(other, craft.write([good, good._replace(path=b"b", content=keys[-1])]))
+    craft.contents = craft.contents[:4]
+    assert not refused(other, craft.write([good]))
+
+
+def sealed_part(data: bytes) -> bytes:
+    """As a sealed part lies in a pack: what it says of its length is all that an import can see."""
+    head = MAGIC + bytes([RAW]) + bytes(8) + struct.pack("<Q", len(data))
+    return head.ljust(HEAD, b"\0") + data + bytes(TAG)
+
+
+def test_chunks_named_over_and_over_are_not_put_together(
+    craft: Crafting, other: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from holdfast.store import proving
+
+    monkeypatch.setattr(proving, "MOST_EXPANDED", 1 << 20)
+    monkeypatch.setattr(proving, "MOST_RATIO", 2)
+    chunk = bytes(1 << 16)
+    for times, is_refused in ((10, False), (40, True)):
+        whole = chunk * times
+        craft.contents = [(digest(chunk), chunk, CONTENT), (digest(whole), digest(chunk) * times, CHUNKS)]
+        row = Entry(b"big", "f", 0o644, 0, len(whole), 0, 0, digest(whole), b"")
+        assert refused(other, craft.write([row])) == is_refused
+
+
+def test_a_bundle_whose_reading_unpacks_too_much_is_refused(
+    craft: Crafting, other: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from holdfast.store import bundle
+
+    file = craft.write([craft.file(b"a", b"x" * 5000)])
+    monkeypatch.setattr(bundle, "MOST_UNPACKED", 1)
+    monkeypatch.setattr(bundle, "MOST_TIMES", 0)
+
+    assert refused(other, file)
+    monkeypatch.setattr(bundle, "MOST_TIMES", 16)
+    assert not refused(other, file)
+
+
+def test_contents_that_lie_so_that_a_frame_is_unpacked_over_and_over_are_refused(
+    craft: Crafting, other: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chunks by turns out of two frames, of which only one is kept at hand."""
+    from holdfast.store import bundle
+
+    monkeypatch.setattr(bundle, "MOST_UNPACKED", 0)
+    monkeypatch.setattr(bundle, "FRAMES_KEPT", 1)
+    parts = [os.urandom(250_000) for _ in range(12)]
+    one, two = parts[0], parts[-1]
+    for times, is_refused in ((5, False), (60, True)):
+        whole, names = (one + two) * times, (digest(one) + digest(two)) * times
+        craft.contents = [(digest(part), part, CONTENT) for part in parts] + [(digest(whole), names, CHUNKS)]
+        row = Entry(b"big", "f", 0o644, 0, len(whole), 0, 0, digest(whole), b"")
+        assert refused(other, craft.write([row])) == is_refused
+
+
+@pytest.mark.parametrize(
+    ("said", "by", "back"),
+    [
+        (["a"], "auto", ["a"]),
+        (["a", ""], "auto", ["a"]),
+        (["a"], "user", ["a", "b"]),
+        ([""], "auto", ["a", "b"]),
+    ],
+)
+def test_a_version_is_about_some_paths_only_where_one_that_is_made_by_itself_names_them(
+    craft: Crafting, other: Box, said: Any, by: str, back: list[str]
+) -> None:
+    craft.header = {"partial": said, "created_by": by}
+    file = craft.write([craft.file(b"a"), craft.file(b"b")])
+    copy = other.home / "copy"
+    assert other.call("import", str(file), "--into", "copy", cwd=other.home).code == 0
+    for path in copy.iterdir():
+        if path.name != ".holdfast":
+            path.unlink()
+    assert other.call("save", cwd=copy).code == 0
+
+    plan = other.call("restore", "v1", "--dry-run", "--json", cwd=copy).json()
+    assert other.call("restore", "v1", "-y", cwd=copy).code == 0
+
+    assert [step["path"] for step in plan["steps"]] == back
+    assert sorted(path.name for path in copy.iterdir() if path.name != ".holdfast") == back
+    base = other.call("status", "--json", cwd=copy).json()["base"]
+    assert base["version"] == ("v1" if len(back) == 2 else "v2"), "what comes next goes on from there"
+
+
+@pytest.mark.parametrize("folder", ["/", "/etc", "/usr", "/var/lib"])
+def test_an_import_goes_into_no_folder_that_init_refuses(craft: Crafting, other: Box, folder: str) -> None:
+    file = craft.write([craft.file(b"a")])
+
+    assert other.call("init", folder).code == 2
+    assert other.call("import", str(file), "--into", folder, cwd=other.home).code == 2
+    assert not Path(folder, ".holdfast").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may set them")
+def test_attributes_that_give_rights_come_back_only_when_asked(craft: Crafting, other: Box, tmp_path: Path) -> None:
+    capability = bytes.fromhex("0100000200040000000000000000000000000000")
+    reader = struct.pack("<I", 2) + b"".join(
+        [
+            struct.pack("<HHI", *one)
+            for one in ((1, 6, 2**32 - 1), (2, 7, 1000), (4, 4, 2**32 - 1), (16, 7, 2**32 - 1), (32, 4, 2**32 - 1))
+        ]
+    )
+    given = {
+        "security.capability": capability, "trusted.x": b"1", "user.x": b"2", "system.posix_acl_access": reader,
+    }  # fmt: skip
+    probe = tmp_path / "probe"
+    probe.touch()
+    try:
+        for name, value in given.items():
+            os.setxattr(probe, name, value)
+    except OSError:
+        pytest.skip("this file system has no such attributes")
+    extra = json.dumps({"xattr": {name: b64encode(value).decode() for name, value in given.items()}}).encode()
+    file = craft.write([craft.file(b"tool", flags=4, extra=extra)])
+    answer = other.call("import", str(file), "--json", cwd=other.home)
+    assert answer.code == 0, answer
+    one = answer.json()["imported"][0]["checkpoint"]["id"]
+
+    for words, names in (([], {"user.x"}), (["--privileged"], set(given))):
+        folder = other.home / f"fork{len(names)}"
+        assert other.call("fork", one, str(folder), *words, cwd=other.home).code == 0
+        assert set(os.listxattr(folder / "tool")) == names
+        (folder / "tool").unlink()
+        assert other.call("restore", "v1", "-y", *words, cwd=folder).code == 0
+        assert set(os.listxattr(folder / "tool")) == names
 
 
 def test_a_blob_that_is_not_what_its_digest_says_is_refused(craft: Crafting, other: Box) -> None:

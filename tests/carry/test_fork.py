@@ -11,6 +11,7 @@ import pytest
 
 from cli.box import Box
 from faults.disks import formatted, missing
+from holdfast.workspace.clone import Git
 
 from .states import contents, look, wild
 
@@ -33,6 +34,17 @@ def forked(box: Box, *words: str, cwd: Path | None = None) -> Path:
 
 
 # The folder
+
+
+@pytest.mark.parametrize("folder", ["/", "/etc", "~"])
+def test_a_fork_goes_into_no_folder_that_init_refuses(box: Box, folder: str) -> None:
+    """By that rule, and not only because something is in the way there."""
+    folder = str(box.home) if folder == "~" else folder
+
+    done = box.call("fork", "v1", folder, "--json")
+
+    assert (done.code, done.json()["error"]["kind"]) == (2, "refused")
+    assert not Path(folder, ".holdfast").exists()
 
 
 @pytest.mark.parametrize("kind", ["xfs", "btrfs"])
@@ -115,6 +127,15 @@ def test_a_fork_is_a_workspace_of_its_own_that_knows_its_parent(box: Box) -> Non
     assert box.call("status", cwd=folder).code == 0
 
 
+def test_without_a_reference_the_newest_is_forked(box: Box, tmp_path: Path) -> None:
+    box.put("newest.txt", "x\n")
+    box.save()
+
+    assert box.call("fork", str(tmp_path / "trial")).code == 0
+    assert (tmp_path / "trial/newest.txt").read_text() == "x\n"
+    assert (box.call("fork", "@").code, box.call("fork", "v1").code) == (2, 2)
+
+
 def test_a_fork_of_a_fork_has_the_fork_as_parent(box: Box) -> None:
     one = forked(box, "v1", "../one")
     (one / "more").write_text("x")
@@ -149,9 +170,15 @@ def test_a_fork_inside_the_workspace_is_refused_unless_it_is_left_out(box: Box) 
 
     assert box.call("fork", "v1", "node_modules/copy").code == 0
     box.put(".gitignore", "out/\n")
+    box.put("Makefile")
     assert box.call("fork", "v1", "out/copy").code == 0
-    assert box.call("diff", "v3", "--name-only").out == "A  .gitignore\n-  node_modules (left out: not looked at)\n" \
-        "-  out (left out: not looked at)\n"  # fmt: skip
+    named = box.call("diff", "v3", "--name-only").out.splitlines()
+    assert [line.partition(" (left out")[0] for line in named] == [
+        "A  .gitignore",
+        "A  Makefile",
+        "-  node_modules",
+        "-  out",
+    ]
 
 
 def test_what_was_left_out_is_named(box: Box) -> None:
@@ -479,3 +506,19 @@ def test_answers_have_the_keys_that_the_page_names(box: Box, other: Box) -> None
     for section, answer in answers.items():
         assert answer.code == 0, answer
         assert keys_of(answer.json(), ("checkpoint", "checkpoints", "from")) <= documented(section), section
+
+
+@pytest.mark.parametrize("folder", ["{project}/bin", "/proc/self/cwd/bin", "//proc/self/cwd/bin", "{link}", "bin", ""])
+def test_no_git_of_the_project_itself_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
+    """A repository's client settings can put any folder in front of the search path."""
+    project, link = tmp_path / "project", tmp_path / "link"
+    (project / "bin").mkdir(parents=True)
+    link.symlink_to(project / "bin")
+    (project / "bin/git").write_text("#!/bin/sh\n")
+    (project / "bin/git").chmod(0o755)
+    monkeypatch.chdir(project)
+    first = folder.format(project=project, link=link)
+
+    git = Git(f"{first}:{os.environ['PATH']}", os.fsencode(project))
+
+    assert not os.path.realpath(git.program).startswith(str(project))

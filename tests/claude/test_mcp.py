@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from folders import marketplace
+
 from .bench import Bench
 from .endpoint import Request, Rule, call, say, use
 
@@ -15,6 +17,7 @@ PREFIX = "mcp__plugin_holdfast_holdfast__"
 
 def protected(bench: Bench) -> Bench:
     bench.put("src/a.py", "def hello():\n    return 1\n")
+    bench.holdfast("install", "claude", "--plugin")
     bench.holdfast("init")
     bench.holdfast("save", "-m", "begin")
     return bench
@@ -26,7 +29,7 @@ def play(bench: Bench, *calls: dict[str, Any]) -> list[Request]:
     waiting = Rule([call(use("Bash", command="sleep 1", description="wait"))], endless=True, anywhere=".")
     steps = Rule([*[call(one) for one in calls], say("Done.")], anywhere=ready)
     bench.script(rules=[steps, waiting])
-    turn = bench.run("go on", "--plugin-dir", str(PLUGIN))
+    turn = bench.run("go on", "--plugin-dir", str(marketplace(bench.base, bench.home) / "plugin"))
 
     assert turn.code == 0 and turn.result["result"] == "Done.", turn.err
     return bench.endpoint.main_requests()
@@ -63,6 +66,8 @@ def test_the_model_recalls_exact_text_and_saves_its_decisions(bench: Bench) -> N
 
     passage = result_of(requests, recalled)["matches"][0]
     assert (passage["path"], passage["text"]) == ("src/a.py", "def hello():\n    return 1")
-    made = next(row for row in bench.checkpoints() if row["message"] == "x it is")
+    # What the session says after that goes into checkpoints of its own, which take their summary from here.
+    named = [row for row in bench.checkpoints() if row["message"] == "x it is"]
+    (made,) = [row for row in named if row["trigger"] == "manual"]
     assert result_of(requests, saved)["checkpoint"]["id"] == made["id"]
     assert made["session_id"] == bench.transcripts()[0].stem

@@ -15,7 +15,7 @@ from .terminal import PROMPT, Terminal
 FREELY = ("--permission-mode", "bypassPermissions")
 EXAMPLES = Path(__file__).parents[2] / "examples"
 OPENING = "Resumed from checkpoint:"
-SAVED, QUESTION = "Checkpoint saved", "/holdfast:drop"
+SAVED, QUESTION = "Checkpoint saved", "! holdfast drop"
 
 
 def cleared(bench: Bench, mode: str) -> tuple[str, str]:

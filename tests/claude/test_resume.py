@@ -8,7 +8,7 @@ from .terminal import PROMPT, Terminal
 
 FREELY = ("--permission-mode", "bypassPermissions")
 OPENING = "Resumed from checkpoint:"
-TEST = "python3 -m unittest test_math 2>&1 || true"
+TEST = "echo made > by_bash.txt; python3 -m unittest test_math 2>&1 || true"
 
 
 def work(bench: Bench) -> None:
@@ -50,6 +50,43 @@ def test_after_a_clear_the_next_request_holds_the_task_the_failing_test_and_the_
     assert "test_math" in body
     assert "return a * b" in body
     assert "AssertionError" in body
+    assert 0 < body.index("[holdfast brief, part 1") < body.index("[holdfast brief, part 2"), (
+        "the parts are out of order"
+    )
+    assert "M by_bash.txt" in body and "changed since the checkpoint" not in body
+
+
+def test_talk_without_a_change_of_files_is_kept_and_told_after_a_clear(hooked: Bench) -> None:
+    hooked.script(say("A recursive one would do."), say("Going on."))
+    with Terminal(hooked, *FREELY) as terminal:
+        terminal.wait(PROMPT)
+        terminal.type("plan the parser for dates")
+        terminal.wait("recursive one would do")
+        hooked.wait_for(lambda: any(one["trigger"] == "turn" for one in hooked.checkpoints()))
+        terminal.type("/clear")
+        terminal.wait(PROMPT)
+        terminal.type("go on please")
+        terminal.wait("Going on")
+
+    (body,) = requested(hooked, "go on please")[:1]
+    assert OPENING in body and "plan the parser for dates" in body and "recursive one would do" in body
+    made = hooked.settle()
+    turns = [one for one in made if one["message"] == "plan the parser for dates"]
+    # The session after the clear goes on with that work.
+    assert {one["trigger"] for one in turns} == {"turn"} and len({one["session_id"] for one in turns}) == len(turns)
+    assert not [one for one in made if one["message"] == one["trigger"]]
+
+
+def test_who_opens_clears_and_quits_makes_no_version(hooked: Bench) -> None:
+    with Terminal(hooked, *FREELY) as terminal:
+        terminal.wait(PROMPT)
+        hooked.wait_for(hooked.checkpoints)
+        terminal.type("/clear")
+        terminal.wait(PROMPT)
+        terminal.type("/exit")
+        terminal.wait("ENDED")
+
+    assert [one["trigger"] for one in hooked.settle()] == ["session_start"]
 
 
 def test_a_resumed_session_is_not_told_again(hooked: Bench) -> None:

@@ -81,7 +81,8 @@ def test_a_resumed_session_stores_what_changed_while_nobody_looked(hooked: Bench
     hooked.run("go on", "--resume", session)
 
     made = hooked.settle()
-    assert len(made) == before + 1 and made[0]["session_id"] == session
+    assert [one["trigger"] for one in made[:-before]] == ["turn", "session_start"]
+    assert {one["session_id"] for one in made[:-before]} == {session}
     assert hooked.holdfast("cat", "latest", "between.txt").stdout == "between sessions\n"
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import holdfast
+from folders import written
 from holdfast.conversation.figures import figures, keep, kept, path_of
 from holdfast.frontends import background
 
@@ -63,7 +64,7 @@ class Project:
     def line(self, payload: object, *words: str, **variables: str) -> str:
         text = payload if isinstance(payload, str) else json.dumps(payload)
         done = subprocess.run(
-            [sys.executable, "-I", "-S", "-B", background.LAUNCH, "statusline", *words],
+            [sys.executable, "-I", "-S", "-B", background.LAUNCH, *written(self.home), "statusline", *words],
             cwd="/",
             env={**self.variables, **variables},
             input=text,
@@ -160,7 +161,7 @@ def test_the_status_line_loads_nothing_heavy(project: Project) -> None:
     code = (
         "import sys; sys.argv = ['launch.py', 'statusline']\n"
         "from holdfast.frontends import statusline\n"
-        "statusline.main([])\n"
+        f"statusline.main([], {tuple(written(project.home)[1:])!r})\n"
         "print(sorted({'json', 're', 'click', 'typing', 'subprocess', 'dataclasses', 'sqlite3'} & set(sys.modules)))"
     )
 

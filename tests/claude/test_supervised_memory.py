@@ -202,7 +202,26 @@ def test_how_full_it_is_is_told_after_each_request(here: ClientPlace) -> None:
     assert told[-1]["account"]["five_hour"]["resetsAt"] > here.now() / 1e9
 
 
-def test_a_rebuilt_task_whose_session_is_gone_is_told_from_the_sealed_conversation(here: ClientPlace) -> None:
+def test_a_conversation_lost_during_a_question_is_gone_on_with_from_its_checkpoint(here: ClientPlace) -> None:
+    here.bench.script(bash("echo one > a.txt"), say(WORD), question("Shall I?"), say("I wait."), DONE)
+    task = here.ask()
+    here.supervise()
+    assert here.state(task) == ("active", "question"), here
+    for transcript in here.bench.transcripts():
+        transcript.unlink()
+
+    here.tasks.answer(task.id, "yes")
+    here.supervise()
+
+    assert here.state(task) == ("done", ""), here
+    assert WORD in here.last_request() and "I wait." in here.last_request()
+    *_, asking, last = here.ground.tables.runs("task = ?", task.id)
+    assert last.resume and last.session != asking.session
+    [event] = [one for one in here.tasks.log(task.id) if one["type"] == "checkpoint_restored"]
+    assert event["success"] and event["messages_restored"] >= 6
+
+
+def test_a_rebuilt_task_whose_session_is_gone_goes_on_with_the_sealed_conversation(here: ClientPlace) -> None:
     path = here.bench.put("a.py", "first = 1\n")
     here.bench.script(call(use("Read", file_path=str(path))), question("Shall I?"), say("I wait."), DONE)
     task = here.ask()
@@ -218,5 +237,6 @@ def test_a_rebuilt_task_whose_session_is_gone_is_told_from_the_sealed_conversati
     here.supervise()
 
     assert here.state(task) == ("done", ""), here
-    prompt = here.ground.tables.runs("task = ?", task.id)[-1].prompt
-    assert "Resumed from checkpoint" in prompt and "@a.py#L" in prompt and "The answer: yes" in prompt
+    run = here.ground.tables.runs("task = ?", task.id)[-1]
+    assert run.resume and "The answer: yes" in run.prompt
+    assert "first = 1" in here.last_request() and "I wait." in here.last_request()

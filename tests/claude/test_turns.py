@@ -58,10 +58,9 @@ def test_edit_write_bash_and_a_subagent_come_to_one_checkpoint(hooked: Bench) ->
 
     assert turn.code == 0
     made = hooked.settle()
-    assert triggers(made) in (["session_start", "turn"], ["session_start", "subagent"]), (
-        "a baseline, and one with all of it"
-    )
-    changed = json.loads(hooked.holdfast("show", "latest", "--json").stdout)["changes"]
+    # An older client may write its last lines after the turn: then the end of the session keeps them.
+    assert [one for one in triggers(made) if one not in ("subagent", "session_end")] == ["session_start", "turn"]
+    changed = json.loads(hooked.holdfast("diff", "v1", "latest", "--json").stdout)["changes"]
     assert sorted(change["path"] for change in changed) == ["bash.txt", "edit.txt", "sub.txt", "written.txt"]
     contents = {change["path"]: hooked.holdfast("cat", "latest", change["path"]).stdout for change in changed}
     assert contents == {
@@ -89,7 +88,7 @@ def test_no_hook_fails_and_nothing_is_said_where_there_is_nothing_to_say(hooked:
     assert len(hooked.endpoint.main_requests()) == 3, "no hook costs a model turn"
 
 
-def test_a_turn_that_changed_nothing_makes_no_checkpoint(hooked: Bench) -> None:
+def test_a_turn_that_changed_no_file_is_kept_for_its_conversation(hooked: Bench) -> None:
     hooked.script(call(use("Bash", command=QUIETLY, description="write")), say("Done."))
     first = hooked.run("write")
     before = hooked.settle()
@@ -97,7 +96,10 @@ def test_a_turn_that_changed_nothing_makes_no_checkpoint(hooked: Bench) -> None:
     hooked.script(call(use("Bash", command="ls", description="look")), say("Looked."))
     hooked.run("look", "--resume", first.session)
 
-    assert hooked.settle() == before
+    (made, *rest) = hooked.settle()
+    assert rest == before
+    assert (made["trigger"], made["message"], made["session_id"]) == ("turn", "look", first.session)
+    assert json.loads(hooked.holdfast("show", "latest", "--json").stdout)["changes"] == []
 
 
 @both
@@ -116,6 +118,27 @@ def test_rm_rf_by_bash_the_state_before_exists_and_comes_back(hooked: Bench) -> 
     (before,) = [one for one in made if one["trigger"] == "before_command" and one["changed"]][:1]
     hooked.holdfast("restore", before["id"], "-y")
     assert (hooked.project / "src/deep/a.py").read_text() == "print('a')\nwork of this turn\n"
+
+
+def test_an_ignored_database_that_bash_removes_comes_back_and_the_client_shows_what_does_not(hooked: Bench) -> None:
+    content = os.urandom(5_000_000)
+    hooked.put(".gitignore", "*.sqlite3\n")
+    (hooked.base / "made").write_bytes(content)
+    hooked.script(
+        call(use("Bash", command="cat ../made > db.sqlite3", description="make")),
+        call(use("Bash", command="rm -rf db.sqlite3", description="remove")),
+        call(use("Bash", command="rm -rf .git", description="remove git")),
+        say("Removed."),
+    )
+
+    turn = hooked.run("remove the database")
+
+    (before,) = [one for one in hooked.settle() if one["message"] == "before rm -rf db.sqlite3"]
+    assert not (hooked.project / "db.sqlite3").exists()
+    assert not (hooked.project / ".git").exists()  # nobody is there to be asked
+    assert any(".git" in str(event.get("content", "")) and "holdfast" in str(event) for event in turn.events)
+    hooked.holdfast("restore", before["id"], "-y")
+    assert (hooked.project / "db.sqlite3").read_bytes() == content
 
 
 @both
@@ -181,24 +204,15 @@ def test_a_write_of_three_megabytes_passes_through_the_hooks(hooked: Bench) -> N
     assert hooked.holdfast("cat", "latest", "large.txt").stdout == content
 
 
-def test_a_folder_without_git_needs_init_once_and_is_protected_then(make_bench: Callable[..., Bench]) -> None:
+def test_a_folder_without_git_is_protected_from_its_first_session_on(make_bench: Callable[..., Bench]) -> None:
     bench = make_bench(git=False)
     bench.holdfast("install", "claude")
     bench.script(call(use("Bash", command=QUIETLY, description="write")), say("Done."))
 
     turn = bench.run("write", "--include-hook-events")
 
-    assert turn.result["result"] == "Done." and bench.checkpoints() == []
-    assert [run for run in hook_runs(turn) if run["exit_code"] == 2] == []
-    refused = bench.holdfast("status", check=False)
-    assert refused.returncode == 3 and "holdfast init" in refused.stderr
-
-    bench.holdfast("init")
-    bench.script(call(use("Write", file_path=bench.path("more.txt"), content="more")), say("Done."))
-    bench.run("write more")
-
+    assert turn.result["result"] == "Done." and failed(turn) == []
     bench.settle()
-    assert bench.holdfast("cat", "latest", "more.txt").stdout == "more"
     assert bench.holdfast("cat", "latest", "bash.txt").stdout == "by Bash"
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import signal
+import string
 import subprocess
 import time
 from pathlib import Path
@@ -12,6 +14,8 @@ from random import Random
 
 import pytest
 
+from folders import marketplace
+from holdfast.store.rows import Query
 from holdfast.supervisor import process
 from holdfast.supervisor.tables import Task
 from postgres import dump
@@ -93,7 +97,7 @@ def test_hooks_that_people_installed_leave_a_supervised_run_alone(here: ClientPl
     one_store(here)
     if way == "plugin":
         here.bench.holdfast("install", "claude", "--plugin")
-        here.bench.claude("plugin", "marketplace", "add", str(PLUGIN.parent))
+        here.bench.claude("plugin", "marketplace", "add", str(marketplace(here.base, here.bench.home)))
         assert here.bench.claude("plugin", "install", "holdfast@holdfast").returncode == 0
     else:
         here.bench.holdfast("install", "claude")
@@ -123,7 +127,7 @@ def test_a_limit_of_an_api_key_backs_off(here: ClientPlace) -> None:
 
     assert here.state(task) == ("done", ""), here
     assert here.outcomes(task)[0] == "limited"
-    assert "backoff" in [event.get("metadata", {}).get("hold") for event in here.tasks.log(task.id)]
+    assert "rate_limit" in [event.get("metadata", {}).get("hold") for event in here.tasks.log(task.id)]
 
 
 def test_an_overloaded_model_backs_off(here: ClientPlace) -> None:
@@ -164,6 +168,21 @@ def test_a_pause_comes_at_the_tool_boundary_and_loses_nothing(here: ClientPlace)
     assert here.state(task) == ("done", ""), here
     assert (here.bench.project / "two.txt").exists()
     assert "one.txt" in json.dumps(here.bench.endpoint.main_requests()[-1].body["messages"])
+
+
+def test_what_a_live_run_has_used_is_in_the_document_of_its_checkpoint(here: ClientPlace) -> None:
+    here.bench.endpoint.usage.update(input_tokens=10, output_tokens=200)
+    here.bench.script(bash("echo one > a.txt"), bash("echo two > b.txt; sleep 600"))
+    task = here.ask()
+    here.supervise(until=lambda: (here.bench.project / "b.txt").exists())
+
+    here.tasks.freeze(task.id)
+    here.supervise(until=lambda: "user_pause" in here.reasons(task))
+
+    newest = json.loads((here.bench.project / ".checkpoints/latest.json").read_text())
+    assert (newest["reason"], newest["agent"]["tokensUsed"]) == ("user_pause", 2 * 210)
+    here.tasks.cancel(task.id)
+    here.supervise()
 
 
 def test_a_client_that_was_killed_goes_on_with_its_session(here: ClientPlace) -> None:
@@ -257,10 +276,50 @@ def test_a_secret_reaches_the_tool_and_nothing_else(here: ClientPlace) -> None:
         assert not [row for row in dump(here.options.database) if value in row]
 
 
+def test_keys_of_a_conversation_are_told_to_the_client_and_nobody_else(here: ClientPlace) -> None:
+    """A key for each way: what people write, what the model says, runs, is shown and asks."""
+    names = ("title", "brief", "set", "text", "command", "shown", "file", "question", "option", "answer", "last")
+    keys = {
+        name: "ghp_" + "".join(secrets.choice(string.ascii_letters + string.digits) for _ in range(36))
+        for name in names
+    }
+    (here.base / "shown").write_text(f"token: {keys['shown']}\n")
+    here.bench.script(
+        bash(f"printf %s \"$CHOSEN\" | wc -c > length.txt; cat {here.base}/shown; : {keys['command']}"),
+        call(use("mcp__holdfast__ask_user", question=f"Is {keys['question']} right?", options=[keys["option"], "no"])),
+        say(f"I wait for {keys['text']}."),
+        say(f"=== CUSTOM TASK COMPLETE ===\nSummary: used {keys['last']}"),
+    )  # fmt: skip
+    task = here.ask(
+        title=f"Deploy {keys['title']}", brief=f"Log in with {keys['brief']}.",
+        agent={**here.client(), "set": {"CHOSEN": keys["set"]}},
+    )  # fmt: skip
+    here.supervise()
+    assert here.state(task) == ("active", "question"), here
+    here.tasks.answer(task.id, f"Rather {keys['answer']}")
+    here.supervise()
+
+    assert here.state(task) == ("done", ""), here
+    assert (here.bench.project / "length.txt").read_text().strip() == "40"
+    asked = here.last_request()
+    assert [name for name in ("title", "brief", "answer") if keys[name] not in asked] == []
+    found = {}
+    for path in [*here.data.rglob("*"), *here.bench.project.rglob("*")]:
+        if path.is_file():
+            found[str(path)] = path.read_bytes().decode("utf-8", "replace")
+    with here.ground.engine() as engine:
+        for row in engine.repository().ledger.find(Query()):
+            found[row.id] = json.dumps([row.message, engine.repository().document(row)[0]], default=str)
+    found["shown"] = json.dumps([here.tasks.show(task.id), here.tasks.log(task.id), here.tasks.listing()])
+    if here.options.database:
+        found["database"] = "\n".join(dump(here.options.database))
+    assert [(name, where) for name, key in keys.items() for where, text in found.items() if key in text] == []
+
+
 def test_a_session_that_is_gone_begins_anew_with_a_notice(here: ClientPlace) -> None:
     here.bench.script(Reply(status=429, headers={"retry-after": "3600"}), DONE)
     task = here.ask()
-    here.supervise(until=here.holds(task, "backoff"))
+    here.supervise(until=here.holds(task, "rate_limit"))
     for path in here.bench.transcripts():
         path.unlink()
 

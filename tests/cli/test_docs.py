@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import tomllib
 from collections.abc import Iterator
 from typing import Any
 
@@ -115,7 +116,7 @@ def spoken_of() -> list[tuple[str, str]]:
 
 
 def known_flags(command: click.Command) -> set[str]:
-    names = {name for option in flags(command) for name in [*option.opts, *option.secondary_opts]}
+    names = {name for option in [*flags(command), *flags(root)] for name in [*option.opts, *option.secondary_opts]}
     return names | {"--help", "-h"}
 
 
@@ -171,7 +172,18 @@ def keys_of(value: Any, stop: tuple[str, ...] = (), prefix: str = "") -> set[str
     return found
 
 
-CHECKPOINT = ("checkpoint", "last", "forgotten", "thinned", "changes", "coverage", "files", "analysis", "context")
+CHECKPOINT = (
+    "checkpoint",
+    "base",
+    "last",
+    "forgotten",
+    "thinned",
+    "changes",
+    "coverage",
+    "files",
+    "analysis",
+    "context",
+)
 
 
 @pytest.mark.parametrize(
@@ -188,6 +200,9 @@ CHECKPOINT = ("checkpoint", "last", "forgotten", "thinned", "changes", "coverage
         ("pin, unpin, name", ["name", "v1", "x"]),
         ("forget", ["forget", "v1", "--dry-run"]),
         ("forget", ["forget", "v1", "-y"]),
+        ("unprotect, purge", ["unprotect"]),
+        ("unprotect, purge", ["purge", "-y"]),
+        ("unprotect, purge", ["purge", "--all", "-y"]),
         ("compact", ["compact"]),
         ("verify", ["verify"]),
         ("verify --repair", ["verify", "--repair"]),
@@ -236,3 +251,37 @@ def test_an_error_has_the_form_that_the_page_shows(kept: Box) -> None:
 
     assert keys_of(error) == {"error", "error.kind", "error.message", "error.hint", "error.exit_code"}
     assert '{"error": {"kind": "not_found", "message":' in JSON.read_text()
+
+
+# Installing
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """All that people read: documents, messages, the plugin."""
+    for top in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs", "plugin", "src/holdfast", "examples", "tools"):
+        place = REPOSITORY / top
+        for path in [place] if place.is_file() else sorted(place.rglob("*")):
+            if path.is_file() and path.suffix not in (".pyc", ".so", ".png"):
+                yield str(path.relative_to(REPOSITORY)), path.read_text(errors="replace")
+
+
+def test_nothing_tells_people_to_install_a_package_of_our_name_from_an_index() -> None:
+    """There it is somebody else's."""
+    said = re.compile(r"(?:pipx?|uv|uvx)(?: tool| pip)? (?:install|run)[^\n`]*[ '\"]holdfast\b(?!/)")
+
+    assert [name for name, text in texts() if said.search(text)] == []
+
+
+def test_every_extra_is_named_in_the_readme_with_the_commands_that_need_it() -> None:
+    about = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    extras = set(about["optional-dependencies"]) - {"dev", "faults"}
+    readme = (REPOSITORY / "README.md").read_text()
+
+    assert [name for name in extras if f"`{name}`" not in readme and f"[{name}]" not in readme] == []
+
+
+@pytest.mark.parametrize("name", ["serve", "mcp", "mount"])
+def test_a_hint_names_an_extra_that_exists(name: str) -> None:
+    about = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+
+    assert name in about["optional-dependencies"] and f"'.[{name}]'" in errors.extra(name)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+import pytest
+
 from .box import DAY, HOUR, Box
 
 
@@ -126,3 +128,54 @@ def test_after_forgetting_everything_the_next_save_works(kept: Box) -> None:
     assert kept.save() == "v4"
     assert kept.call("cat", "v4", "src/b.py").out == "b\n"
     assert kept.call("verify").code == 0
+
+
+@pytest.mark.parametrize("words", [("--dry-run",), ("-y",)])
+def test_only_what_nothing_else_needs_is_counted(box: Box, words: tuple[str, ...]) -> None:
+    """A content that a later version, another path or another workspace has is not given back."""
+    later, twin, elsewhere, alone = (os.urandom(1000) for _ in range(4))
+    other = box.home / "other"
+    other.mkdir()
+    (other / "file").write_bytes(elsewhere)
+    assert box.call("init", cwd=other).code == 0
+    assert box.call("save", cwd=other).code == 0
+    box.call("init")
+    box.put("later", later)
+    box.put("one", twin)
+    box.put("elsewhere", elsewhere)
+    box.put("alone", alone)
+    box.put("copy of alone", alone)
+    box.save()
+    for name in ("later", "one", "elsewhere", "alone", "copy of alone"):
+        (box.project / name).unlink()
+    box.put("two", twin)
+    box.save()
+    box.put("later", later)
+    box.save()
+    report = box.call("forget", "v1", "--json", *words).json()
+
+    assert report["bytes_unneeded"] == 1000
+
+
+def test_what_stays_of_a_forgotten_newest_version_is_counted_until_a_save_replaces_it(box: Box) -> None:
+    box.call("init")
+    box.put("old", os.urandom(1000))
+    box.save()
+    (box.project / "old").unlink()
+    box.put("new", os.urandom(5000))
+    box.save()
+    would = box.call("forget", "v1", "v2", "-n", "--json").json()
+    report = box.call("forget", "v1", "v2", "-y", "--json").json()
+
+    assert (would["dry_run"], would["bytes_unneeded"], would["bytes_staying"]) == (True, 1000, 5000)
+    assert (report["bytes_unneeded"], report["bytes_staying"]) == (1000, 5000)
+    (box.project / "new").unlink()
+    box.put("small", "s")
+    box.save()
+    assert box.call("compact", "--everything", "--json").json()["bytes_after"] < 5000
+    assert box.call("forget", "v3", "-n", "--json").json()["bytes_staying"] == 1
+    assert box.call("verify").code == 0
+
+
+def test_of_versions_that_are_not_the_newest_nothing_stays(kept: Box) -> None:
+    assert kept.call("forget", "v1", "-n", "--json").json()["bytes_staying"] == 0

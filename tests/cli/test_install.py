@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import stat
 import subprocess
 import sys
@@ -16,12 +17,28 @@ from hypothesis import strategies as st
 
 from holdfast.agents import claude_settings
 from holdfast.agents.claude_settings import HOOKS, with_hooks, with_status_line, without_hooks, without_status_line
+from holdfast.agents.launcher import hook, place_of, status_line
 from holdfast.frontends.cli.client_files import interpreter
 
 from .box import SOURCE, Box
 
-COMMAND = "/opt/py/bin/python3 -I -S -B /opt/holdfast/frontends/launch.py hook claude-code"
-LINE = "/opt/py/bin/python3 -I -S -B /opt/holdfast/frontends/launch.py statusline"
+PROGRAM = "/opt/py/bin/python3 -I -S -B /opt/holdfast/frontends/launch.py"
+"""What settings named before there was a launcher."""
+LAUNCHER = "/opt/a b/bin/launch"
+
+
+def direct(*words: str) -> str:
+    return " ".join([PROGRAM, *words])
+
+
+def launched(*words: str) -> str:
+    return hook(LAUNCHER, *words)
+
+
+def line(own: str) -> str:
+    return status_line(LAUNCHER, own)
+
+
 OTHERS = {
     "model": "opus",
     "hooks": {
@@ -55,9 +72,9 @@ def test_install_hooks_every_event_with_one_command_and_explicit_timeouts(box: B
     (failure,) = entries.pop("StopFailure")
     (command,) = {entry["command"] for event in entries.values() for entry in event}
     assert starts == [f"{command} --part 1", f"{command} --part 2"]
-    assert failure["command"] == f"setsid -f {command} >/dev/null 2>&1 || {command}"
-    python = command.split()[0]
-    assert os.path.isabs(python) and Path(python).read_bytes()[:4] == b"\x7fELF"
+    assert failure["command"] == command.replace("launch hook", "launch detach hook")
+    launcher = place_of(command)
+    assert launcher == str(box.home / ".local/share/holdfast/bin/launch") and os.access(launcher, os.X_OK)
     assert result.json()["changed"] and result.json()["commands"] == [*starts, command, failure["command"]]
 
 
@@ -106,6 +123,28 @@ def test_the_file_as_it_was_is_kept_beside_it(box: Box) -> None:
 
     assert Path(result.json()["backup"]).read_text() == text
     assert stat.S_IMODE(settings_of(box).stat().st_mode) == 0o640
+
+
+def test_the_first_copy_of_the_file_stays_and_later_ones_have_numbers(box: Box) -> None:
+    text = write(box, OTHERS, indent=2)
+    first = Path(box.call("install", "claude", "--json").json()["backup"])
+
+    hooked = settings_of(box).read_text()
+    second = Path(box.call("uninstall", "claude", "--json").json()["backup"])
+    third = Path(box.call("install", "claude", "--json").json()["backup"])
+
+    assert first.name == "settings.json.before-holdfast" and first.read_text() == text
+    assert second.name == "settings.json.before-holdfast.2" and second.read_text() == hooked
+    assert third == first, "the same bytes are kept once"
+
+
+def test_a_copy_with_our_hooks_never_has_the_name_of_the_pristine_one(box: Box) -> None:
+    box.call("install", "claude")
+    hooked = settings_of(box).read_text()
+    copy = Path(box.call("uninstall", "claude", "--json").json()["backup"])
+
+    assert copy.name == "settings.json.before-holdfast.2" and copy.read_text() == hooked
+    assert not settings_of(box).with_name("settings.json.before-holdfast").exists()
 
 
 def test_dry_run_shows_and_changes_nothing(box: Box) -> None:
@@ -180,13 +219,16 @@ def test_install_without_a_name_lists_agents(box: Box) -> None:
 
 
 def test_an_older_command_of_ours_is_replaced(box: Box) -> None:
-    older = with_hooks(json.dumps(OTHERS, indent=2), "settings.json", COMMAND.replace("/opt", "/gone"))
+    older = with_hooks(json.dumps(OTHERS, indent=2), "settings.json", direct)
+    older = with_status_line(older, "settings.json", lambda own: f"{direct('statusline')} --then {shlex.quote(own)}")
     write(box, older)
 
     result = box.call("install", "claude")
 
     assert result.code == 0 and "~ hooks: Stop, SessionStart" in result.out
-    assert "/gone" not in settings_of(box).read_text()
+    assert "/opt" not in settings_of(box).read_text()
+    box.call("uninstall", "claude")
+    assert settings_of(box).read_text() == json.dumps(OTHERS, indent=2)
 
 
 def test_a_shim_is_never_the_interpreter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,7 +246,7 @@ def test_a_shim_is_never_the_interpreter(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_doctor_finds_hooks_whose_python_is_gone(box: Box) -> None:
-    write(box, with_hooks("", "s", COMMAND))
+    write(box, with_hooks("", "s", direct))
 
     result = box.call("doctor", "--json")
 
@@ -235,11 +277,12 @@ def test_whatever_the_file_holds_comes_back_byte_for_byte(
 ) -> None:
     text = json.dumps(document, indent=indent, ensure_ascii=ascii_only).replace("\n", newline) + newline
 
-    once = with_hooks(text, "s", COMMAND)
-    line = with_status_line(once, "s", LINE)
+    once = with_hooks(text, "s", launched)
+    lined = with_status_line(once, "s", line)
 
-    assert with_hooks(once, "s", COMMAND) == once
-    assert without_status_line(line, "s") == once
+    assert with_hooks(once, "s", launched) == once
+    assert with_status_line(lined, "s", line) == lined
+    assert without_status_line(lined, "s") == once
     assert without_hooks(once, "s") == text
     merged = json.loads(once)
     assert {key: value for key, value in merged.items() if key != "hooks"} == {
@@ -251,7 +294,7 @@ def test_whatever_the_file_holds_comes_back_byte_for_byte(
 
 def test_a_hook_that_was_moved_into_a_group_of_others_is_found() -> None:
     mine = {"type": "command", "command": "mine"}
-    ours = claude_settings.hooks_for(COMMAND)["Stop"][0]["hooks"][0]
+    ours = claude_settings.hooks_for(launched)["Stop"][0]["hooks"][0]
     text = json.dumps({"hooks": {"Stop": [{"hooks": [ours, mine]}], "SessionEnd": [{"hooks": [ours]}]}}, indent=2)
 
     left = json.loads(without_hooks(text, "s"))

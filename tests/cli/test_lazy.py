@@ -57,12 +57,6 @@ def test_help_has_every_command_once_and_fits_a_small_terminal(box: Box) -> None
     assert max(len(line) for line in said.splitlines()) <= 80
 
 
-def test_json_before_the_command_is_answered_with_where_it_stands(box: Box) -> None:
-    said = box.call("--json", "list").json()["error"]
-
-    assert (said["kind"], said["message"]) == ("usage", "--json stands behind the command.")
-
-
 FOR_CLIENTS = {"hook", "mcp", "serve", "statusline"}
 """Commands that speak a client's own language instead of ours."""
 

@@ -165,7 +165,7 @@ def test_folders_and_what_is_left_out_have_their_own_lines(kept: Box) -> None:
 
     assert "# new folder: empty/" in lines
     assert "# changed folder: src/ (mode 0755 to 0711)" in lines
-    assert "# not compared: node_modules (left out: not looked at)" in lines
+    assert "# not compared: node_modules (left out: excluded by its name)" in lines
     assert not [line for line in lines if line.startswith("# new folder: full")]
 
 
@@ -214,3 +214,93 @@ def test_a_terminal_sees_escapes_as_text(kept: Box) -> None:
 
     assert b"+\\x1b]0;owned\\x07\\x1b[2J" in shown
     assert b"\x1b" not in shown
+
+
+def test_latest_is_the_first_of_the_list(box: Box) -> None:
+    box.call("init")
+    for number, tag in enumerate(("work", "other", "work")):
+        (box.project / "a.txt").write_text(f"{number}")
+        box.call("save", "-m", f"number {number}", "--tag", tag, "--session", f"s{number}", "--task", "t")
+    for words in (
+        [],
+        ["--tag", "other"],
+        ["--session", "s0"],
+        ["--task", "t"],
+        ["--trigger", "manual"],
+        ["--limit", "1"],
+    ):
+        listed = box.call("list", *words, "--json").json()
+        found = box.call("latest", *words, "--json")
+        assert found.code == 0 and all(found.json()[name] == value for name, value in listed[0].items()), words
+
+    everywhere = box.call("latest", "--all-workspaces", "--json").json()
+    listed = box.call("list", "--all-workspaces", "--json").json()
+    assert all(everywhere[name] == value for name, value in listed[0].items())
+    shown = box.call("latest", "--tag", "other")
+    assert shown.code == 0
+    assert "v2" in shown.out and "number 1" in shown.out and "v3" not in shown.out
+
+
+def test_latest_where_none_fits(box: Box) -> None:
+    box.call("init")
+    empty = box.call("latest")
+    box.call("save")
+    found = [box.call("latest", *words) for words in (["--tag", "none"], ["--tag", "none", "--json"])]
+
+    assert [one.code for one in (empty, *found)] == [4, 4, 4]
+
+
+def test_the_latest_tells_of_the_work_too(kept: Box) -> None:
+    """The source's own fields; `list` tells them of none, because it would have to read every document."""
+    told = kept.call("latest", "--tag", "work", "--json").json()
+
+    assert told["summary"] == "둘째 체크포인트"
+    assert {"description", "agent", "tokens_used", "token_budget", "active_files", "key_points"} <= told.keys()
+
+
+def counted(box: Box, version: str) -> tuple[int, int, str | None, list[str]]:
+    """What `list` and `show` count, and what `show` compares with and names."""
+    [listed] = [row["changed"] for row in box.call("list", "--json").json() if row["version"] == version]
+    shown = box.call("show", version, "--json").json()
+    return listed, shown["changed"], shown["previous"], [change["path"] for change in shown["changes"]]
+
+
+def test_a_save_after_a_restore_is_compared_with_what_was_restored(box: Box) -> None:
+    """The versions that restores make for themselves are not in `list`, and nobody is told of changes since them alone."""
+    box.call("init")
+    box.put("f1", "one"), box.put("f2", "one")
+    box.save()
+    box.put("f1", "two"), box.put("f2", "two")
+    box.save()
+    assert box.call("restore", "v1", "-y", "--", "f1").code == 0
+    assert box.call("restore", "v1", "-y").code == 0
+    box.put("f3", "new")
+    made = box.call("save", "-m", "C", "--json").json()["checkpoint"]["version"]
+
+    listed, changed, previous, paths = counted(box, made)
+
+    assert (previous, paths) == ("v1", ["f3"])
+    assert listed == changed
+    assert f"{changed} changes since v{int(made[1:]) - 1}, which came directly before." in box.call("show", made).out
+    assert "1 change since v1:" in box.call("show", made).out
+
+
+def test_forgetting_changes_no_count_and_says_what_is_compared_instead(box: Box) -> None:
+    box.call("init")
+    box.put("a", "1")
+    for version in range(1, 8):
+        if version < 7:
+            box.put(f"f{version}", "x")
+        box.save()
+    assert box.call("show", "v7").out.count("0 changes since v6.") == 1
+
+    assert box.call("forget", "v5", "v6", "-y").code == 0
+    in_between = counted(box, "v7")
+    assert box.call("forget", "v1", "v2", "v3", "v4", "-y").code == 0
+    alone = counted(box, "v7")
+    said = box.call("show", "v7").out
+
+    assert in_between == (0, 0, "v4", ["f5", "f6"])
+    assert alone == (0, 0, None, ["a", *[f"f{number}" for number in range(1, 7)]])
+    assert "0 changes since v6, which came directly before." in said
+    assert "7 changes against an empty folder:" in said

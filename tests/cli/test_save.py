@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from folders import written
 from holdfast.store import notices
 
 from .box import DAY, HOUR, MINUTE, SOURCE, Box
@@ -142,7 +143,7 @@ def test_a_store_out_of_reach_is_silent_for_hooks_and_shown_by_status(kept: Box)
 
     away.rename(kept.store)
     kept.now += 5 * MINUTE
-    assert "5 minutes ago, a checkpoint (auto) skipped: There is no store at" in kept.call("status").out
+    assert "5 minutes ago, a checkpoint (auto) skipped: The store " in kept.call("status").out
 
 
 def test_a_failed_hook_is_one_line_and_shown_by_status(kept: Box) -> None:
@@ -243,10 +244,14 @@ def test_status_looks_and_does_not_touch(kept: Box) -> None:
 
 
 def test_status_outside_says_the_way_in(box: Box) -> None:
-    assert "folder without git is not protected by itself" in box.call("status").err
+    assert "hooks do it by themselves" in box.call("status").err
 
     (box.project / ".git").mkdir()
     assert "hooks do it by themselves" in box.call("status").err
+
+    box.config.parent.mkdir(parents=True)
+    box.config.write_text('{"adopt": "marked"}')
+    assert "`adopt` keeps hooks from doing it" in box.call("status").err
 
 
 def test_status_shows_warnings_of_settings(kept: Box) -> None:
@@ -262,7 +267,7 @@ def test_the_hook_keeps_its_notices_in_the_same_place(kept: Box) -> None:
     kept.store.rename(away)
 
     done = subprocess.run(
-        [sys.executable, "-I", "-S", "-B", launch, "save", "--cwd", kept.project],
+        [sys.executable, "-I", "-S", "-B", launch, *written(kept.home), "save", "--cwd", kept.project],
         env=kept.variables,
         capture_output=True,
     )
@@ -271,3 +276,14 @@ def test_the_hook_keeps_its_notices_in_the_same_place(kept: Box) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     found = notices.read([str(kept.project / ".holdfast")])
     assert [(notice["kind"], notice["trigger"]) for notice in found] == [("skipped", "auto")]
+
+
+def test_a_file_that_is_too_large_is_named_at_every_save(box: Box) -> None:
+    box.call("init")
+    box.call("config", "set", "capture.max_file_size", "1MB")
+    box.put("big.bin", b"x" * 1_100_000)
+    first = box.call("save")
+    box.put("small", "x")
+    second = box.call("save")
+
+    assert "big.bin" in first.err and "big.bin" in second.err

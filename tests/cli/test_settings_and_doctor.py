@@ -8,7 +8,9 @@ import shutil
 
 import pytest
 
+from holdfast.core.errors import TooMany
 from holdfast.frontends.cli.ground import file_system, is_remote, synced_folder
+from holdfast.store.notices import note_unsaved
 
 from .box import Box
 
@@ -64,7 +66,7 @@ def test_environment_wins_over_the_file_and_flags_over_both(box: Box) -> None:
 
     assert values["capture.max_files"] == {"value": 7, "origin": "HOLDFAST_CAPTURE_MAX_FILES"}
     assert values["store.url"] == {"value": str(box.project / "here"), "origin": "--store"}
-    assert values["capture.ignored"] == {"value": "small", "origin": "default"}
+    assert values["capture.ignored"] == {"value": "all", "origin": "default"}
     assert "HOLDFAST_STORE_URL is not taken from the environment" in box.call("config", "list").err
 
 
@@ -136,6 +138,7 @@ def test_doctor_says_once_what_stops_many_checks(kept: Box) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_doctor_finds_a_home_that_takes_no_store(visited: Box) -> None:
     shutil.rmtree(visited.home / ".local")
+    shutil.rmtree(visited.project / ".holdfast")
 
     said = visited.call_as(65534, "doctor")
 
@@ -164,3 +167,33 @@ def test_the_longest_mount_counts(path: str, kind: str) -> None:
 def test_synced_folders_are_known_by_name() -> None:
     assert synced_folder("/home/a/Dropbox/store") == "Dropbox"
     assert synced_folder("/home/a/NotDropbox/store") is None
+
+
+@pytest.mark.parametrize("value", ["-1", "-0.5", "-12"])
+def test_a_negative_value_is_a_value(box: Box, value: str) -> None:
+    answer = box.call("config", "set", "retention.keep_last", value)
+
+    assert answer.code == 2
+    assert "retention.keep_last" in answer.err and "option" not in answer.err
+    assert box.call("config", "set", "--projct", "retention.keep_last", "5").code == 2
+    assert box.call("config", "set", "retention.keep_last", "5", "-x").code == 2
+
+
+def test_what_may_be_negative_is_set(box: Box) -> None:
+    answer = box.call("config", "set", "checkpoint.exclude_patterns", "-1", "-n", "--json")
+
+    assert (answer.code, answer.json()["value"]) == (0, ["-1"])
+
+
+def test_doctor_says_that_the_last_save_failed_and_why(kept: Box) -> None:
+    workspace = kept.call("status", "--json").json()["workspace"]["id"]
+    folder = str(kept.store / "workspaces" / workspace)
+
+    def level() -> str:
+        return str(checks(kept)["workspace"]["level"])
+
+    before = level()
+    note_unsaved(folder, kept.now, "unreachable", "No permission.")
+    assert (before, level()) == ("fine", "problem")
+    note_unsaved(folder, kept.now, TooMany.kind, "The tree has too many files.")
+    assert level() == "fine", "they are counted, and not too many any more"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import pytest
 
 from .box import HOUR, Box
@@ -103,11 +106,157 @@ def config(box: Box) -> str:
     )
 
 
+def every_help(box: Box) -> str:
+    """The help of every command and of every command below it."""
+    from holdfast.frontends.cli.root import root
+
+    lines = ["holdfast --help"]
+    with click.Context(root) as context:
+        waiting: list[tuple[str, click.Command]] = [("holdfast", root)]
+        for words, command in waiting:
+            if isinstance(command, click.Group):
+                for name in command.list_commands(context):
+                    part = command.get_command(context, name)
+                    assert part is not None
+                    lines.append(f"{words} {name} --help")
+                    waiting.append((f"{words} {name}", part))
+    return page(box, *lines, "holdfast --version")
+
+
+def restore(box: Box) -> str:
+    damage(box)
+    return page(
+        box,
+        "holdfast restore v1 --dry-run",
+        "holdfast restore v1",
+        "holdfast restore v1 -y",
+        "holdfast restore v1 -y",
+        "holdfast list --all",
+        "holdfast undo -y",
+        "holdfast redo -y",
+        "holdfast restore v2 -y -- src/b.py",
+        "holdfast restore v2 -y -- nothing",
+        "holdfast restore --continue",
+    )
+
+
+def carry(box: Box) -> str:
+    box.put(".env", "API_TOKEN=ghp_" + "a1B2c3D4e5" * 4 + "\n")
+    box.save("-m", "with a secret")
+    return page(
+        box,
+        "holdfast export v1 v4 ../two.bundle",
+        "holdfast import ../two.bundle --into ../elsewhere",
+        "holdfast import ../missing.bundle",
+        "holdfast fork v1 ../copy",
+        "holdfast fork v1 ../copy",
+    )
+
+
+def upkeep(box: Box) -> str:
+    lines = page(
+        box,
+        "holdfast verify",
+        "holdfast verify --quick",
+        "holdfast compact",
+        "holdfast rebuild",
+        "holdfast unprotect -y",
+        "holdfast status",
+        "holdfast init",
+        "holdfast purge -y",
+    )
+    return re.sub(r"\b[\d.,]+ ?(bytes|B|KB|MB)\b", r"N \1", lines)
+
+
+def tasks(box: Box) -> str:
+    return page(
+        box,
+        "holdfast task list",
+        "holdfast task inbox",
+        "holdfast task show t-1",
+        "holdfast task new",
+        "holdfast report",
+        "holdfast resume v1",
+        "holdfast keep",
+        "holdfast drop",
+        "holdfast clear-check",
+        "holdfast install codex",
+        "holdfast install nobody",
+    )
+
+
+JSON = (
+    "init ../other",
+    "save -m again",
+    "save --auto",
+    "list",
+    "latest",
+    "show v1",
+    "diff v1 v2",
+    "search first",
+    "status",
+    "restore v1 --dry-run",
+    "restore v1 -y",
+    "undo -y",
+    "fork v1 ../copy",
+    "export v1 ../one.bundle",
+    "import ../one.bundle --into ../elsewhere",
+    "name v1 start",
+    "pin v1",
+    "forget v2 -y",
+    "forget --dry-run",
+    "compact",
+    "verify",
+    "rebuild",
+    "key",
+    "config list",
+    "config get capture.ignored",
+    "config explain capture.ignored",
+    "task list",
+    "task inbox",
+    "report",
+    "resume v1",
+    "clear-check",
+    "install claude --dry-run",
+    "unprotect -y",
+    "purge -y",
+)
+
+
+def form(value: object) -> object:
+    """The form of a JSON value: names and types without what they hold; of a list its different parts."""
+    if isinstance(value, dict):
+        return {name: form(part) for name, part in value.items()}
+    if isinstance(value, list):
+        parts: list[object] = []
+        for part in map(form, value):
+            if part not in parts:
+                parts.append(part)
+        return parts
+    return "null" if value is None else type(value).__name__
+
+
+def forms(box: Box) -> str:
+    """What every command answers in JSON, as its form."""
+    text = ""
+    for line in JSON:
+        result = box.call(*line.split(" "), "--json")
+        text += f"$ holdfast {line} --json\n"
+        text += json.dumps(form(result.json()), indent=1) + "\n" if result.raw.strip() else ""
+        text += f"exit code {result.code}\n" if result.code else ""
+    return text
+
+
 PAGES: dict[str, Callable[[Box], str]] = {
     "init": init,
     "save": save,
     "list": lambda box: page(
-        box, "holdfast list", "holdfast checkpoint list --tag work", "holdfast list --trigger auto"
+        box,
+        "holdfast list",
+        "holdfast checkpoint list --tag work",
+        "holdfast list --trigger auto",
+        "holdfast latest --tag work",
+        "holdfast latest --trigger auto",
     ),
     "show": show,
     "diff": diff,
@@ -120,7 +269,12 @@ PAGES: dict[str, Callable[[Box], str]] = {
     ),
     "forget": forget,
     "config": config,
-    "help": lambda box: page(box, "holdfast save --help", "holdfast diff --help", "holdfast --version"),
+    "restore": restore,
+    "carry": carry,
+    "upkeep": upkeep,
+    "tasks": tasks,
+    "help": every_help,
+    "forms": forms,
     "json": lambda box: page(
         box, "holdfast list --json --limit 1", "holdfast show v9 --json", "holdfast name v1 start --json"
     ),

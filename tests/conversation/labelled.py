@@ -63,7 +63,7 @@ def with_answers() -> Label:
     s.said("I'll start with the middleware.")
     return Label(
         s,
-        "Set up authentication",
+        "Admin login",
         ["start with the middleware"],
         ["Which session store? → Redis", "Plan approved: Admin login"],
     )

@@ -81,6 +81,14 @@ def test_a_rollout_becomes_turns_files_and_notes() -> None:
     assert not taken.last_run.passed
 
 
+def test_what_our_supervisor_says_beside_a_task_is_passed_over() -> None:
+    rollout = Rollout()
+    rollout.message("user", "# Task: a shop\n\nSell tea.\n\n<holdfast>\nnever ask for it\n</holdfast>")
+    rollout.message("user", "<holdfast>\nPhase 1 was approved.\n</holdfast>")
+
+    assert [turn.text for turn in rollout.read().asked()] == ["# Task: a shop\n\nSell tea."]
+
+
 def test_a_rollout_makes_a_brief() -> None:
     conversation = worked().read()
 

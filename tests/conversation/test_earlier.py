@@ -40,6 +40,7 @@ def begun() -> Session:
     session.call(
         "mcp__holdfast__checkpoint_save", {"summary": "Exact totals", "decisions": ["Decimals, not floats"]}, "saved"
     )
+    session.said("Half of it is done.\n\n**Decisions Made**:\n- Refunds in a table of their own")
     session.said(f"I decided to keep the old rounding for refunds. The key is {SECRET}.")
     session.call("Bash", {"command": "pytest -q"}, "1 failed\nAssertionError: 0.1", {}, failed=True)
     return session
@@ -102,6 +103,7 @@ def test_the_beginning_is_carried_on_from_checkpoint_to_checkpoint(tmp_path: Pat
     assert found.tasks == [("completed", "Use decimals"), ("pending", "Round half up")]
     assert found.decisions[0] == "Decimals, not floats"
     assert any("old rounding" in one for one in found.decisions)
+    assert "Refunds in a table of their own" in found.decisions
     assert found.last_run is not None and not found.last_run.passed
     alone = resuming.notes_of(str(path))
     assert alone is not None and not alone.plan  # without a session's name only the end is known

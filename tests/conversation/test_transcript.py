@@ -165,6 +165,8 @@ def test_a_compaction_is_a_boundary_and_no_new_conversation() -> None:
         "[Request interrupted by user]",
         "<command-name>/clear</command-name><command-args></command-args>",
         "<system-reminder>be careful</system-reminder>",
+        '{"task_id":"b1","task_type":"local_bash"}',
+        ' {"task_id": "b1",\n "nested": {"a": []}}\n',
     ],
 )
 def test_what_the_client_writes_is_not_taken_for_a_prompt(text: str) -> None:
@@ -172,6 +174,14 @@ def test_what_the_client_writes_is_not_taken_for_a_prompt(text: str) -> None:
     session.asked(text)
 
     assert transcript.read(session.bytes()).asked() == []
+
+
+@pytest.mark.parametrize("text", ['{"a": 1} why is this refused?', "{a, b} are sets", "[1, 2]", "{" * 5000 + "}"])
+def test_words_about_an_object_are_a_prompt(text: str) -> None:
+    session = Session()
+    session.asked(text)
+
+    assert [turn.text for turn in transcript.read(session.bytes()).asked()] == [text]
 
 
 def test_what_our_supervisor_says_beside_a_task_is_passed_over() -> None:
@@ -183,13 +193,32 @@ def test_what_our_supervisor_says_beside_a_task_is_passed_over() -> None:
     assert [turn.text.split() for turn in asked] == ["# Task: a shop Sell tea. And coffee.".split()]
 
 
-def test_a_slash_command_counts_by_its_name_and_words() -> None:
+@pytest.mark.parametrize(
+    ("name", "words", "asked"),
+    [
+        ("/review", "", []),
+        ("/review", "the cart", []),
+        ("/security-review", "of the cart and its totals", ["of the cart and its totals"]),
+    ],
+)
+def test_a_slash_command_is_no_prompt_but_the_sentence_behind_it_is(name: str, words: str, asked: list[str]) -> None:
     session = Session()
     session.asked(
-        "<command-message>review</command-message><command-name>/review</command-name><command-args>the cart</command-args>"
+        f"<command-message>x</command-message><command-name>{name}</command-name><command-args>{words}</command-args>"
     )
+    session.asked(f"{name} {words}".strip())
 
-    assert [turn.text for turn in transcript.read(session.bytes()).asked()] == ["/review the cart"]
+    conversation = transcript.read(session.bytes())
+
+    assert [turn.text for turn in conversation.asked()] == asked * 2
+    assert [turn.text for turn in conversation.turns if turn.kind == "command"] == [f"{name} {words}".strip()] * 2
+
+
+def test_a_path_at_the_beginning_of_a_prompt_is_no_command() -> None:
+    session = Session()
+    session.asked("/etc/hosts has a wrong line, mend it")
+
+    assert [turn.text for turn in transcript.read(session.bytes()).asked()] == ["/etc/hosts has a wrong line, mend it"]
 
 
 def test_words_with_a_refusal_are_the_persons_own() -> None:
@@ -297,3 +326,11 @@ def test_a_session_knows_how_many_characters_its_model_puts_into_a_token() -> No
 
     assert len(conversation.measured) >= 9
     assert json.dumps(conversation.measured)
+
+
+def test_outside_of_git_there_is_no_branch() -> None:
+    """The client says `HEAD` then, and where no branch is checked out."""
+    session = Session(branch="HEAD")
+    session.asked("begin")
+
+    assert transcript.read(session.bytes()).branch == ""

@@ -34,6 +34,7 @@ KNOWN = (
     "paths",
     "search.db",
     "reserve",
+    "over",
     "compact.lock",
     "mounted.lock",
 )
@@ -45,7 +46,7 @@ def open_engine(config: Path) -> Engine:
     settings = Settings()
     settings.read_file(config.read_bytes(), str(config))
     clock = iter(range(AT, AT + (1 << 60), 1_000_000_000))
-    return build(settings, "/nonexistent", b"/nonexistent", lambda: next(clock))
+    return build(settings, str(config.parent / "data"), b"/nonexistent", lambda: next(clock))
 
 
 def save(engine: Engine, work: Path) -> int:

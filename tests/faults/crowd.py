@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> int:
 def open_engine(store: Path) -> Engine:
     settings = Settings()
     settings.put("store.url", str(store), "test")
-    return build(settings, "/nonexistent", b"/nonexistent", time.time_ns)
+    return build(settings, str(store.parent / "data"), b"/nonexistent", time.time_ns)
 
 
 def save(engine: Engine, root: Path, trigger: str = "manual", message: str = "") -> int:

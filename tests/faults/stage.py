@@ -13,6 +13,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from holdfast.frontends.surroundings import FOLDERS
+
 from .workload import put
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,7 +55,8 @@ class Stage:
     # Processes
 
     def hook_command(self) -> list[str]:
-        return [*PYTHON, str(LAUNCH), "save", "--cwd", str(self.work), "--config", str(self.config)]
+        words = ["save", "--cwd", str(self.work), "--config", str(self.config)]
+        return [*PYTHON, str(LAUNCH), FOLDERS, _data.name, _data.name, _data.name, *words]
 
     def driver_command(self, command: str, *arguments: object) -> list[str]:
         options = ["--config", self.config, "--work", self.work, "--extra", self.extra]
@@ -95,6 +98,9 @@ class Stage:
             shutil.copytree(self.base, self.store)
         else:
             shutil.rmtree(self.work / ".holdfast", ignore_errors=True)
+            # Nor has anybody ever used a store: else it would be missed.
+            shutil.rmtree(self.folder / "data", ignore_errors=True)
+            shutil.rmtree(Path(_data.name) / "holdfast", ignore_errors=True)
 
     def audit(
         self,

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
+from multiprocessing import get_context
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory, mkdtemp
@@ -66,7 +67,8 @@ def test_the_sample_has_some_of_everything(sample: Sample) -> None:
 def test_damage_is_found_and_named_or_changes_nothing(sample: Sample, campaign: bool) -> None:
     """Flips, cuts and swaps of any byte of any file below the store."""
     number = FULL if campaign else SHORT
-    with ProcessPoolExecutor(2, initializer=_prepare, initargs=(sample,)) as pool:
+    # Not forked from here: a child would begin with all the memory that this process has had.
+    with ProcessPoolExecutor(2, get_context("forkserver"), initializer=_prepare, initargs=(sample,)) as pool:
         results = list(pool.map(_damage_at_random, range(number), chunksize=max(1, number // 40)))
 
     findings = [finding for result in results for finding in result["findings"]]

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from .stage import Finished, Stage, report
-from .tracing import CHANGING, READING, Call, after_start, inject, needs_strace, trace
+from .tracing import CHANGING, READING, SYNCING, Call, after_start, inject, needs_strace, trace
 
 KILLS_IN_SAMPLE, ERRORS_IN_SAMPLE = 12, 16
 
@@ -121,6 +121,24 @@ def test_an_error_at_any_system_call_is_told_or_survived(name: str, folder: Path
 
     report(f"{name} with {len(chosen)} of {len(points)} errors injected, {series.told} of them told", findings)
     assert series.told, "no error got through: nothing was injected"
+
+
+@needs_strace
+@pytest.mark.timeout(600)
+def test_a_save_is_there_exactly_if_it_did_not_fail_at_a_sync(folder: Path) -> None:
+    """SQLite can fail when all is durable, and only its journal is to be emptied yet: then the save has succeeded."""
+    series = Series(folder, "save")
+    log = next((series.stage.base / "log").glob("*.log")).name
+    points = [call for call in series.calls if call.name in SYNCING]
+
+    findings = []
+    for call in points:
+        done = series._run(call, f"error=EIO:when={call.number}")
+        is_there = (series.stage.store / "log" / log).stat().st_size > (series.stage.base / "log" / log).stat().st_size
+        findings += [f"{call.text}: {done.returncode}"] if is_there == bool(done.returncode) else []
+
+    assert any("ledger.db-journal" in call.text for call in points)
+    assert not findings
 
 
 def _told(where: str, findings: list[str]) -> list[str]:

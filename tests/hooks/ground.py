@@ -13,7 +13,7 @@ from typing import Any
 
 import holdfast
 from holdfast.engine import Engine
-from holdfast.frontends.surroundings import Surroundings, now_ns
+from holdfast.frontends.surroundings import FOLDERS, Surroundings, now_ns
 from holdfast.settings import load
 from holdfast.store import pending, workers
 from holdfast.store.rows import CheckpointRow, Query
@@ -36,6 +36,15 @@ class Ground:
             (self.project / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
         self.transcript = base / "transcript.jsonl"
         self.variables = {"HOME": str(self.home), "PATH": "/usr/bin:/bin", "CLAUDE_PID": "4242"}
+        self.data = self.home / ".local/share"
+
+    @property
+    def folders(self) -> tuple[str, str, str]:
+        return str(self.home), str(self.home / ".config"), str(self.data)
+
+    @property
+    def written(self) -> list[str]:
+        return [FOLDERS, *self.folders]
 
     # The client
 
@@ -58,11 +67,11 @@ class Ground:
         )
 
     def command(self, *options: str) -> list[str]:
-        return [sys.executable, "-I", "-S", "-B", str(LAUNCH), "hook", "claude-code", *options]
+        return [sys.executable, "-I", "-S", "-B", str(LAUNCH), *self.written, "hook", "claude-code", *options]
 
-    def tool(self, tool: str, **given: Any) -> dict[str, Any]:
+    def tool(self, tool: str, fields: dict[str, Any] | None = None, /, **given: Any) -> dict[str, Any]:
         """What a PreToolUse answers, as the client reads it; empty for silence."""
-        done = self.hook("PreToolUse", tool_name=tool, tool_input=given, tool_use_id="toolu_1")
+        done = self.hook("PreToolUse", tool_name=tool, tool_input=given, tool_use_id="toolu_1", **(fields or {}))
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout) if done.stdout else {}
 
@@ -83,7 +92,7 @@ class Ground:
 
     @property
     def engine(self) -> Engine:
-        around = Surroundings({key.encode(): value.encode() for key, value in self.variables.items()})
+        around = Surroundings({key.encode(): value.encode() for key, value in self.variables.items()}, self.folders)
         return build(load(around.config, {}, hook=True), around.data, around.home, now_ns)
 
     @property

@@ -196,7 +196,7 @@ def test_a_project_cannot_choose_who_reads_the_conversation(started: Ground, end
     started.variables |= {"HOLDFAST_ANALYSIS_LLM": "anthropic", "ANTHROPIC_BASE_URL": endpoint.url}
     converse(started, "Fix the totals of the cart.")
     (started.project / "a.txt").write_text("changed\n")
-    assert b"may only tighten" in started.hook("Stop", last_assistant_message="The totals are rounded now.").stderr
+    assert started.hook("Stop", last_assistant_message="The totals are rounded now.").returncode == 0
     started.settle()
 
     assert endpoint.requests == [] and not kept(started)

@@ -73,7 +73,19 @@ def test_each_figure_says_where_it_came_from(
     assert (found.used, found.used_from, found.budget, found.budget_from) == expected
 
 
+@pytest.mark.parametrize(
+    ("used", "shown"), [(79_500, 79), (79_999, 79), (80_000, 80), (82_000, 82), (89_900, 89), (100_400, 100)]
+)
+def test_a_percentage_is_shown_of_what_has_been_reached(used: int, shown: int) -> None:
+    found = usage(used, "", 100_000, {}, {})
+
+    assert found.reached == shown
+    at = band(found.percent, 70)
+    assert at is not None and at.at <= found.reached
+
+
 def test_without_a_budget_nothing_is_crossed() -> None:
+    assert usage(10**9, "unheard-of", 0, {}, {}).reached == 0
     assert usage(10**9, "unheard-of", 0, {}, {}).percent == 0.0
 
 

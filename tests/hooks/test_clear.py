@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from holdfast.core.messages import change
+from holdfast.looking import ADDED, DELETED, LEFT, MODE, MODIFIED, TYPE
+
 from .ground import Ground
 
 
@@ -37,3 +40,24 @@ def test_a_clear_that_is_not_kept_says_nothing_and_the_next_baseline_has_the_fil
     assert "Checkpoint saved" not in said and "modified: a.txt" not in said
     assert started.triggers()[-1] == "session_start"
     assert started.contents(started.checkpoints()[-1])["a.txt"] == b"one\ntwo\n"
+
+
+def test_korean_names_what_became_of_each_file_in_korean(started: Ground) -> None:
+    for number in range(30):
+        (started.project / f"{number}.txt").write_text("x\n")
+    started.configure(hooks={"auto_checkpoint_on_clear": True, "verify_before_clear": True}, language="ko")
+    started.hook("SessionEnd", reason="clear")
+    started.settle(90)
+
+    said = json.loads(started.hook("SessionStart", source="clear").stdout)["systemMessage"]
+
+    listed = [line for line in said.split("\n") if line.startswith("  ")]
+    assert len(listed) > 3
+    assert not [line for line in listed if line.partition(":")[0].strip().isascii()]
+
+
+def test_every_kind_of_change_has_a_word_in_korean() -> None:
+    kinds = [ADDED, DELETED, MODIFIED, MODE, TYPE, LEFT]
+
+    assert not [kind for kind in kinds if change(kind, "ko").isascii()]
+    assert [change(kind, "en") for kind in kinds] == kinds

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import holdfast
 from holdfast.agents import claude_code
 from holdfast.frontends.hook import respond
 from holdfast.frontends.surroundings import Surroundings
@@ -27,7 +31,7 @@ def answer(ground: Ground, event: str, part: int = 1, **fields: Any) -> dict[str
     payload = json.dumps({**ground.payload(event), **fields}).encode()
     said, problem, code = respond(claude_code, payload, around, Inline(), {"--part": str(part)})
     assert (code, problem) == (0, "")
-    return json.loads(said) if said else {}
+    return json.loads(said) if said.startswith(b"{") else {}
 
 
 def told(reply: dict[str, Any]) -> str:
@@ -77,7 +81,67 @@ def test_the_settings_decide_what_is_told(worked: Ground, hooks: dict[str, Any])
     reply = start(worked)
 
     assert told(reply) == ""
-    assert ("/holdfast:resume" in reply.get("systemMessage", "")) is ("prompt" in hooks.values())
+    assert ("holdfast resume" in reply.get("systemMessage", "")) is ("prompt" in hooks.values())
+
+
+PLUGIN = Path(__file__).parents[2] / "plugin"
+
+
+def offered(ground: Ground) -> list[str]:
+    """All commands that a user is offered, at a start and after a clear that asks."""
+    ground.configure(hooks={"auto_resume_on_start": "prompt", "auto_checkpoint_on_clear": "prompt"})
+    (ground.project / "more.txt").write_text("x\n")
+    answer(ground, "SessionEnd", reason="clear")
+    shown = start(ground, "clear")["systemMessage"]
+    assert "resume v3 goes on from it" in shown
+    return re.findall(r"/holdfast:\w+|! (?:'[^']*'|\S)+(?: -m holdfast)? \w+", shown)
+
+
+def test_with_the_plugin_its_commands_are_offered(worked: Ground) -> None:
+    worked.variables["CLAUDE_PLUGIN_ROOT"] = str(PLUGIN)
+
+    commands = offered(worked)
+
+    assert [command.partition(":")[2] for command in commands] == ["keep", "drop", "resume"]
+    assert all((PLUGIN / f"commands/{command.partition(':')[2]}.md").exists() for command in commands)
+
+
+@pytest.mark.parametrize("is_on_path", [True, False])
+def test_without_the_plugin_commands_are_offered_that_a_shell_can_run(
+    worked: Ground, tmp_path: Path, is_on_path: bool
+) -> None:
+    if is_on_path:
+        (tmp_path / "bin").mkdir()
+        program = tmp_path / "bin/holdfast"
+        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m holdfast "$@"\n')
+        program.chmod(0o755)
+        worked.variables["PATH"] = f"{tmp_path}/bin:/usr/bin:/bin"
+
+    commands = offered(worked)
+
+    assert [command.split()[-1] for command in commands] == ["keep", "drop", "resume"]
+    assert all(command.startswith("! holdfast ") is is_on_path for command in commands)
+    for command in commands:
+        line = f"{command[2:]} --help"
+        variables = {**worked.variables, "PYTHONPATH": str(Path(holdfast.__file__).parents[1])}
+        assert subprocess.run(line, shell=True, env=variables, capture_output=True).returncode == 0, line
+
+
+def test_what_is_offered_is_told_after_a_prompt_too(worked: Ground) -> None:
+    """The new session's own prompt may make a checkpoint that is newer."""
+    worked.configure(hooks={"auto_resume_on_start": "prompt"})
+    offer = start(worked)["systemMessage"]
+    (worked.project / "more.txt").write_text("x\n")
+    answer(worked, "UserPromptSubmit", prompt="what shall we do about the weather now", session_id=OTHER)
+    worked.settle()
+
+    version = re.findall(r"resume (v\d+)", offer)[0]
+    done = subprocess.run(
+        [sys.executable, "-m", "holdfast", "resume", version],
+        cwd=worked.project, env=worked.variables, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0 and "make the totals exact" in done.stdout
+    assert "weather" not in done.stdout
 
 
 def test_nothing_is_told_beside_a_live_session_or_where_nobody_attends(worked: Ground) -> None:
@@ -103,8 +167,21 @@ def test_a_clear_that_asks_tells_what_was_kept(worked: Ground) -> None:
 
     shown = reply["systemMessage"]
     assert 'Checkpoint saved: "make the totals exact"' in shown and "Files changed: 14" in shown
-    assert "and 2 more" in shown and "/holdfast:keep" in shown
+    assert "and 2 more" in shown and "holdfast keep" in shown
     assert "make the totals exact" in told(reply)
+
+
+def test_a_clear_names_what_is_too_large_to_be_told_of(worked: Ground) -> None:
+    (worked.project / "big.txt").write_text("x" * 1_500_000)
+    (worked.project / "build").mkdir()
+    (worked.project / "build/o.txt").write_text("made\n")
+    answer(worked, "SessionEnd", reason="clear")
+
+    reply = start(worked, "clear")
+
+    assert "big.txt (1.5 MB)" in reply["systemMessage"]
+    (captured,) = [line for line in reply["systemMessage"].split("\n") if line.startswith("Captured:")]
+    assert "build/o.txt" not in captured + told(reply) + told(start(worked, "clear", 2))
 
 
 def test_a_clear_whose_checkpoint_failed_or_is_not_there_yet_is_told_so(worked: Ground) -> None:

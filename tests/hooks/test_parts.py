@@ -281,3 +281,40 @@ def test_the_baseline_of_the_new_session_does_not_hide_the_work_before_it(worked
     # The worker is done before the brief is asked for: its checkpoint is the newest.
     assert "make the totals exact" in told(start(worked))
     assert worked.triggers()[-1] == "session_start"
+
+
+def test_the_second_parts_hook_ends_after_the_firsts(worked: Ground) -> None:
+    """The client joins texts in the order in which hooks end, whichever of them began first."""
+    payload = json.dumps(
+        {**worked.payload("SessionStart"), "source": "clear", "session_id": OTHER, "transcript_path": ""}
+    )
+    ended: dict[str, float] = {}
+
+    def run(part: str) -> None:
+        done = worked.send(payload.encode(), "--part", part)
+        ended[part] = time.monotonic()
+        assert told(json.loads(done.stdout))
+
+    second, first = (threading.Thread(target=run, args=[part]) for part in ("2", "1"))
+    second.start()
+    until = time.monotonic() + 60
+    while not any(path.stat().st_size for path in worked.folder.glob("sessions/*.brief")):
+        assert time.monotonic() < until, "nothing is built"
+        time.sleep(0.01)
+    first.start()  # the other one has built both parts, and has nothing left to do
+    first.join()
+    second.join()
+
+    assert ended["1"] < ended["2"]
+
+
+def test_a_second_part_waits_only_so_long_for_a_first_that_never_comes(tmp_path: Path) -> None:
+    parts.follow(str(tmp_path), "s-1", lambda: 0, patience=0.05)
+
+
+def test_a_first_part_of_an_earlier_start_is_not_waited_for_in_vain_nor_taken_for_this_one(tmp_path: Path) -> None:
+    parts.lead(str(tmp_path), "s-1", 0)
+    name = sessions.path(str(tmp_path), "s-1", parts.FIRST)
+
+    assert parts._has_ended(name, 1)
+    assert not parts._has_ended(name, parts.LIFE + 1)

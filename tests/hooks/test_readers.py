@@ -72,7 +72,7 @@ def test_what_cannot_be_saved_now_stays_pending(left: Ground) -> None:
     shutil.move(left.project, away)
 
     with opened(lambda: left.engine, now_ns) as desk:
-        assert desk.workspace(workspace)["versions"] == 1
+        assert desk.workspace(workspace)["checkpoints"] == 1
 
     assert len(pending.names(folder)) == 1
     shutil.move(away, left.project)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.shell import threatened
+from holdfast.core.shell import threat_of, threatened
 from holdfast.core.shell_words import Redirection, Word, read
 
 ROOT = b"/home/dev/project"
@@ -199,3 +199,68 @@ def test_redirections_of_descriptors_replace_nothing() -> None:
     tokens = [token for token in read("ls 2>&1 1>&- <a 3<>b >&2 &>c") if isinstance(token, Redirection)]
 
     assert [token.replaces for token in tokens] == [False, False, False, True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("command", "named"),
+    [
+        ('F=big.bin; rm -f "$F"', ["big.bin"]),
+        ("F=big.bin && rm -f ${F}", ["big.bin"]),
+        ('D=models; F="$D/big.bin"; rm "$F"', ["models/big.bin"]),
+        ("rm -rf $(pwd)/big.bin", ["big.bin"]),
+        ('rm -rf "$(pwd)/big.bin" `pwd`/b', ["big.bin", "b"]),
+        ("cd models && rm $PWD/big.bin", ["models/big.bin"]),
+        ("for f in big.bin b; do rm -f $f; done", ["big.bin", "b"]),
+        ("for f in a b; do mv $f.x $f.y; done", ["a.x", "b.x", "a.y", "b.y"]),
+        ("F=big.bin; echo > $F", ["big.bin"]),
+        ("X=$(cd models && pwd); rm big.bin", ["big.bin"]),
+        ("bash -c 'cd models'; rm big.bin", ["big.bin"]),
+    ],
+)
+def test_what_the_command_itself_gives_a_variable_is_read(command: str, named: list[str]) -> None:
+    threat = threat_of(command, ROOT, ROOT)
+
+    assert threat is not None and not threat.is_vague
+    assert [path.decode() for path in threat.named] == named
+
+
+def test_a_loop_through_a_pattern_means_what_the_pattern_means() -> None:
+    threat = threat_of('for f in *.bin; do rm "$f"; done', ROOT, ROOT)
+
+    assert threat is not None and not threat.is_vague
+    assert threat.patterns == (ROOT + b"/*.bin",)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        'rm "$F"',
+        'rm "$F"; F=a',
+        "F=a; F=$(next); rm $F",
+        "F=a; read F; rm $F",
+        "F=a; while x; do rm $F; F=b; done",
+        "F=a rm $F",
+        "F='a b'; rm $F",
+        "F=~/a; rm $F",
+        "F=a; . ./more; rm $F",
+        "F=a; rm ${F:-b}",
+        "F=a; for F in $(ls); do rm $F; done",
+        "for f in $(ls); do rm $f; done",
+        "PWD=/x; rm $(pwd)/y",
+        "ls big.bin | xargs rm",
+        "tar xf a.tar",
+        "tar -zxf a.tgz",
+        "tar -C sub -xzf a.tgz",
+        "tar --extract -f a.tar",
+        "unzip -qo a.zip",
+    ],
+)
+def test_what_cannot_be_read_for_sure_may_mean_anything(command: str) -> None:
+    threat = threat_of(command, ROOT, ROOT)
+
+    assert threat is not None and threat.is_vague
+
+
+@pytest.mark.parametrize("command", ["tar czf x.tgz src", "tar -cf x.tar x", "tar tf x.tar", "unzip -l o.zip"])
+def test_an_archive_that_is_made_or_listed_destroys_nothing(command: str) -> None:
+    assert threatened(command, ROOT, ROOT) is None

@@ -35,7 +35,16 @@ print(find.identity.__doc__, getattr(find, "PLANTED", None))
 def copy(tmp_path: Path) -> Path:
     """Our package, compiled, in a place where it can be changed."""
     shutil.copytree(Path(holdfast.__file__).parent, tmp_path / "holdfast", ignore=shutil.ignore_patterns("__pycache__"))
-    compile_all = [sys.executable, "-m", "compileall", "-q", "holdfast/workspace", "holdfast/settings", "-l"]
+    compile_all = [
+        sys.executable,
+        "-m",
+        "compileall",
+        "-q",
+        "holdfast/workspace",
+        "holdfast/settings",
+        "holdfast/store",
+        "-l",
+    ]
     for command in (compile_all, [*compile_all[:4], "holdfast", "holdfast/core", "holdfast/frontends", "-l"]):
         env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         subprocess.run(command, cwd=tmp_path, check=True, env=env)

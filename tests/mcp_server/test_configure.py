@@ -48,10 +48,10 @@ def test_without_anything_it_shows_what_is_in_force(kept: Box) -> None:
 
 
 def test_what_tightens_goes_into_the_projects_file_and_counts_at_once(kept: Box) -> None:
-    call(kept, "checkpoint_configure", auto_checkpoint_on_clear=True, settings={"capture.ignored": "all"})
+    call(kept, "checkpoint_configure", auto_checkpoint_on_clear=True, settings={"retention.keep_last": 20})
 
-    assert project_file(kept) == {"hooks": {"auto_checkpoint_on_clear": True}, "capture": {"ignored": "all"}}
-    assert kept.call("config", "get", "capture.ignored").out == "all\n"
+    assert project_file(kept) == {"hooks": {"auto_checkpoint_on_clear": True}, "retention": {"keep_last": 20}}
+    assert kept.call("config", "get", "retention.keep_last").out == "20\n"
     assert not kept.config.exists()
 
 

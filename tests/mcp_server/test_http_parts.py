@@ -82,7 +82,7 @@ def test_without_the_extra_the_command_says_how_to_get_it(
         raise ModuleNotFoundError("No module named 'mcp'", name="mcp")
 
     assert run(["mcp"], around, lambda: kept.now, missing) == 1
-    assert "pip install 'holdfast[mcp]'" in capsys.readouterr().err
+    assert "pip install '.[mcp]'" in capsys.readouterr().err
     assert asked[0] == "mcp"
     assert asked[1]["cwd"] == str(kept.project).encode()
     assert run(["mcp"], around, lambda: kept.now) == 1

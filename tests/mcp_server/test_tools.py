@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+from random import Random
+from string import ascii_letters, digits
 from typing import Any
 
 import pytest
@@ -79,6 +81,17 @@ def test_a_wrong_save_is_refused_with_its_key_and_saves_nothing(kept: Box, argum
     assert answer.failed
     assert key in answer.text
     assert len(kept.call("list", "--json").json()) == 3
+
+
+@pytest.mark.parametrize("before", range(36, 80, 7))
+def test_a_key_in_a_summary_is_struck_out_before_the_summary_is_cut(kept: Box, before: int) -> None:
+    key = "ghp_" + "".join(Random(before).choices(ascii_letters + digits, k=36))
+
+    call(kept, "checkpoint_save", summary=f"{'x' * (before - 1)} {key} is the key", decisions=[f"{'y ' * 90} {key}"])
+
+    told = json.dumps([kept.call("show", "latest", "--json").json(), kept.call("list", "--json").json()])
+    told += call(kept, "checkpoint_show", reference="latest").text + call(kept, "checkpoint_resume").text
+    assert not [at for at in range(len(key) - 8) if key[at : at + 8] in told]
 
 
 def test_a_list_is_newest_first_and_pages(kept: Box) -> None:
@@ -177,16 +190,30 @@ def test_a_preview_says_what_a_restore_would_do_and_changes_nothing(kept: Box) -
         ("src/b.py", "delete"),
     }
     assert preview["conflicts"] == ["README"]
-    assert preview["prepared"]["command"] == "holdfast restore v1 -- src README"
+    assert preview["prepared"]["command"] == f"holdfast -C {kept.project} restore v1 -- src README"
     assert tree(kept) == before
     assert len(kept.call("list", "--json").json()) == 3
+
+
+def test_a_preview_names_what_was_left_out_and_is_missing(kept: Box) -> None:
+    kept.put("node_modules/a/index.js", "x")
+    kept.save("-m", "fourth")
+    there = call(kept, "checkpoint_restore_preview", reference="v4")
+    (kept.project / "node_modules/a/index.js").unlink()
+    (kept.project / "node_modules/a").rmdir()
+    (kept.project / "node_modules").rmdir()
+    missing = call(kept, "checkpoint_restore_preview", reference="v4")
+
+    assert there["missing"] == []
+    assert [one.partition(":")[0] for one in missing["missing"]] == ["node_modules"]
+    assert missing["steps"] == []
 
 
 @pytest.mark.parametrize("action", ["restore", "forget", "export"])
 def test_what_only_a_person_may_do_is_prepared(kept: Box, action: str) -> None:
     prepared = call(kept, "checkpoint_prepare", action=action, references=["third"])
 
-    assert prepared["command"] == f"holdfast {action} v3"
+    assert prepared["command"].startswith(f"holdfast -C {kept.project} {action} v3")
     assert "the user decides" in prepared["why"]
     assert len(kept.call("list", "--json").json()) == 3
 

@@ -43,6 +43,12 @@ class Mounted:
         return self.process.wait(PATIENCE)
 
 
+def _hear_signals() -> None:
+    """As a program that a person starts: whoever runs the tests in the background may have had signals ignored."""
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+
+
 @contextmanager
 def mounted(box: Box, *words: str) -> Iterator[Mounted]:
     """`holdfast mount [REF] DIR` with a folder beside the home."""
@@ -54,6 +60,7 @@ def mounted(box: Box, *words: str) -> Iterator[Mounted]:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
+        preexec_fn=_hear_signals,
     )
     try:
         if not wait_for(lambda: is_mounted(folder) or process.poll() is not None) or process.poll() is not None:

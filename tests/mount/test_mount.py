@@ -280,7 +280,7 @@ def test_without_the_package_it_says_how_to_get_it(box: Box) -> None:
     answer = box.run("mount", str(box.base / "mnt"), PYTHONPATH=f"{hidden}{os.pathsep}{SOURCE}")
 
     assert answer.code == 1
-    assert "pip install 'holdfast[mount]'" in answer.err
+    assert "pip install '.[mount]'" in answer.err
     assert not (box.base / "mnt").exists()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import shutil
 import signal
 import subprocess
 import sys
@@ -69,8 +70,8 @@ def test_work_that_no_checkpoint_has_stops_a_script_with_exit_code_14(box: Box) 
     box.put("a.txt", "unsaved\n")
     before = box.state()
 
-    result = box.call("restore", "v1", "-y")
-    in_json = box.call("restore", "v1", "-y", "--json").json()
+    result = box.call("restore", "v1")
+    in_json = box.call("restore", "v1", "--json").json()
 
     assert result.code == 14
     assert "a.txt" in result.err and "--theirs" in result.err and "--keep-mine" in result.err
@@ -130,7 +131,28 @@ def test_nothing_to_do_is_said(box: Box) -> None:
     result = box.call("restore", "v2", "-y")
 
     assert (result.code, "nothing to do" in result.out) == (0, True)
-    assert box.call("restore", "v2", "-y", "--json").json() == {"restored": False, "reason": "nothing to do"}
+    assert box.call("restore", "v2", "-y", "--json").json() == {
+        "restored": False,
+        "reason": "nothing to do",
+        "missing": [],
+        "left_out": [],
+        "untouched": [],
+    }
+
+
+def test_a_pointer_that_leads_into_the_folder_is_named_also_where_nothing_else_is_to_be_done(box: Box) -> None:
+    box.put(".git", "gitdir: e\n")
+    box.call("save", "-m", "with a pointer")
+    (box.project / ".git").unlink()
+
+    result = box.call("restore", "v3", "-y", "--json")
+    said = result.json()
+
+    assert (result.code, said["restored"], [one["path"] for one in said["untouched"]]) == (0, False, [".git"])
+    assert ".git" in box.call("restore", "v3", "-y").err
+    box.put("a.txt", "something to do\n")
+    assert ".git" in box.call("restore", "v3", "-y").err
+    assert not (box.project / ".git").exists()
 
 
 def test_each_step_names_the_command_that_takes_it_back(box: Box) -> None:
@@ -243,3 +265,161 @@ def test_a_person_is_asked_and_may_say_no(box: Box) -> None:
     assert text(box, "a.txt") == "unsaved\n"
     on_a_terminal(box, "restore", "v1", answers=[(b"Restore v1?", b"y")])
     assert text(box, "a.txt") == "one\n"
+
+
+# What was left out
+
+
+@pytest.fixture
+def left(tmp_path: Path) -> Box:
+    """A project whose only checkpoint leaves out a large file, the dependencies, and git's own folder."""
+    box = Box(tmp_path)
+    assert box.call("config", "set", "capture.max_file_size", "1000").code == 0
+    assert box.call("init").code == 0
+    box.put("a.txt", "one\n")
+    box.put("models/big.bin", "y" * 2000)
+    box.put("package-lock.json", "{}")
+    box.put("node_modules/a/index.js", "x")
+    box.put(".git/HEAD", "ref: refs/heads/main\n")
+    box.save("-m", "first")
+    return box
+
+
+MISSING = {"models/big.bin": None, "node_modules": "npm ci", ".git": None}
+
+
+def remove_left_out(box: Box) -> None:
+    subprocess.run(["rm", "-rf", *[str(box.project / name) for name in MISSING]], check=True)
+
+
+def test_what_was_left_out_and_is_missing_is_named_where_nothing_else_is_to_be_done(left: Box) -> None:
+    remove_left_out(left)
+    shown = left.call("restore", "v1", "-y")
+    answer = left.call("restore", "v1", "-y", "--json")
+    dry = left.call("restore", "v1", "-n", "--json").json()
+
+    assert (shown.code, answer.code) == (0, 0)
+    assert "Everything is as it was then" not in shown.out + shown.err
+    for name in MISSING:
+        assert name in shown.err
+    assert "npm ci" in shown.err
+    assert answer.json()["restored"] is False
+    assert {one["path"]: one["command"] for one in answer.json()["missing"]} == MISSING
+    assert {one["path"]: one["command"] for one in dry["missing"]} == MISSING
+
+
+def test_it_is_named_after_a_restore_that_did_something_too(left: Box) -> None:
+    remove_left_out(left)
+    left.put("a.txt", "two\n")
+    left.save("-m", "second")
+    answer = left.call("restore", "v1", "-y", "--json").json()
+    (left.project / "a.txt").write_text("one\n")
+    shown = left.call("undo", "-y", "--theirs")
+
+    assert answer["restored"] is True
+    assert {one["path"] for one in answer["missing"]} == set(MISSING)
+    assert shown.code == 0
+
+
+def test_nothing_is_named_while_it_is_there(left: Box) -> None:
+    answer = left.call("restore", "v1", "-y", "--json").json()
+
+    assert answer["missing"] == []
+    assert {one["path"] for one in answer["left_out"]} == set(MISSING)
+    assert "Everything" not in left.call("restore", "v1", "-y").out
+
+
+def test_of_some_paths_nothing_is_said_of_all_others(left: Box) -> None:
+    shutil.rmtree(left.project / "node_modules")
+
+    assert "Everything" not in left.call("restore", "v1", "-y", "--", "a.txt").out
+
+
+def test_what_was_left_out_and_is_not_what_it_was_is_named(left: Box) -> None:
+    big, modules = left.project / "models" / "big.bin", left.project / "node_modules"
+
+    def differing() -> list[str]:
+        answer = left.call("restore", "v1", "-y", "--json").json()
+        assert answer["restored"] is False
+        return [one["path"] for one in answer["missing"] if one["state"] != "missing"]
+
+    big.write_text("z" * 2000)
+    assert differing() == ["models/big.bin"]
+    big.write_text("tiny")
+    left.save("-m", "tiny")
+    left.call("restore", "v1", "-y", "--json")
+    big.unlink(missing_ok=True)
+    big.mkdir()
+    shutil.rmtree(modules / "a")
+    found = left.call("restore", "v1", "-y", "--json").json()["missing"]
+    states = {one["path"]: one["state"] for one in found if one["state"] != "missing"}
+    assert states == {"models/big.bin": "differs", "node_modules": "empty"}
+    modules.rmdir()
+    modules.write_text("a file")
+    found = left.call("restore", "v1", "-y", "--json").json()["missing"]
+    assert ("node_modules", "differs") in {(one["path"], one["state"]) for one in found}
+
+
+def test_a_later_version_knows_what_it_left_out_as_it_was_then(left: Box) -> None:
+    left.put("models/big.bin", "z" * 3000)
+    left.put("a.txt", "two\n")
+    left.save("-m", "second")
+
+    assert left.call("restore", "v2", "-y", "--json").json()["missing"] == []
+    found = left.call("restore", "v1", "-y", "--json").json()["missing"]
+    assert [one["path"] for one in found if one["state"] != "missing"] == ["models/big.bin"]
+
+
+def test_of_some_paths_only_what_lies_there_is_named(left: Box) -> None:
+    remove_left_out(left)
+    (left.project / "models").mkdir(exist_ok=True)
+    inside = left.call("restore", "v1", "-y", "--json", "--", "models").json()
+    beside = left.call("restore", "v1", "-y", "--json", "--", "a.txt").json()
+
+    assert [one["path"] for one in inside["missing"]] == ["models/big.bin"]
+    assert beside["missing"] == []
+
+
+@pytest.mark.parametrize("path", ["models/big.bin", "node_modules", "node_modules/a/index.js", ".git"])
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_path_that_was_left_out_cannot_be_asked_for(left: Box, path: str, is_there: bool) -> None:
+    if not is_there:
+        remove_left_out(left)
+    result = left.call("restore", "v1", "-y", "--", path)
+
+    assert result.code == 4
+    assert "left out of v1" in result.err
+    assert ("search" in result.err) is (path == "models/big.bin")
+
+
+def test_status_and_show_name_git_s_own_folder(left: Box) -> None:
+    assert [one["path"] for one in left.call("status", "--json").json()["not_covered"]] == [".git"]
+    assert [one["path"] for one in left.call("show", "v1", "--json").json()["not_covered"]] == [".git"]
+    assert ".git: git's own folder" in left.call("status").out
+    assert ".git: git's own folder" in left.call("show", "v1").out
+
+
+def test_show_left_out_shows_that_only(left: Box) -> None:
+    shown = left.call("show", "v1", "--left-out")
+
+    assert shown.code == 0
+    assert [line.strip().partition(":")[0] for line in shown.out.splitlines()[1:]] == [
+        ".git",
+        "models/big.bin",
+        "node_modules",
+    ]
+    assert "a.txt" not in shown.out
+
+
+def test_undo_names_what_a_restore_brought_and_it_leaves_there(left: Box) -> None:
+    assert left.call("config", "set", "capture.max_file_size", "5000").code == 0
+    left.save("-m", "with the large file")
+    assert left.call("config", "set", "capture.max_file_size", "1000").code == 0
+    (left.project / "models" / "big.bin").unlink()
+    (left.project / "a.txt").unlink()
+    left.save("-m", "without")
+    assert left.call("restore", "v2", "-y").code == 0
+    shown = left.call("undo", "-y")
+
+    assert not (left.project / "a.txt").exists()
+    assert (left.project / "models" / "big.bin").exists() is ("models/big.bin" in shown.err)

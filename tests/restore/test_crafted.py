@@ -16,6 +16,7 @@ from holdfast.core.entry import FILE, FOLDER, LINK, Entry
 from holdfast.core.errors import Conflict, Damaged
 from holdfast.core.planning import plan
 from holdfast.store.digest import digest
+from holdfast.store.saving import Replaced
 from holdfast.workspace.folding import fold
 from trees import disk
 
@@ -27,8 +28,9 @@ UNSAFE = [
     b"\0", b"a/\0", b"../../../../../../etc/cron.d/x", b"..\0", b"a/b/../../..", b"/proc/self/fd/0", b"/dev/sda",
 ]  # fmt: skip
 OURS = [
-    b".git", b".git/config", b".git/hooks/pre-commit", b"a/.git/config", b"a/b/.git", b".holdfast", b".holdfast/workspace.json",
-    b"a/.holdfast/x", b".git/../x", b".holdfast/restore-1/1", b"sub/.git/modules/x",
+    b".git/.git", b".git/config", b".git/hooks/pre-commit", b"a/.git/config", b"a/.git/b/.git", b".holdfast",
+    b".holdfast/workspace.json",
+    b".holdfast/a/.holdfast/x", b".git/../x", b".holdfast/restore-1/1", b"sub/.git/modules/x",
 ]  # fmt: skip
 KINDS = ["c", "b", "p", "S", "", "ff", "-", "F", "\0", "h"]
 MODES = [0o100644, 0o40755, 0o60000, 1 << 20, -1, 0o20000]
@@ -44,7 +46,7 @@ def row(path: bytes, kind: str = FILE, mode: int = 0o644, content: bytes | None 
 CRAFTED: list[list[Entry]] = [
     *[[row(path)] for path in UNSAFE + OURS],
     *[[row(path, LINK)] for path in UNSAFE[:12] + OURS[:6]],
-    *[[row(path, FOLDER)] for path in UNSAFE[:12] + OURS[:6]],
+    *[[row(path, FOLDER)] for path in [*UNSAFE[:12], *OURS[:6], b".git", b"a/b/.git"]],
     *[[row(b"odd", kind)] for kind in KINDS],
     *[[row(b"odd", FILE, mode)] for mode in MODES],
     *[[row(b"odd", LINK, 0o777, target)] for target in TARGETS],
@@ -85,7 +87,7 @@ def test_a_crafted_checkpoint_is_refused_and_nothing_is_written(ground: Ground, 
     header, _ = repository.document(repository.ledger.checkpoint(ground.saver.workspace, 1))  # type: ignore[arg-type]
     ours = {"v", "workspace", "parent", "keyframe", "counts", "tree"}
     header = {key: value for key, value in header.items() if key not in ours} | {"id": "cp-crafted"}
-    saving.finish(header, sorted([*entries, row(b"zzz")]), {})
+    saving.finish(header, sorted([*entries, row(b"zzz")]), Replaced())
     engine.close()
     before, config = disk(ground.root), ground.root / ".git/config"
 
@@ -183,6 +185,6 @@ def _crafted(ground: Ground, rows: list[Entry]) -> int:
     ours = {"v", "workspace", "parent", "keyframe", "counts", "tree"}
     key = saving.sink(b"good")
     header = {name: value for name, value in header.items() if name not in ours} | {"id": f"cp-{os.urandom(4).hex()}"}
-    done = saving.finish(header, sorted(entry._replace(content=key) for entry in rows), {})
+    done = saving.finish(header, sorted(entry._replace(content=key) for entry in rows), Replaced())
     engine.close()
     return done.version

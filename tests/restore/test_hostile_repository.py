@@ -14,6 +14,7 @@ import click
 import pytest
 
 import holdfast
+from folders import written
 from holdfast.frontends.cli.root import root as commands
 
 SOURCE = Path(holdfast.__file__).parents[1]
@@ -104,7 +105,8 @@ def test_no_command_runs_a_program_that_the_repository_names(tmp_path: Path) -> 
             (project / "a.txt").write_text(f"{name} {words}\n")
             run(*name, *words)
     hook = Path(holdfast.__file__).parent / "frontends/launch.py"
-    subprocess.run([sys.executable, "-I", str(hook), "save", "--cwd", str(project)], env=variables, capture_output=True)
+    words = [*written(home), "save", "--cwd", str(project)]
+    subprocess.run([sys.executable, "-I", str(hook), *words], env=variables, capture_output=True)
 
     assert not marker.exists()
     assert {words[0] for words in ran} == set(commands.list_commands(click.Context(commands)))

@@ -404,14 +404,17 @@ def test_a_copied_folder_is_restored_by_itself_and_the_original_is_left_alone(gr
     copy = folder / "copy"
     shutil.copytree(ground.root, copy, symlinks=True)
     original, ground.root = ground.root, copy
+    ground.save(cwd=copy)
+    ground.put("a", "of the copy\n")
+    ground.save(cwd=copy)
 
     done = ground.restore(1)
 
     assert done is not None
-    assert (copy / "a").read_text() == "1\n"
+    assert (copy / "a").read_text() == "later 2\n"
     assert (original / "a").read_text() == "later 2\n"
     ground.undo()
-    assert (copy / "a").read_text() == "later 2\n"
+    assert (copy / "a").read_text() == "of the copy\n"
 
 
 def test_keep_mine_keeps_what_is_mine_and_the_folder_it_is_in(ground: Ground) -> None:

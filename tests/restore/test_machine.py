@@ -21,7 +21,12 @@ from trees import Agent, Step, disk, numbers, steps
 
 from .ground import Ground, Stats, staging_left
 
-OPTIONS = {"capture__ignored_file_size": 64, "capture__max_file_size": 60_000, "capture__ignored_folder_files": 3}
+OPTIONS = {
+    "capture__ignored": "small",
+    "capture__ignored_file_size": 64,
+    "capture__max_file_size": 60_000,
+    "capture__ignored_folder_files": 3,
+}
 Disk = dict[bytes, tuple[str, int, bytes]]
 
 

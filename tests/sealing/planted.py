@@ -72,16 +72,66 @@ def secrets(seed: int) -> list[Secret]:
         ("heroku key", "-".join(some(HEX, count) for count in (8, 4, 4, 4, 12)), "HEROKU_API_KEY"),
         ("session secret", some(HEX, 40), "session_secret"),
         ("webhook token", some(URL64, 32), "webhook_token"),
-        ("private key", _pem(random), "private_key"),
+        ("private key", pem(random), "private_key"),
     ]  # fmt: skip
     return [Secret(*one) for one in made]
+
+
+def others(seed: int) -> list[tuple[str, str]]:
+    """Keys of more services, as these describe them."""
+    random = Random(seed)
+
+    def some(alphabet: str, count: int) -> str:
+        return "".join(random.choice(alphabet) for _ in range(count))
+
+    def uuid() -> str:
+        return "-".join(some(HEX, count) for count in (8, 4, 4, 4, 12))
+
+    return [
+        ("tailscale", f"tskey-auth-k{some(MIXED, 11)}CNTRL-{some(MIXED, 32)}"),
+        ("figma", "figd_" + some(URL64, 43)),
+        ("heroku", "HRKU-AA" + some(URL64, 58)),
+        ("mapbox", f"sk.eyJ{some(MIXED, 80)}.{some(URL64, 22)}"),
+        ("1password", "ops_eyJ" + some(BASE64, 260)),
+        ("1password key", "A3-" + "-".join(some(CAPITALS + DIGITS, count) for count in (6, 6, 5, 5, 5, 5))),
+        ("planetscale", "pscale_tkn_" + some(URL64, 43)),
+        ("pulumi", "pul-" + some(HEX, 40)),
+        ("perplexity", "pplx-" + some(MIXED, 48)),
+        ("alibaba", "LTAI" + some(MIXED, 20)),
+        ("artifactory", "AKCp" + some(MIXED, 69)),
+        ("azure secret", some(MIXED, 3) + "8Q~" + some(MIXED + "_~.-", 34)),
+        ("brevo", f"xkeysib-{some(HEX, 64)}-{some(MIXED, 16)}"),
+        ("clojars", "CLOJARS_" + some(HEX, 60)),
+        ("dynatrace", f"dt0c01.{some(CAPITALS + DIGITS, 24)}.{some(CAPITALS + DIGITS, 64)}"),
+        ("easypost", "EZAK" + some(MIXED, 54)),
+        ("facebook", "EAAC" + some(MIXED, 120)),
+        ("fly", "fm2_" + some(BASE64, 120)),
+        ("gitlab runner", "GR1348941" + some(URL64, 20)),
+        ("gitlab agent", "glagent-" + some(URL64, 50)),
+        ("hubspot", "pat-na1-" + uuid()),
+        ("linear", "lin_api_" + some(MIXED, 40)),
+        ("mailchimp", some(HEX, 32) + "-us14"),
+        ("maxmind", f"{some(MIXED, 6)}_{some(MIXED, 29)}_mmk"),
+        ("new relic", "NRAK-" + some(CAPITALS + DIGITS, 27)),
+        ("openshift", "sha256~" + some(URL64, 43)),
+        ("plaid", "access-production-" + uuid()),
+        ("postman", f"PMAK-{some(HEX, 24)}-{some(HEX, 34)}"),
+        ("prefect", "pnu_" + some(MIXED, 36)),
+        ("readme", "rdme_" + some(HEX, 70)),
+        ("sentry user", "sntryu_" + some(HEX, 64)),
+        ("shippo", "shippo_live_" + some(HEX, 40)),
+        ("sourcegraph", f"sgp_{some(HEX, 16)}_{some(HEX, 40)}"),
+        ("typeform", "tfp_" + some(URL64, 59)),
+        ("vault batch", "hvb." + some(URL64, 140)),
+        ("yandex", "AQVN" + some(URL64, 36)),
+    ]  # fmt: skip
 
 
 def _part(value: dict[str, str]) -> str:
     return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
 
 
-def _pem(random: Random) -> str:
+def pem(random: Random) -> str:
     body = base64.b64encode(random.randbytes(300)).decode()
     lines = [body[at : at + 64] for at in range(0, len(body), 64)]
     return "\n".join(("-----BEGIN RSA PRIVATE KEY-----", *lines, "-----END RSA PRIVATE KEY-----"))

@@ -99,6 +99,28 @@ def test_every_further_checkpoint_costs_only_what_is_new(saver: Saver, transcrip
     assert content(saver, kept) == transcript.read_bytes()
 
 
+def test_after_a_rotation_only_what_is_new_is_stored_and_with_the_new_keys(saver: Saver, transcript: Path) -> None:
+    noise = os.urandom(3 * PART // 4).hex()
+    transcript.write_text(
+        "".join(message(number, noise[at : at + 3000]) for number, at in enumerate(range(0, len(noise), 3000)))
+    )
+    first = told(saver, save(saver, transcript))
+    before = packs(saver)
+    rotated = saver._read().sealing().rotate()
+
+    assert told(saver, save(saver, transcript)) == first
+    with open(transcript, "a") as file:
+        file.write(message(7, "a little more"))
+    kept = told(saver, save(saver, transcript))
+
+    assert packs(saver) - before < 6000
+    assert content(saver, kept) == transcript.read_bytes()
+    parts = saver._read().blob(bytes.fromhex(kept["content"]))[0]
+    last = saver._read().blob(parts[-32:])[0]
+    assert last[5:13].hex() == rotated
+    assert saver._read().blob(parts[:32])[0][5:13].hex() != rotated
+
+
 def test_nothing_new_costs_nothing(saver: Saver, transcript: Path) -> None:
     transcript.write_text(message(1))
     first = told(saver, save(saver, transcript))

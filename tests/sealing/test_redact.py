@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 import holdfast
 from holdfast.agents.claude_sessions import forked, last_message
-from holdfast.core import light_re, readying
-from holdfast.core.patterns import ASSIGNED, BEGINNINGS, CONTINUED, ESCAPE, KEYS, LOGIN_BEHIND, OPTION, WRAP
-from holdfast.core.redact import _assignments, find, redact
+from holdfast.core import light_re, readying, services
+from holdfast.core.patterns import ASSIGNED, BEGINNINGS, CONTINUED, ESCAPE, LOGIN_BEHIND, OPTION, WRAP
+from holdfast.core.redact import _beginnings, _tried, find, redact
 from holdfast.core.secrecy import without_secrets
+from holdfast.supervisor.telling import PROTOCOL
 
 from .planted import Secret, secrets
 
@@ -43,11 +44,45 @@ PIECES = [secret.value for secret in secrets(3)] + [secret.setting for secret in
         "http://localhost:8080/path?page=2&sort=name",
         "func TestRun_IntegrationV2FetchMalformedMidStreamFails(t *testing.T) {",
         'AuthorEmail: "dev@example.invalid"',
+        "type: api_key | env_variable | service | file",
+        "one of service | api_key | env_variable",
+        "Implement JWT validation in the auth middleware… — commit it",
+        "rm -f /tmp/auth.test.exe /tmp/sync.test.exe /tmp/sync…",
+        "pytest tests/auth tests/test_login2.py, then cat auth.go src/middleware/auth.go",
+        "look for the token ~/notes/AuthNotes.md",
+        PROTOCOL,
     ],
 )
 def test_what_is_no_secret_stays(text: str) -> None:
     assert redact(text) == text
     assert without_secrets(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "| api_key | k9f-Zq2-Lm7 |",
+        "| password | correct_horse_battery | eu |",
+        "password | correct_horse_battery",
+        "token | Zx9_kLm2pQ | eu",
+    ],
+)
+def test_a_secret_in_the_cell_of_a_table_goes(text: str) -> None:
+    assert "[redacted:secret]" in redact(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "auth: tests/login2.py/9xk",
+        "auth k9f/Zq2Lm7xW",
+        "auth /aB3xYz9Qw81",
+        "login --password /tmp/foo-bar1",
+        "password Zx9_kLm2pQ…",
+    ],
+)
+def test_what_no_path_or_sentence_holds_goes(text: str) -> None:
+    assert "[redacted:secret]" in redact(text)
 
 
 DECLARATIONS = {
@@ -224,7 +259,9 @@ def test_any_bytes_are_taken_for_a_transcript(data: bytes) -> None:
     ).map("".join)
 )  # fmt: skip
 def test_looking_where_names_begin_finds_what_looking_everywhere_finds(text: str) -> None:
-    assert [match.span() for match in _assignments(text)] == [match.span() for match in ASSIGNED.finditer(text)]
+    assert [match.span() for match in _tried(ASSIGNED, text, _beginnings(text))] == [
+        match.span() for match in ASSIGNED.finditer(text)
+    ]
 
 
 def test_a_pattern_compiled_alone_is_the_one_that_re_compiles() -> None:
@@ -254,16 +291,17 @@ def test_without_readied_patterns_of_this_python_they_are_compiled(monkeypatch: 
 
 
 PLAINLY = {
-    WRAP: r"(?:[\"']?[ \t]{0,8}\+?[ \t]{0,8}\\?\r?\n|\\{1,2}r?\\{0,2}n)[ \t>|#*+]{0,60}[\"']?",
+    WRAP: r"(?:(?:[\"'][ \t]{0,8}[+.]?|[ \t]{0,8}\+?)[ \t]{0,8}\\?\r?\n|\\{1,2}r?\\{0,2}n|=\r?\n|\x1b\[[0-9;?]{0,20}[A-Za-z])"
+    r"[ \t>|#*+]{0,60}(?:\.[ \t]{0,8}(?=[\"']))?[\"']?",
     CONTINUED: r"\\\r?\n[ \t]{0,60}|[\"'][ \t]{0,8}[+.]?[ \t]{0,8}\\?\r?\n[ \t]{0,60}[+.]?[ \t]{0,8}[\"']",
     ESCAPE: r"\\+u00([0-7][0-9a-fA-F])|%([2-7][0-9a-fA-F])",
-    OPTION: r"(?i)(?<![\w-])(?:--?(?:user|userpass|proxy-user)[ =]|-u[ =]?)[\"']?[^\s:\"'/]{1,64}:([^\s\"'@]{3,256})",
+    OPTION: r"(?i)(?<![\w-])(?:--?(?:user|userpass|proxy-user)[ =]|-u[ =]?)[\"']?[^\s:\"'/|()\[\]{}]{1,64}:([^\s\"'@]{3,256})",
 }
 """The same patterns as one would write them if time did not count."""
 
 
 @given(
-    st.text(alphabet="\"' \t+.\\\r\nrnu0a4F%>|#*", max_size=120)
+    st.text(alphabet="\"' \t+.\\\r\nrnu0a4F%>|#*=\x1b[;m", max_size=120)
     | st.lists(
         st.sampled_from(["-", "-u", "--user", "--USER=", "a:", "bcd", " ", "proxy-user ", "'", "\n", "-U", "="])
     ).map("".join)
@@ -281,5 +319,5 @@ def test_patterns_written_for_speed_find_what_the_plain_ones_find(text: str) -> 
     ).map("".join)
 )
 def test_the_quick_look_for_addresses_never_misses_one_with_a_password(text: str) -> None:
-    if re.search(KEYS["url-password"][1], text):
+    if re.search(services.pattern("url-password"), text):
         assert LOGIN_BEHIND.search(text)

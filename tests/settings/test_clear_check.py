@@ -71,7 +71,7 @@ def test_a_folder_that_is_left_out_is_no_work_to_lose(box: Box) -> None:
 def test_automatic_with_verification_shows_the_difference_first(box: Box) -> None:
     answer = mode(box, "automatic", verify_before_clear=True).call("clear-check")
 
-    assert answer.out.startswith(CHANGED + 'Checkpoint saved: "before clear"\n')
+    assert answer.out.startswith(CHANGED + 'Checkpoint saved: "Changed: a.txt, b.txt, c.txt"\n')
 
 
 @pytest.mark.parametrize(
@@ -87,11 +87,14 @@ def test_prompt_asks_on_a_terminal(box: Box, typed: bytes, code: int, saved: boo
     assert (b"Cancelled" in shown) == (code == 1)
 
 
-def test_prompt_without_a_terminal_takes_an_answer_or_says_what_is_missing(box: Box) -> None:
-    nobody = mode(box, "prompt").call("clear-check")
+@pytest.mark.parametrize("verify", [True, False])
+def test_prompt_without_a_terminal_takes_an_answer_or_says_how_to_give_one(box: Box, verify: bool) -> None:
+    nobody = mode(box, "prompt", verify_before_clear=verify).call("clear-check")
+    mode(box, "prompt")
     no = box.call("clear-check", "--no")
-    assert (nobody.code, no.code, versions(box)) == (2, 0, ["v1"])
-    assert "-y" in nobody.err
+    assert (nobody.code, no.code, versions(box)) == (1, 0, ["v1"])
+    assert nobody.out.startswith(CHANGED) and nobody.err == ""
+    assert "holdfast clear-check -y" in nobody.out and "holdfast clear-check --no" in nobody.out
 
     yes = box.call("clear-check", "-y")
     assert (yes.code, versions(box)) == (0, ["v2", "v1"])
@@ -108,6 +111,20 @@ def test_manual_goes_on_and_with_verification_it_stops(box: Box) -> None:
     assert versions(box) == ["v1"]
 
 
+def test_before_the_first_checkpoint_it_says_that_nothing_was_saved(tmp_path: Path) -> None:
+    box = Box(tmp_path)
+    assert box.call("init").code == 0
+    box.put("a.txt", "one\n")
+
+    asked = mode(box, "prompt").call("clear-check")
+    told = box.call("clear-check", "--json")
+    refused = mode(box, "manual", verify_before_clear=True).call("clear-check")
+
+    assert (asked.code, told.code, refused.code, told.json()["last"]) == (1, 1, 1, None)
+    assert asked.out.startswith("Nothing was saved yet:\n  - 1 file not saved\n")
+    assert "modified" not in asked.out and "changed since" not in refused.err
+
+
 @pytest.mark.parametrize("name", ["automatic", "prompt", "manual"])
 def test_nothing_changed_is_silence(box: Box, name: str) -> None:
     box.save()
@@ -118,11 +135,21 @@ def test_nothing_changed_is_silence(box: Box, name: str) -> None:
     assert versions(box) == ["v2", "v1"]
 
 
+def test_a_yes_says_what_is_saved_whoever_saved_it(box: Box) -> None:
+    box.save("-m", "by a hook")
+
+    answer = mode(box, "prompt").call("clear-check", "-y")
+
+    newest = box.call("list", "--json").json()[0]
+    assert (answer.code, answer.err, newest["version"]) == (0, "", "v2")
+    assert all(part in answer.out for part in ("Checkpoint saved:", "by a hook", "v2", newest["id"]))
+
+
 @pytest.mark.parametrize(
     ("name", "words", "action", "code"),
     [
         ("automatic", [], "saved", 0),
-        ("prompt", [], "ask", 0),
+        ("prompt", [], "ask", 1),
         ("prompt", ["-y"], "saved", 0),
         ("prompt", ["--no"], "not_saved", 0),
         ("manual", [], "save_first", 1),
@@ -144,7 +171,7 @@ def test_before_the_first_checkpoint_everything_is_unsaved(tmp_path: Path) -> No
 
     answer = box.call("clear-check", "-y")
 
-    assert "  - 1 file modified\n  - 1 line added\n  - Last checkpoint: none yet\n" in answer.out
+    assert "  - 1 file not saved\n  - 1 line added\n  - Last checkpoint: none yet\n" in answer.out
     assert versions(box) == ["v1"]
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from cli.box import Box
+from holdfast.frontends.autosave import settings_of
+from holdfast.frontends.surroundings import Surroundings
 
 
 @pytest.fixture
@@ -35,6 +37,42 @@ def test_explain_names_every_source_and_why_it_was_not_taken(box: Box) -> None:
         "HOLDFAST_HOOKS_CHECKPOINT_THRESHOLD_PERCENT",
         "HOLDFAST_CHECKPOINT_THRESHOLD",
     ]
+
+
+@pytest.mark.parametrize("name", ["HOLDFAST_CHECKPOINT_THRESHOLD", "HOLDFAST_HOOKS_CHECKPOINT_THRESHOLD_PERCENT"])
+def test_what_is_about_hooks_is_shown_as_hooks_have_it(box: Box, name: str) -> None:
+    """In a hook the environment may only tighten: 80 is looser than the default 70."""
+    key = "hooks.checkpoint_threshold_percent"
+    box.variables[name] = "80"
+
+    told = box.call("config", "explain", key, "--json").json()
+    got, listed = box.call("config", "get", key, "--json").json(), box.call("config", "list", "--json").json()
+
+    assert (told["value"], told["origin"]) == (70, "default")
+    assert (told["in_hooks"], told["in_commands"]) == (
+        {"value": 70, "origin": "default"},
+        {"value": 80, "origin": name},
+    )
+    assert (got["value"], listed[key]["value"]) == (70, 70)
+    assert [(one["origin"], one["taken"]) for one in told["considered"]] == [(name, False)]
+
+
+def test_every_setting_about_hooks_has_the_value_that_a_hook_loads(box: Box) -> None:
+    box.variables |= {
+        "HOLDFAST_CHECKPOINT_THRESHOLD": "90",
+        "HOLDFAST_AUTO_RESUME_ON_START": "false",
+        "HOLDFAST_VERIFY_BEFORE_CLEAR": "false",
+        "HOLDFAST_AUTO_CHECKPOINT_ON_CLEAR": "true",
+        "HOLDFAST_HOOKS_RESUME_ON_STARTUP": "full",
+    }
+    around = Surroundings({name.encode(): value.encode() for name, value in box.variables.items()})
+    hook = settings_of(around, str(box.project).encode(), None)
+
+    listed = box.call("config", "list", "--json").json()
+
+    shown = {key: listed[key]["value"] for key in hook.values if key.startswith("hooks.")}
+    assert shown == {key: value for key, value in hook.values.items() if key.startswith("hooks.")}
+    assert shown["hooks.checkpoint_threshold_percent"] == 70 and shown["hooks.auto_resume_on_start"] is False
 
 
 @pytest.mark.parametrize(

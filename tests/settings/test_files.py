@@ -37,7 +37,14 @@ def workspace(tmp_path: Path) -> Path:
     folder = tmp_path / "project"
     (folder / ".holdfast").mkdir(parents=True)
     (folder / ".holdfast/workspace.json").write_text(json.dumps({"id": "0" * 32}))
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store/paths").write_text(f"{'0' * 32} {folder}\n")
     return folder
+
+
+def stores(workspace: Path) -> str:
+    """The data folder of the user whose store knows that workspace."""
+    return str(workspace.parent)
 
 
 def write(path: Path, content: Any) -> Path:
@@ -132,7 +139,7 @@ def test_a_file_of_a_later_version_is_read_as_far_as_it_is_understood(config: Pa
 
     settings = load(str(config), {})
 
-    assert (settings["adopt"], settings["hooks.checkpoint_threshold_percent"]) == ("git", 80)
+    assert (settings["adopt"], settings["hooks.checkpoint_threshold_percent"]) == ("any", 80)
     assert "later version (2)" in settings.warnings[0]
     assert "adopt" in settings.warnings[1]
     assert len(settings.warnings) == 3
@@ -157,19 +164,19 @@ def test_a_project_tightens_and_cannot_loosen(config: Path, workspace: Path) -> 
             },
             "capture": {"exclude": ["a/", "secret/"], "max_files": 1},
             "store": {"url": "/evil"},
-            "adopt": "any",
+            "adopt": "never",
             "analysis": {"llm": "command", "command": ["rm", "-rf", "/"]},
         },
     )
 
-    settings = load(str(config), {}, os.fsencode(workspace))
+    settings = load(str(config), {}, os.fsencode(workspace), stores=stores(workspace))
 
     assert settings["hooks.checkpoint_threshold_percent"] == 75
     assert settings["hooks.auto_checkpoint_on_clear"] is True
     assert settings["hooks.verify_before_clear"] is True
     assert settings["capture.exclude"] == ["a/", "b/"]
     assert settings["capture.max_files"] == 200_000
-    assert (settings["store.url"], settings["adopt"], settings["analysis.llm"]) == ("", "git", "off")
+    assert (settings["store.url"], settings["adopt"], settings["analysis.llm"]) == ("", "any", "off")
     assert settings["analysis.command"] == []
     assert len(settings.warnings) == 7
     assert {why for heard in settings.considered.values() for _, _, why in heard} == {
@@ -182,7 +189,7 @@ def test_a_project_tightens_and_cannot_loosen(config: Path, workspace: Path) -> 
 def test_the_environment_wins_over_the_project(config: Path, workspace: Path) -> None:
     project(workspace, {"capture": {"ignored": "all"}})
 
-    settings = load(str(config), {"HOLDFAST_CAPTURE_IGNORED": "none"}, os.fsencode(workspace))
+    settings = load(str(config), {"HOLDFAST_CAPTURE_IGNORED": "none"}, os.fsencode(workspace), stores=stores(workspace))
 
     assert settings["capture.ignored"] == "none"
 
@@ -193,7 +200,7 @@ def test_a_broken_project_file_never_stops_a_command(
 ) -> None:
     project(workspace, text)
 
-    settings = load(str(config), {}, os.fsencode(workspace))
+    settings = load(str(config), {}, os.fsencode(workspace), stores=stores(workspace))
 
     assert settings.values == Settings().values
     assert said in settings.warnings[0]
@@ -204,15 +211,15 @@ def test_links_pipes_and_folders_in_the_place_of_a_project_file_lead_nowhere(con
     elsewhere = write(workspace / "elsewhere.json", {"capture": {"ignored": "all"}})
 
     place.symlink_to(elsewhere)
-    linked = load(str(config), {}, os.fsencode(workspace))
+    linked = load(str(config), {}, os.fsencode(workspace), stores=stores(workspace))
     with pytest.raises(Failed):
         change_project(os.fsencode(workspace), {"capture.ignored": "all"})
     place.unlink()
     os.mkfifo(place)
-    pipe = load(str(config), {}, os.fsencode(workspace))
+    pipe = load(str(config), {}, os.fsencode(workspace), stores=stores(workspace))
     place.unlink()
     place.mkdir()
-    folder = load(str(config), {}, os.fsencode(workspace))
+    folder = load(str(config), {}, os.fsencode(workspace), stores=stores(workspace))
 
     for settings in (linked, pipe, folder):
         assert settings.values == Settings().values
@@ -259,7 +266,13 @@ def test_the_mode_of_the_file_stays(config: Path) -> None:
 
 
 def test_a_server_follows_its_files_and_keeps_the_last_good_ones(config: Path, workspace: Path) -> None:
-    following = Following(str(config), {}, os.fsencode(workspace), flags={"store.url": "/flag"})
+    following = Following(
+        str(config),
+        {},
+        os.fsencode(workspace),
+        flags={"store.url": stores(workspace) + "/store"},
+        stores=stores(workspace),
+    )
     first = following.now()
 
     write(config, {"hooks": {"checkpoint_threshold_percent": 90}})
@@ -280,5 +293,5 @@ def test_a_server_follows_its_files_and_keeps_the_last_good_ones(config: Path, w
     assert generation == 3
     assert gone["hooks.checkpoint_threshold_percent"] == 70
     assert (following.trouble, following.generation) == ("", 4)
-    assert gone["store.url"] == "/flag"
+    assert gone["store.url"] == stores(workspace) + "/store"
     assert following.now() is gone

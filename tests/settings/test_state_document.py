@@ -80,8 +80,43 @@ def test_what_is_too_large_is_named_and_the_snapshot_has_it_all_the_same(box: Bo
     assert box.call("cat", "latest", "src/b.py").out == "two\n" * 1000
 
 
+def test_what_is_too_large_is_a_notice_that_names_it(box: Box) -> None:
+    assert shown(box)["notices"] == []
+
+    (notice,) = shown(box, max_file_size="1000")["notices"]
+
+    assert "src/b.py (4 KB)" in notice and "src/a.py" not in notice
+    assert "src/b.py (4 KB)" in box.call("show").out
+
+
+def test_what_tools_make_is_in_the_snapshot_and_not_in_the_document(box: Box) -> None:
+    """Whether .gitignore names these folders or not: nobody edited what is in them by name."""
+    for name in ("build/o.o", "target/x", "dist/out.js", "sub/out/y.txt", "cmake-build-debug/z", "src/c.py"):
+        box.put(name, "made\n")
+    box.save("-m", "built")
+
+    told = shown(box)
+
+    assert set(told["state"]["files"]) == {"src/c.py"}
+    assert {line.partition(":")[0] for line in told["state_left_out"]} == {
+        "build/", "target/", "dist/", "sub/out/", "cmake-build-debug/"
+    }  # fmt: skip
+    assert box.call("cat", "latest", "build/o.o").out == "made\n"
+
+
+def test_a_file_that_the_agent_edited_by_name_counts_wherever_it_lies(box: Box) -> None:
+    box.put("bin/deploy", "echo\n")
+    told = {"session": "s", "transcript": "", "model": "", "cwd": "", "at": box.now, "trigger": "turn", "agent": "x"}
+    with visits(box).open() as visit:
+        folder = visit.engine.place.folder(visit.row.id)
+        sessions.touch(folder, "s", [f"w {box.project}/bin/deploy"])
+        visit.engine.handle(event_of(visit.engine, visit.root, folder, told))
+
+    assert set(shown(box)["state"]["files"]) == {"bin/deploy"}
+
+
 def test_patterns_files_analysis_and_mode_are_settings(box: Box) -> None:
-    assert set(shown(box, exclude_patterns="*/b.py")["state"]["files"]) == {"debug.log", "src/a.py"}
+    assert set(shown(box, exclude_patterns="*/b.py")["state"]["files"]) == {"src/a.py"}  # with those of the save
     assert shown(box, capture_files="false")["state"]["files"] == {}
     assert shown(box, capture_analysis="false")["state"]["analysis"]["current_task"] == ""
     assert "state" not in shown(box, mode="summary")

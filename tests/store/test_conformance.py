@@ -269,6 +269,15 @@ def test_truncate_to_nothing_leaves_an_empty_log(records: Records) -> None:
     assert records.size("ws") == 0
 
 
+def test_a_log_is_removed_once_and_no_error_twice(records: Records) -> None:
+    records.append("one", b"1\n")
+    records.append("two", b"2\n")
+    records.remove("one")
+    records.remove("one")
+
+    assert (records.logs(), records.size("one"), records.read("two")) == (["two"], 0, b"2\n")
+
+
 def test_truncate_of_no_log_is_an_error_of_the_system(records: Records) -> None:
     with pytest.raises(OSError):
         records.truncate("ws", 0)
@@ -520,6 +529,46 @@ def test_rows_may_come_from_generators(ledger: Ledger) -> None:
 # Workspaces and meta
 
 
+def test_a_dropped_workspace_is_gone_with_all_that_belongs_to_it(ledger: Ledger) -> None:
+    add_workspaces(ledger, "ws", "other")
+    for name in ("ws", "other"):
+        save(ledger, 1, [file(b"a")], name=name, id=f"cp-{name}", tags="work")
+        with ledger.transaction() as tx:
+            tx.set_kept(name, 1, [key(7)])
+            tx.set_meta(f"base {name}", "x")
+    with ledger.transaction() as tx:
+        tx.drop_workspace("ws")
+
+    assert [row.id for row in ledger.workspaces()] == ["other"]
+    assert (ledger.workspace("ws"), ledger.checkpoint("ws", 1), ledger.kept("ws"), ledger.meta("base ws")) == (
+        None, None, {}, None,
+    )  # fmt: skip
+    assert list(ledger.intervals("ws")) == [] and len(list(ledger.intervals("other"))) == 1
+    assert (ledger.kept("other"), ledger.meta("base other")) == ({1: [key(7)]}, "x")
+    assert [row.workspace for row in ledger.find(Query(tag="work"))] == ["other"]
+    add_workspaces(ledger, "ws")
+    save(ledger, 1, [file(b"b")])
+    assert [row.path for row in ledger.state("ws", 1)] == [b"b"]
+
+
+def test_what_restores_made_for_safety_is_left_out_if_asked(ledger: Ledger) -> None:
+    add_workspaces(ledger, "ws")
+    for version, trigger in enumerate(("manual", "before_restore", "patch", "auto"), 1):
+        save(ledger, version, trigger=trigger)
+
+    assert versions(ledger, workspace="ws") == [4, 3, 2, 1]
+    assert versions(ledger, workspace="ws", safety=False) == [4, 1]
+    assert versions(ledger, workspace="ws", safety=False, limit=1, before=4) == [1]
+
+
+def test_checkpoints_are_counted_by_workspace(ledger: Ledger) -> None:
+    add_workspaces(ledger, "ws", "other")
+    save(ledger, 1)
+    save(ledger, 2, forgotten=1)
+
+    assert [ledger.count(name) for name in ("ws", "other", "never", "")] == [1, 0, 0, 0]
+
+
 def test_workspaces_come_back_as_given_in_the_order_they_came(ledger: Ledger) -> None:
     rows = [
         WorkspaceRow(name, b"/w/\xff\n" + KOREAN, 7, "parent", 3, key(3), 99, key(4), 2, "ab" * 32, '{"f":1}')
@@ -768,6 +817,22 @@ def test_every_version_is_there_whole_and_sorted(ledger: Ledger) -> None:
         assert list(ledger.state("ws", version)) == rows
     assert list(ledger.state("other", 1)) == [file(b"a", 9)]
     assert list(ledger.state("none", 1)) == []
+
+
+def test_what_a_version_left_out_is_one_question(ledger: Ledger) -> None:
+    def left(path: bytes, kind: str) -> Entry:
+        return Entry(path, kind, 0, 0, 0, 0, 0, b"", b"")
+
+    rows = [left(b"a", "x"), left(b"d/b", "o"), left(b"d/c", "i"), left(b"d0", "u"), left(b"e", "s")]
+    add_workspaces(ledger, "ws")
+    save(ledger, 1, [*rows, file(b"f", 1), folder(b"d"), link(b"l", b"f")])
+    save(ledger, 2, [file(b"d/b", 2), gone(b"e")])
+
+    assert ledger.left_out("ws", 1) == rows
+    assert ledger.left_out("ws", 2) == [rows[0], *rows[2:4]]
+    assert ledger.left_out("ws", 1, b"d") == rows[1:3]
+    assert ledger.left_out("ws", 1, b"a") == rows[:1]
+    assert ledger.left_out("none", 1) == []
 
 
 def test_any_path_of_any_version_is_one_question(ledger: Ledger) -> None:
@@ -1222,6 +1287,7 @@ class BothLedgers(RuleBasedStateMachine):
     @rule(query=QUERIES)
     def find(self, query: Query) -> None:
         self.ask(lambda ledger: ledger.find(query))
+        self.ask(lambda ledger: ledger.count(query.workspace))
 
     @rule(name=NAMES, version=st.integers(0, 12), below=st.sampled_from([b"", *PATHS]))
     def states(self, name: str, version: int, below: bytes) -> None:

@@ -34,6 +34,7 @@ from holdfast.store.records import Chain, line
 from holdfast.store.repository import Repository
 from holdfast.store.rows import CHUNKS, CONTENT, DOCUMENT, CheckpointRow, Location, Query, WorkspaceRow
 from holdfast.store.saving import CHUNK_MAX, MANY_ROWS, Saving, Swept
+from holdfast.store.upkeep import forget
 
 MB = 1 << 20
 NOON = 1_800_000_000_000_000_000
@@ -434,17 +435,51 @@ def leave_record_without_row(store: Store, files: Files) -> None:
 
 def test_a_commit_that_fails_cuts_its_record_off_again(store: Store, repository: Repository) -> None:
     save(repository, {b"a": b"1"})
-    log, rows = store.records.read("ws"), everything(store.ledger)
+    log, rows, packs = store.records.read("ws"), everything(store.ledger), sorted(store.blobs.names())
     with pytest.raises(DiskFull):
         save(failing(store), {b"a": b"2"})
 
     assert store.records.read("ws") == log
     assert everything(store.ledger) == rows
+    assert sorted(store.blobs.names()) == packs, "what was written takes no room"
 
     row = save(store.open(), {b"a": b"3"})
 
     assert row.version == 2
     assert contents(store.open(), 2) == {b"a": b"3"}
+
+
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_whether_a_forgetting_that_failed_became_true_is_told_by_the_log(
+    store: Store, repository: Repository, is_cut: bool
+) -> None:
+    """Its record is adopted by whoever comes next, unless it could be cut off again."""
+    for number in range(3):
+        save(repository, {b"a": b"%d" % number})
+    ledger = cast(Ledger, FailingLedger(store.open().ledger))
+    records = store.records if is_cut else StubbornRecords(store.records)
+    failing_one = Repository("0" * 32, store.blobs, records, ledger)
+    if is_cut:
+        with pytest.raises(DiskFull):
+            forget(failing_one, "ws", [1, 2], "test")
+    else:
+        forget(failing_one, "ws", [1, 2], "test")
+
+    repository = store.open()
+    repository.workspace("ws")
+    left = [row.version for row in repository.ledger.find(Query(workspace="ws"))]
+    assert left == ([3, 2, 1] if is_cut else [3])
+
+
+def test_an_earlier_forgetting_of_some_is_not_taken_for_one_of_all(store: Store, repository: Repository) -> None:
+    for number in range(3):
+        save(repository, {b"a": b"%d" % number})
+    forget(repository, "ws", [1], "test")
+
+    with pytest.raises(DiskFull):
+        forget(failing(store), "ws", [2, 3], "test")
+
+    assert [row.version for row in store.open().ledger.find(Query(workspace="ws"))] == [3, 2]
 
 
 def test_the_same_repository_goes_on_after_a_failure(store: Store, repository: Repository) -> None:
@@ -532,11 +567,11 @@ def test_a_failed_first_registration_leaves_no_workspace(store: Store) -> None:
 def test_a_record_adopted_by_another_process_is_not_cut_off_by_the_one_that_failed(
     store: Store, repository: Repository
 ) -> None:
-    """Between its failed commit and its cut others may come: they adopt the record and build on it."""
+    """Between its failed commit and its cut others may come: they adopt the record and build on it, so the save is done."""
     save(repository, {b"a": b"1"})
-    with pytest.raises(DiskFull):
-        save(failing(store, meanwhile=lambda: save(store.open(), {b"b": b"3"})), {b"a": b"2"})
+    made = save(failing(store, meanwhile=lambda: save(store.open(), {b"b": b"3"})), {b"a": b"2"})
 
+    assert made.version == 2
     again = store.open()
     row = again.workspace("ws")
     assert row is not None
@@ -1269,7 +1304,7 @@ def test_a_pack_gives_back_what_was_put_in(pieces: list[bytes], frame: int, leve
     blobs, writer = packed(*pieces, frame=frame, level=level, threads=threads)
 
     size, entries, frames = read_index(blobs, writer.name)
-    assert (size, entries, frames) == (writer.size, writer.entries(), writer.frames)
+    assert (size, entries, frames) == (writer.size, list(writer.entries()), writer.frames)
     assert [key for key, _ in entries] == [digest(piece) for piece in pieces]
     assert [place.kind for _, place in entries] == [number % 3 for number in range(len(pieces))]
     assert [unpacked(blobs, place) for _, place in entries] == pieces

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from folders import written
 from holdfast.settings import Settings
 from holdfast.supervisor import taskfile
 from holdfast.supervisor.attempts import Threads
@@ -58,6 +59,7 @@ class Place:
             self.now,
             self.variables,
             lambda: build(settings, str(self.data), home, self.now),
+            folders=written(self.home)[1:],
         )
 
     def now(self) -> int:

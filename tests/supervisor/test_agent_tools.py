@@ -84,7 +84,7 @@ def test_a_client_finds_every_tool_with_its_arguments(server: Server) -> None:
         ("phase_complete", {"phase": 2, "evidence": "all of it"}, "PHASE_COMPLETE", ("phase", "2")),
         ("ask_user", {"question": "Which?", "options": ["a", "b"]}, "USER_QUESTION", ("question", "Which?")),
         ("request_secret", {"name": "API_KEY"}, "DEPENDENCY_REQUEST", ("type", "env_variable")),
-        ("report_error", {"type": "fatal", "message": "no way"}, "ERROR", ("recovery", "notify_user")),
+        ("report_error", {"type": "fatal", "message": "no way"}, "ERROR", ("recovery", "checkpoint_and_fail")),
     ],
 )  # fmt: skip
 def test_what_is_called_is_what_the_block_says(

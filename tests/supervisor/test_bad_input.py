@@ -144,7 +144,7 @@ def test_an_agent_that_prints_garbage_waits_for_a_person(place: Place) -> None:
     place.supervise()
 
     assert place.state(other) == ("done", "")
-    assert place.state(task) == ("active", "crashed")
+    assert place.state(task) == ("active", "no_progress")
     assert "No progress in 3 runs" in reason(place, task)
     assert reason(place, task).isprintable()
     assert {"resume", "cancel"} <= set(actions(place, task))

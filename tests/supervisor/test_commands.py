@@ -158,6 +158,29 @@ def test_a_fork_comes_back_as_a_patch_file_or_as_a_branch(person: Person) -> Non
     assert (person.project / "a.txt").read_text() == "old\n"
 
 
+def test_a_choice_is_answered_in_words_of_ones_own(person: Person) -> None:
+    ask = "[USER_QUESTION]\ncategory: choice\nquestion: Which?\noptions:\n - PostgreSQL 15\n - SQLite\n[/USER_QUESTION]"
+    agent = person.agent([{"say": ask}], [{"say": "=== CUSTOM TASK COMPLETE ==="}])
+    id = person.json("task", "new", "x", "--agent", agent)[0]["id"]
+    assert person.run("supervise", "--until-idle").returncode == 0
+
+    near = person.run("task", "answer", id, "PostgreSQL 16")
+    exact = person.run("task", "answer", id, "PostgreSQL 16", "--exactly")
+
+    assert near.returncode == 2 and "--exactly" in near.stderr
+    assert exact.returncode == 0, exact
+    assert person.json("task", "show", id)["prompts"][0]["answer"] == "PostgreSQL 16"
+
+
+def test_a_task_without_its_client_is_not_made(person: Person) -> None:
+    person.variables["PATH"] = "/nowhere"
+    made = person.run("task", "new", "x")
+
+    assert made.returncode == 2 and "'claude' was not found" in made.stderr, made
+    assert person.json("task", "list", "--all") == []
+    assert list(person.project.iterdir()) == []
+
+
 def test_comments_on_lines_are_what_the_agent_is_told(person: Person) -> None:
     finish = {"say": "=== PHASE 1 COMPLETE ==="}
     agent = person.agent([{"write": ["a.txt", "1"]}, finish], [finish])

@@ -17,7 +17,7 @@ import pytest
 
 from holdfast.core.errors import Busy
 from holdfast.store.rows import Query
-from holdfast.supervisor import process, recover
+from holdfast.supervisor import documents, process, recover
 from holdfast.supervisor.lock import Lock
 from holdfast.supervisor.tables import Run, Task
 
@@ -49,6 +49,10 @@ SAMPLE = [
     ("tick:began", 1, "threads"), ("run:spawned", 2, "threads"), ("settle:verified", 3, "threads"),
     ("tables:commit", 17, "threads"), ("checkpoint:saved", 5, "threads"), ("settle:saved", 6, "durable"),
 ]  # fmt: skip
+STATUS = {
+    "start": ["in_progress"], "question": ["waiting_question"], "rate_limit": ["waiting_rate_limit"], "final": ["completed"],
+    "phase_complete": ["in_progress", "review", "completed"],  # a rework, two reviews, the last phase
+}  # fmt: skip
 MOST = 60
 """Steps of every tick are reached as often as the machine has time for; so many of each are tried."""
 
@@ -81,6 +85,7 @@ def claim_all_is_well(place: Place, task: Task) -> None:
     assert sorted(place.reasons(task)) == sorted(REASONS)
     claim_nothing_was_made_twice(place, task)
     claim_nothing_was_left_behind(place, task)
+    claim_every_checkpoint_has_its_document(place, task)
     told = place.told()
     assert "The answer: a" in told[1]
     assert "1 of 3 reworks" in told[2]
@@ -99,6 +104,21 @@ def claim_nothing_was_made_twice(place: Place, task: Task) -> None:
     ]  # fmt: skip
 
 
+def claim_every_checkpoint_has_its_document(place: Place, task: Task) -> None:
+    """One for each, telling the state that followed, whoever was killed in between; and `latest.json` is the newest."""
+    rows = place.ground.tables.all("SELECT id, reason, file FROM checkpoint WHERE task = ? ORDER BY version", task.id)
+    folder = place.workspace() / ".checkpoints"
+    assert sorted(path.name.removesuffix(".gz") for path in folder.glob("checkpoint_*")) == sorted(
+        row["file"] for row in rows
+    )
+    for row in rows:
+        path = folder / row["file"]
+        document = documents.load(place.ground, str(path if path.exists() else f"{path}.gz"))
+        assert (document["id"], document["task"]["status"]) in [(row["id"], status) for status in STATUS[row["reason"]]]
+    assert os.readlink(folder / "latest.json") == rows[-1]["file"]
+    assert list((place.data / "supervisor/documents").iterdir()) == []
+
+
 def claim_nothing_was_left_behind(place: Place, task: Task) -> None:
     tokens = [run.token for run in place.ground.tables.runs("task = ?", task.id)]
     assert sum(process.end_strays(token) for token in tokens) == 0, "a process was left behind"
@@ -112,6 +132,37 @@ def test_killed_at_a_step(place: Place, step: str, nth: int, how: str) -> None:
     finish(place, task, how)
 
     claim_all_is_well(place, task)
+
+
+def test_a_document_whose_writer_was_killed_tells_what_was_so_then(place: Place) -> None:
+    """Killed between the rows and the document; somebody answers before the next supervisor comes to write it."""
+    task = begin(place)
+    assert supervise(place, "settle:written", 1, "threads") == -signal.SIGKILL
+    assert place.state(task) == ("active", "question")
+    folder = place.workspace() / ".checkpoints"
+    assert not list(folder.glob("*_question.json"))
+    [prompt] = place.tasks.inbox()
+    answer(place, task.id, prompt["id"], "question")
+
+    assert supervise(place, "run:spawning", 1, "threads") == -signal.SIGKILL
+
+    [path] = folder.glob("*_question.json")
+    document = documents.load(place.ground, str(path))
+    assert document["task"]["status"] == "waiting_question"
+    assert document["agent"]["blockedBy"] == "question"
+    assert [one["id"] for one in document["protocols"]["pendingQuestions"]] == [prompt["id"]]
+    assert os.readlink(folder / "latest.json") == path.name
+
+
+def test_a_state_that_never_came_about_is_told_by_no_document(place: Place) -> None:
+    task = begin(place)
+
+    assert supervise(place, "settle:verified", 1, "threads") == -signal.SIGKILL
+
+    assert place.state(task) == ("active", "")
+    assert [path.name.split("_")[-1] for path in (place.workspace() / ".checkpoints").glob("checkpoint_*")] == [
+        "start.json"
+    ]
 
 
 @pytest.fixture(scope="module")

@@ -21,6 +21,13 @@ def test_what_is_no_variable_is_seen_to_by_a_person_who_says_so(place: Place, by
     task = place.task([need("service", "a Redis server on port 6379")], [DONE])
     place.supervise()
     [prompt] = place.tasks.inbox()
+    assert (prompt["kind"], prompt["category"], prompt["name"]) == (
+        "dependency",
+        "service",
+        "a Redis server on port 6379",
+    )
+    assert place.state(task) == ("active", "dependency")
+    assert "secret" not in place.tasks.show(task.id)["actions"]
     assert place.tasks.show(task.id)["status"] == "waiting_dependency"
     assert "answer" in place.tasks.show(task.id)["actions"]
 

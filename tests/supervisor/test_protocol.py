@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from holdfast.supervisor.protocol import Block, Malformed, Reader, sort
+from holdfast.supervisor.protocol import UNSAID, Block, Malformed, Reader, sort
 
 ERROR = "[ERROR]\ntype: recoverable\nmessage: Rate limit exceeded\nrecovery: pause_and_retry\n[/ERROR]\n"
 FATAL = "[ERROR]\ntype: fatal\nmessage: no disk\ndetails: /dev/sda\n  is gone\nrecovery: notify_user\n[/ERROR]\n"
@@ -33,6 +33,39 @@ def test_an_error_block() -> None:
 
     assert (block.name, block.fields["type"], block.fields["recovery"]) == ("ERROR", "fatal", "notify_user")
     assert block.fields["details"] == "/dev/sda\nis gone"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "recovery"),
+    [
+        ("[ERROR]\ntype: recoverable\nmessage: Rate limit exceeded\n[/ERROR]\n", "recoverable", "pause_and_retry"),
+        ("[ERROR]\ntype: fatal\nmessage: Rate limit exceeded\n[/ERROR]", "fatal", "checkpoint_and_fail"),
+        ("[ERROR]\ntype: fatal\nmessage: Rate limit exceeded\nrecovery:\n[/ERROR]", "fatal", "checkpoint_and_fail"),
+        ("[ERROR] type: recoverable, message: Rate limit exceeded", "recoverable", "pause_and_retry"),
+        ("[ERROR] type: fatal, message: Rate limit exceeded [/ERROR]\n", "fatal", "checkpoint_and_fail"),
+        ("  [ERROR] type: recoverable, message: Rate limit exceeded\n[/ERROR]\n", "recoverable", "pause_and_retry"),
+        (
+            '[ERROR_JSON]{"type": "recoverable", "message": "Rate limit exceeded"}[/ERROR_JSON]',
+            "recoverable",
+            "pause_and_retry",
+        ),
+    ],
+)
+def test_an_error_needs_no_more_than_its_type_and_message(text: str, kind: str, recovery: str) -> None:
+    block = only(text)
+
+    assert (block.name, block.fields) == (
+        "ERROR", {"type": kind, "message": "Rate limit exceeded", "recovery": recovery},
+    )  # fmt: skip
+
+
+def test_an_error_on_one_line_is_read_in_pieces_of_any_size_and_ends_with_its_line() -> None:
+    text = "Before\n[ERROR] type: recoverable, message: a, b: c\n" + QUESTION
+    reader = Reader()
+    found = [block for letter in text for block in reader.feed(letter)] + reader.close()
+
+    assert [one.name for one in found] == ["ERROR", "USER_QUESTION"]
+    assert isinstance(found[0], Block) and found[0].fields["message"] == "a, b: c"
 
 
 def test_a_dependency_request() -> None:
@@ -101,10 +134,30 @@ def test_windows_line_ends_decomposed_letters_and_escapes() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "kind", "message", "recovery"),
+    [
+        ("type: fatal", "fatal", UNSAID, "checkpoint_and_fail"),
+        ("type: FATAL\nmessage:", "fatal", UNSAID, "checkpoint_and_fail"),
+        ("type: fatal\ndetails: the disk is gone", "fatal", "the disk is gone", "checkpoint_and_fail"),
+        ("type: fatal\nmessage: x\nrecovery: run", "fatal", "x", "checkpoint_and_fail"),
+        ("type: odd\nmessage: x", "recoverable", "x", "pause_and_retry"),
+        ("type: odd\nmessage: x\nrecovery: notify_user", "recoverable", "x", "notify_user"),
+        ("type: odd", "recoverable", "odd", "pause_and_retry"),
+        ("type: fatal\nmessage: " + "x" * 20_000, "fatal", "x" * 10_000, "checkpoint_and_fail"),
+    ],
+)
+def test_an_error_in_an_odd_form_is_still_one(text: str, kind: str, message: str, recovery: str) -> None:
+    """What is fatal must not be tried again because its block was not as it should be."""
+    [found] = read(f"[ERROR]\n{text}\n[/ERROR]\n")
+
+    assert isinstance(found, Block) and found.warnings
+    assert (found.fields["type"], found.fields["message"], found.fields["recovery"]) == (kind, message, recovery)
+
+
+@pytest.mark.parametrize(
     ("text", "why"),
     [
         ("[ERROR]\ntype: recoverable\n[/ERROR]", "message is missing"),
-        ("[ERROR]\ntype: odd\nmessage: x\nrecovery: notify_user\n[/ERROR]", "type must be one of"),
         ("[USER_QUESTION]\nquestion: " + "x" * 10_001 + "\n[/USER_QUESTION]", "longer than"),
         ("[USER_QUESTION]\nquestion: x\n" + " y\n" * 40_000 + "[/USER_QUESTION]", "larger than"),
         ("[USER_QUESTION]\nquestion: open\n", "there is no [/USER_QUESTION]"),

@@ -31,11 +31,18 @@ def test_a_similar_answer_is_suggested_and_not_taken() -> None:
     assert "Did you mean 'PostgreSQL'?" in found.why
 
 
-def test_another_answer_is_refused_with_the_options() -> None:
+def test_another_answer_is_taken_as_it_is_with_a_warning() -> None:
     found = check("Oracle", OPTIONS)
 
-    assert (found.value, found.suggestion) == (None, "")
-    assert "'MySQL'" in found.why
+    assert (found.value, found.suggestion) == ("Oracle", "")
+    assert found.warning
+
+
+def test_an_answer_is_taken_to_the_letter_if_somebody_says_so() -> None:
+    assert check("Postgre", OPTIONS, exactly=True).value == "Postgre"
+    assert check("sqlite", OPTIONS, exactly=True).value == "sqlite"
+    assert check("3", OPTIONS, exactly=True).value == "3"
+    assert check(" ", OPTIONS, exactly=True).value is None
 
 
 def test_without_options_every_answer_but_an_empty_one_is_taken() -> None:

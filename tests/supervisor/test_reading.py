@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from datetime import UTC
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
 from holdfast.supervisor.limits import Window
-from holdfast.supervisor.reading import ClaudeOutput, Figure, Output, PlainOutput
+from holdfast.supervisor.reading import ClaudeOutput, Figure, Output, PlainOutput, Tail
+from holdfast.supervisor.stripping import Stream
 
 from .test_limits import CORPUS, NOW
 
@@ -107,6 +111,27 @@ def test_a_warning_comes_before_the_limit() -> None:
     assert output.limit is None
     assert output.near is not None
     assert output.near.used == 0.93
+
+
+def test_the_whole_length_of_a_message_is_counted_once_the_transcript_has_it() -> None:
+    """The client tells of a message before its answer has ended; messages of earlier runs are no matter of this one."""
+
+    def message(id: str, output: int) -> dict[str, Any]:
+        usage = {"input_tokens": 10, "cache_read_input_tokens": 1000, "output_tokens": output}
+        return {"type": "assistant", "message": {"id": id, "content": [], "usage": usage}}
+
+    output = claude()
+    for id, tokens in (("earlier", 500), ("2", 200)):
+        output.feed_transcript(json.dumps(message(id, tokens)).encode())
+    feed(output, message("1", 1), message("2", 1))
+    assert output.tokens == 11 + 210
+
+    output.feed_transcript(json.dumps(message("1", 100)).encode())
+
+    assert output.tokens == 110 + 210
+    output.feed_transcript(b'{"output_tokens": [')
+    output.feed_transcript(b'{"type": "assistant", "message": {"id": "1", "usage": {"output_tokens": {}}}}')
+    assert output.tokens == 110 + 210
 
 
 def test_tokens_are_counted_once_per_message() -> None:
@@ -208,3 +233,56 @@ def test_garbage_is_counted_and_never_raises(line: bytes) -> None:
         output.close(0)
 
         assert output.limit is None
+
+
+def types(output: Output) -> list[str]:
+    return [message["type"] for message in output.messages]
+
+
+def test_lines_of_blocks_and_markers_are_protocol_and_all_others_a_log() -> None:
+    output = PlainOutput(NOW, UTC)
+    for line in (
+        "I begin.", "[USER_QUESTION]", "question: Which?", "[/USER_QUESTION]", "And on.", "=== PHASE 1 COMPLETE ===",
+        "Files created:", "- a.md", "Ready for review.", "Bye.", "=== CUSTOM TASK COMPLETE ===", "That is it.",
+    ):  # fmt: skip
+        output.feed(line.encode())
+
+    assert types(output) == ["log", *["protocol"] * 3, "log", *["protocol"] * 4, "log", "protocol", "log"]
+
+
+def test_what_a_client_says_is_protocol_error_or_log_and_its_tools_are_not_its_last_word() -> None:
+    use = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "make"}}
+    output = feed(
+        claude(),
+        said("I begin."),
+        said("[PROGRESS]\nstep: 02\n[/PROGRESS]"),
+        {"type": "assistant", "message": {"id": "3", "content": [use]}},
+        said("API Error: 500", error="server_error"),
+    )
+
+    assert types(output) == ["log", "protocol", "log", "error"]
+    assert [message["step"] for message in output.messages] == ["", "02", "02", "02"]
+    assert output.last_said() == "[PROGRESS]\nstep: 02\n[/PROGRESS]"
+
+
+def test_each_line_has_the_time_at_which_it_was_written(tmp_path: Path) -> None:
+    path = str(tmp_path / "out.log")
+    stream, tail = Stream(path, ["secret"], 1 << 20), Tail(path)
+    stream.write(b"one\nt")
+    [(one, first)] = tail.timed_lines()
+    time.sleep(0.15)
+    stream.write(b"wo secret\nthree\n")
+    stream.close()
+
+    [(two, second), (three, third)] = tail.timed_lines()
+
+    assert (one, two, three) == (b"one", b"two [secret]", b"three")
+    assert 0 < first < second == third == os.stat(path).st_mtime_ns
+    assert [at for _, at in Tail(path).timed_lines()] == [first, second, third]
+
+
+def test_lines_whose_times_nobody_noted_have_none(tmp_path: Path) -> None:
+    (tmp_path / "out.log").write_bytes(b"one\ntwo\n")
+    (tmp_path / "out.log.times").write_bytes(b"4 17\nodd 12 3\n9 18")
+
+    assert Tail(str(tmp_path / "out.log")).timed_lines() == [(b"one", 0), (b"two", 17)]

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from holdfast.core.errors import Usage
+from holdfast.looking import compare
+from holdfast.store.upkeep import forget
+from holdfast.supervisor.checkpoints import phase_base
 from holdfast.supervisor.reviews import HOUR, Late, Remark, late, rejected, remark
 from holdfast.supervisor.tables import Task
 
@@ -140,3 +145,96 @@ def test_a_policy_approves_what_nobody_answers_and_nothing_that_changed(place: P
 
     assert place.state(task) == ("done", "")
     assert place.tasks.show(task.id)["prompts"][0]["answered_by"] == "policy"
+
+
+TWO = [{**PHASE, "name": "A", "review": True}, {**PHASE, "name": "B", "review": True}]
+ASKS = {"say": "[USER_QUESTION]\ncategory: choice\nquestion: Which?\nrequired: true\n[/USER_QUESTION]"}
+
+
+def in_this_phase(place: Place, task: Task) -> list[str]:
+    """The files that a review of the task's phase shows."""
+    with place.ground.engine() as engine:
+        root, row = engine.root(os.fsencode(task.workspace))
+        base = phase_base(place.ground, engine.repository().ledger, place.ground.tables.task(task.id))
+        assert base is not None
+        paths = [os.fsdecode(change.path) for change in compare(engine, root, row, base.row, None)]
+        return [path for path in paths if path.endswith(".txt")]
+
+
+def forget_versions(place: Place, task: Task, reason: str) -> None:
+    rows = place.ground.tables.all("SELECT version FROM checkpoint WHERE task = ? AND reason = ?", task.id, reason)
+    with place.ground.engine() as engine:
+        row = engine.root(os.fsencode(task.workspace))[1]
+        forget(engine.repository(), row.id, [row["version"] for row in rows], "asked", engine.place.path)
+
+
+def ask_in_the_second_phase(place: Place) -> Task:
+    """A task whose second phase waits for its review; the agent asked in the middle of it."""
+    task = place.task(
+        [{"write": ["p1.txt", "1"]}, say_phase(1)],
+        [{"write": ["p2a.txt", "2"]}, ASKS],
+        [{"write": ["p2b.txt", "2"]}, say_phase(2)],
+        [{"write": ["p2c.txt", "2"]}, say_phase(2)],
+        phases=TWO,
+    )
+    place.supervise()
+    place.tasks.approve(task.id)
+    place.supervise()
+    place.tasks.answer(task.id, "this one")
+    place.supervise()
+    assert place.state(task) == ("review", "approval")
+    return task
+
+
+def test_a_review_shows_all_that_its_phase_changed_whatever_was_saved_in_between(place: Place) -> None:
+    task = ask_in_the_second_phase(place)
+
+    assert in_this_phase(place, task) == ["p2a.txt", "p2b.txt"]
+
+
+def test_a_phase_that_is_done_again_is_reviewed_as_a_whole(place: Place) -> None:
+    task = ask_in_the_second_phase(place)
+    place.tasks.reject(task.id, "More.")
+    place.supervise()
+
+    assert in_this_phase(place, task) == ["p2a.txt", "p2b.txt", "p2c.txt"]
+
+
+def test_the_review_of_the_first_phase_begins_with_the_start_of_the_task(place: Place) -> None:
+    (place.workspace() / "before.txt").write_text("there before\n")
+    task = place.task([{"write": ["a.txt", "1"]}, ASKS], [{"write": ["b.txt", "1"]}, say_phase(1)], phases=REVIEWED)
+    place.supervise()
+    place.tasks.answer(task.id, "this one")
+    place.supervise()
+
+    assert in_this_phase(place, task) == ["a.txt", "b.txt"]
+
+
+@pytest.mark.parametrize(
+    ("forgotten", "shown"),
+    [
+        (("question",), ["p2a.txt", "p2b.txt"]),
+        (("phase_complete",), ["p1.txt", "p2a.txt", "p2b.txt"]),
+        (("start", "phase_complete", "question"), ["p0.txt", "p1.txt", "p2a.txt", "p2b.txt"]),
+    ],
+)
+def test_a_review_whose_base_is_gone_shows_more_and_never_less(
+    place: Place, forgotten: tuple[str, ...], shown: list[str]
+) -> None:
+    (place.workspace() / "p0.txt").write_text("there before\n")
+    task = ask_in_the_second_phase(place)
+    for reason in forgotten:
+        forget_versions(place, task, reason)
+
+    assert in_this_phase(place, task) == shown
+
+
+def test_a_review_after_a_restore_begins_with_the_phase_that_led_there(place: Place) -> None:
+    """The first phase is done again: what was complete before is not its base."""
+    task = ask_in_the_second_phase(place)
+    [first] = place.ground.tables.all(
+        "SELECT id FROM checkpoint WHERE task = ? AND reason = 'phase_complete' AND phase = 1", task.id
+    )
+    place.tasks.restore(task.id, first["id"])
+
+    assert in_this_phase(place, task) == ["p1.txt"]

@@ -7,14 +7,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from holdfast.supervisor import process
-from holdfast.supervisor.following import RESTARTING
 from holdfast.supervisor.report import report
+from holdfast.supervisor.restores import RESTARTING
 from holdfast.supervisor.supervise import Supervisor
 from holdfast.supervisor.tables import Run, Task
 from holdfast.supervisor.task import NotAllowed
@@ -59,11 +60,49 @@ def test_a_frozen_task_is_found_again_and_goes_on_where_it_stood(place: Place) -
     assert place.outcomes(task) == ["complete"]
 
 
+def test_what_is_frozen_is_kept_once_for_each_freeze(place: Place) -> None:
+    go = place.base / "go"
+    task = place.task([{"write": ["a.txt", "1"]}, {"wait_for": str(go)}, DONE])
+    place.supervise(until=lambda: (place.workspace() / "a.txt").exists())
+
+    for number in (1, 2):
+        place.tasks.freeze(task.id)
+        place.supervise(until=lambda number=number: place.reasons(task).count("user_pause") == number)  # type: ignore[misc]
+        assert process.state(last(place, task).folder)["frozen"]
+        begin = time.monotonic()
+        place.supervise(until=lambda begin=begin: time.monotonic() - begin > 1)  # type: ignore[misc]
+        assert place.reasons(task).count("user_pause") == number, "another supervisor finds it frozen, and kept"
+        place.tasks.resume(task.id)
+        place.supervise(until=lambda: not process.state(last(place, task).folder)["frozen"])
+    go.touch()
+    place.supervise()
+
+    assert place.reasons(task) == ["start", "user_pause", "user_pause", "final"]
+    [run] = place.ground.tables.runs("task = ?", task.id)
+    assert run.outcome == "complete"
+
+
 def test_nothing_that_does_not_run_can_be_frozen(place: Place) -> None:
     task = place.task([DONE])
 
     with pytest.raises(NotAllowed, match="Nothing runs"):
         place.tasks.freeze(task.id)
+
+
+# What a task that was cut off is told
+
+
+@pytest.mark.parametrize("phases", [0, 2])
+def test_where_a_task_was_is_told_when_it_goes_on(place: Place, phases: int) -> None:
+    progress = {"say": "[PROGRESS]\nstep: 03_users\npercent: 35\n[/PROGRESS]"}
+    task = place.task([progress, {"exit": 3}], [{"sleep": 600}], phases=[PHASE] * phases)
+    place.supervise(until=lambda: place.journal().count("begin 1") == 1)
+
+    prompt = last(place, task).prompt
+    assert "tep 03_users, 35 %" in prompt
+    assert ("Phase 1 of 2" in prompt) == bool(phases) and "of 1" not in prompt
+    place.tasks.cancel(task.id)
+    place.supervise()
 
 
 # Waiting no longer
@@ -209,6 +248,7 @@ def test_a_task_is_steered_from_its_draft_to_its_end(person: Person) -> None:
         session.does("freeze", id)
         session.wait(id, lambda task: task["frozen"])
         assert "frozen" in session.run("task", "list").stdout
+        assert "frozen" in session.run("task", "show", id).stdout
         session.does("resume", id)
         session.wait(id, lambda task: not task["frozen"])
         session.does("pause", id, "--now")
@@ -234,6 +274,20 @@ def test_a_task_is_steered_from_its_draft_to_its_end(person: Person) -> None:
     assert "The answer: b" in person.told()[-1]
 
 
+def test_settings_that_change_count_for_a_supervisor_that_runs(person: Person) -> None:
+    said = {"type": "assistant", "message": {"id": "1", "content": [{"type": "text", "text": DONE["say"]}]}}
+    agent = person.agent([DONE], [{"say": json.dumps(said)}])
+    session = Session(person)
+    try:
+        first = person.json("task", "new", "x", "--agent", agent)[0]["id"]
+        session.wait(first, lambda task: task["status"] == "completed")
+        assert person.run("config", "set", "supervisor.agent", json.dumps(agent.split())).returncode == 0
+        second = person.json("task", "new", "y")[0]["id"]
+        session.wait(second, lambda task: task["status"] == "completed")
+    finally:
+        session.close()
+
+
 def test_the_demonstration_comes_to_its_end() -> None:
     """`make demo-task`, as everybody sees it first."""
     program = Path(__file__).parents[2] / "tools" / "demo_task.py"
@@ -243,3 +297,39 @@ def test_the_demonstration_comes_to_its_end() -> None:
     assert done.returncode == 0, done
     for word in ("asks something", "holdfast task approve", "limited", "holdfast task pause", "completed"):
         assert word in done.stdout, done.stdout
+
+
+# Changing one's mind
+
+
+def test_a_pause_that_is_taken_back_while_the_agent_ends_goes_on(place: Place) -> None:
+    go = place.base / "go"
+    task = place.task([{"write": ["a.txt", "1"]}, {"ignore": "TERM"}, {"wait_for": str(go)}], [DONE])
+    place.supervise(until=lambda: (place.workspace() / "a.txt").exists())
+    place.tasks.pause(task.id, now=True)
+    place.supervise(until=lambda: process.last_wish(last(place, task).folder) == "stop")
+
+    place.tasks.resume(task.id)
+    go.touch()
+    place.supervise()
+
+    assert place.state(task) == ("done", ""), place
+    assert (place.outcomes(task)[0], place.outcomes(task)[-1]) == ("paused", "complete")
+
+
+def test_a_pause_that_is_taken_back_before_the_agent_is_stopped_is_none(place: Place) -> None:
+    go = place.base / "go"
+    place.options = place.ground.options = replace(place.options, pause_grace=60)
+    task = client(place, [{"wait_for": str(go)}, spoken(DONE["say"]), result()])
+    place.supervise(until=lambda: place.journal() == ["begin 0"])
+    place.tasks.pause(task.id)
+    place.supervise(until=lambda: last(place, task).wanted == "pause")
+
+    place.tasks.resume(task.id)
+    place.supervise(until=lambda: last(place, task).wanted == "")
+    assert not (Path(last(place, task).folder) / "pause").exists()
+    go.touch()
+    place.supervise()
+
+    assert place.state(task) == ("done", ""), place
+    assert place.outcomes(task) == ["complete"]

@@ -12,10 +12,11 @@ AFTER = {
     ("queued", "start"): "active", ("queued", "hold"): "queued", ("queued", "lift"): "queued", ("queued", "fail"): "failed",
     ("queued", "cancel"): "cancelled", ("queued", "restore"): "queued", ("queued", "rebuild"): "active",
     ("active", "hold"): "active", ("active", "lift"): "active", ("active", "phase_complete"): "review",
-    ("active", "next_phase"): "active", ("active", "finish"): "done", ("active", "fail"): "failed",
+    ("active", "next_phase"): "active", ("active", "finish"): "done", ("active", "unsaved"): "active", ("active", "fail"): "failed",
     ("active", "cancel"): "cancelled", ("active", "restore"): "queued", ("active", "rebuild"): "active",
     ("review", "hold"): "review", ("review", "lift"): "review", ("review", "next_phase"): "active",
-    ("review", "approve"): "active", ("review", "reject"): "active", ("review", "finish"): "done", ("review", "fail"): "failed",
+    ("review", "approve"): "active", ("review", "reject"): "active", ("review", "finish"): "done",
+    ("review", "unsaved"): "active", ("review", "fail"): "failed",
     ("review", "cancel"): "cancelled", ("review", "restore"): "queued", ("review", "rebuild"): "active",
     ("done", "follow_up"): "queued", ("done", "restore"): "queued",
     ("failed", "retry"): "queued", ("failed", "restore"): "queued",
@@ -63,6 +64,7 @@ def test_nothing_holds_a_task_that_has_ended() -> None:
         ("active", "secret", "waiting_dependency"), ("active", "approval", "waiting_review"),
         ("active", "rate_limit", "waiting_rate_limit"), ("active", "budget", "paused"), ("active", "backoff", "paused"),
         ("active", "crashed", "paused"), ("active", "host_lost", "paused"),
+        ("active", "no_progress", "paused"), ("active", "unsaved", "paused"),
     ],
 )  # fmt: skip
 def test_states_have_the_names_of_the_source(state: str, hold: str, name: str) -> None:
@@ -82,11 +84,12 @@ def test_agents_have_the_names_of_the_source(state: str, hold: str, run: str, na
 
 
 def test_progress_counts_finished_phases_and_never_passes_100() -> None:
-    assert progress(1, 4, 0.0, "active") == 0
-    assert progress(1, 4, 0.5, "active") == 12
-    assert progress(1, 4, 0.5, "review") == 25
-    assert progress(9, 4, 5.0, "active") == 100
-    assert progress(1, 2, 0.0, "done") == 100
+    assert progress(0, 4, 0.0, "active") == 0
+    assert progress(0, 4, 0.5, "active") == 12
+    assert progress(1, 4, 0.0, "review") == 25
+    assert progress(3, 4, 5.0, "active") == 99, "an agent that says so has not completed it"
+    assert progress(1, 1, 0.0, "review") == progress(1, 2, 0.0, "done") == progress(0, 0, 0.0, "done") == 100
+    assert progress(0, 0, 1.0, "active") == 99
 
 
 def test_a_person_can_always_do_something_about_a_hold() -> None:

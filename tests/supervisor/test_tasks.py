@@ -9,16 +9,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from threading import Thread
 from time import sleep
+from typing import Any
 
 import pytest
 
+from holdfast.conversation import notes, transcript
 from holdfast.core.errors import Conflict, NotFound, Usage
-from holdfast.supervisor import attempts
+from holdfast.supervisor import attempts, telling
 from holdfast.supervisor.attempts import Threads
 from holdfast.supervisor.ground import Ground
 from holdfast.supervisor.settling import settle
 from holdfast.supervisor.supervise import Supervisor
 from holdfast.supervisor.task import NotAllowed
+from sessions import Session
 
 from .place import DONE, PHASE, Place, say_phase
 from .test_killed import supervise
@@ -82,13 +85,28 @@ def test_of_two_answers_only_the_first_counts(place: Place) -> None:
         place.tasks.answer(prompt["id"], "PostgreSQL")
 
 
-def test_an_answer_that_is_no_option_is_refused_with_a_suggestion(place: Place) -> None:
+def test_an_answer_that_is_nearly_an_option_is_refused_with_a_suggestion(place: Place) -> None:
     place.task([ASK], [DONE])
     place.supervise()
     [prompt] = place.tasks.inbox()
 
     with pytest.raises(Usage, match="Did you mean 'PostgreSQL'"):
         place.tasks.answer(prompt["id"], "Postgre")
+
+
+@pytest.mark.parametrize(("text", "exactly"), [("Neither; keep it in files", False), ("PostgreSQL 9", True)])
+def test_a_choice_takes_words_of_ones_own(place: Place, text: str, exactly: bool) -> None:
+    task = place.task([ASK], [DONE])
+    place.supervise()
+    [prompt] = place.tasks.inbox()
+
+    _, warning = place.tasks.answer(prompt["id"], text, exactly=exactly)
+    place.supervise()
+
+    assert warning, "it is said that this was none of the options"
+    assert place.state(task) == ("done", "")
+    assert place.tasks.show(task.id)["prompts"][0]["answer"] == text
+    assert text in place.told()[1]
 
 
 @pytest.mark.databases
@@ -148,14 +166,35 @@ def test_a_crash_is_tried_again_after_a_back_off(place: Place) -> None:
     assert "backoff" in [event.get("metadata", {}).get("hold") for event in place.tasks.log(task.id)]
 
 
-def test_five_crashes_in_a_row_fail_the_task(place: Place) -> None:
-    task = place.task(*[[{"exit": 3}]] * 6)
+@pytest.mark.parametrize("ending", [[{"exit": 3}], [{"say": "[ERROR] type: recoverable, message: exit code 3"}]])
+def test_after_max_attempts_crashes_in_a_row_a_person_decides(place: Place, ending: list[dict[str, Any]]) -> None:
+    ask = [{"say": "[USER_QUESTION]\nquestion: Which?\n[/USER_QUESTION]"}]
+    task = place.task(ending, ask, *[ending] * 4, [DONE])
+    place.supervise()
+    place.tasks.answer(task.id, "this")
 
     place.supervise()
 
-    assert place.state(task) == ("failed", "")
-    assert len(place.outcomes(task)) == 5
-    assert "exit code 3" in place.ground.tables.task(task.id).reason
+    assert place.state(task) == ("active", "crashed")
+    assert len(place.outcomes(task)) == 5, "one, a question, and three in a row"
+    reason = place.ground.tables.task(task.id).reason
+    assert "3 times" in reason and "exit code 3" in reason
+    [waiting] = place.tasks.inbox()
+    assert (waiting["task"], waiting["hold"], waiting["text"]) == (task.id, "crashed", reason)
+    place.tasks.resume(task.id)
+    place.supervise()
+    assert place.state(task) == ("done", "")
+
+
+def test_max_attempts_is_the_number_that_is_set(place: Place) -> None:
+    place.close()
+    place.__init__(place.base, place.options.but(max_attempts=1))  # type: ignore[misc]
+    task = place.task([{"exit": 3}], [DONE])
+
+    place.supervise()
+
+    assert place.state(task) == ("active", "crashed")
+    assert place.outcomes(task) == ["crashed"]
 
 
 def test_a_failed_task_can_be_tried_again(place: Place) -> None:
@@ -172,9 +211,51 @@ def test_a_failed_task_can_be_tried_again(place: Place) -> None:
     assert place.state(task) == ("done", "")
 
 
-def test_an_agent_that_is_not_installed_fails_with_its_name(place: Place) -> None:
+@pytest.mark.parametrize("form", ["[ERROR]\ntype: {}\nmessage: {}\n[/ERROR]", "[ERROR] type: {}, message: {}"])
+@pytest.mark.parametrize("code", [0, 1])
+@pytest.mark.parametrize(
+    ("kind", "message", "outcomes", "reason", "state"),
+    [
+        ("recoverable", "the network is down", ["retry", "complete"], "error", "done"),
+        ("fatal", "no way", ["failed"], "error", "failed"),
+        ("recoverable", "Rate limit exceeded", ["limited", "complete"], "rate_limit", "done"),
+    ],
+)
+def test_an_error_in_the_sources_own_fields_leads_to_what_its_type_says(
+    place: Place, form: str, code: int, kind: str, message: str, outcomes: list[str], reason: str, state: str
+) -> None:
+    task = place.task([{"write": ["a", "1"]}, {"say": form.format(kind, message)}, {"exit": code}], [DONE])
+
+    place.supervise()
+
+    assert place.state(task) == (state, ""), place
+    assert place.outcomes(task) == outcomes
+    assert reason in place.reasons(task), "what there was is kept first"
+
+
+def test_an_agent_that_is_not_installed_fails_with_its_name_and_leaves_no_draft(place: Place) -> None:
     with pytest.raises(Usage, match="no-such-agent"):
         place.task([DONE], agent={"command": ["no-such-agent"]})
+
+    assert place.tasks.listing(archived=True) == []
+    assert list(place.workspace().iterdir()) == [], "the folder is as it was"
+
+
+def test_of_several_tasks_none_is_made_if_one_cannot_start(place: Place) -> None:
+    good = _spec(place)
+    with pytest.raises(Usage, match="no-such-agent"):
+        place.tasks.new_all([good, {**good, "agent": {"command": ["no-such-agent"]}}], start=True)
+
+    assert place.tasks.listing() == []
+
+
+def test_a_fork_that_cannot_start_is_not_made(place: Place) -> None:
+    task = place.task([DONE], start=False, agent={"command": ["no-such-agent"]})
+    with pytest.raises(Usage, match="no-such-agent"):
+        place.tasks.fork(task.id, str(place.base / "trial"), start=True)
+
+    assert [one["id"] for one in place.tasks.listing()] == [task.id]
+    assert not (place.base / "trial").exists()
 
 
 @pytest.mark.databases
@@ -286,7 +367,8 @@ def test_a_turn_that_says_nothing_is_nudged_and_then_a_person_is_asked(place: Pl
 
     place.supervise()
 
-    assert place.state(task) == ("active", "crashed")
+    assert place.state(task) == ("active", "no_progress"), "nothing crashed"
+    assert place.outcomes(task) == ["idle"] * 3
     assert "without completing" in place.told()[1]
     assert "No progress" in place.ground.tables.task(task.id).reason
 
@@ -421,6 +503,11 @@ def test_an_unknown_task_is_named(place: Place) -> None:
         place.tasks.pause("nothing")
 
 
+def test_a_task_of_a_name_that_is_no_text_is_unknown(place: Place) -> None:
+    with pytest.raises(NotFound):
+        place.tasks.show("bad\udcff")
+
+
 @pytest.mark.databases
 def test_a_limited_account_holds_back_the_tasks_that_have_not_begun(place: Place) -> None:
     place.close()
@@ -524,3 +611,63 @@ def test_a_memory_that_fills_up_is_saved_and_the_agent_is_told(place: Place) -> 
 
     assert "Checkpoint created (tokens 85%). 170,000 of 200,000 tokens are used." in told
     assert [one["band"] for one in place.tasks.log(task.id) if one["type"] == "context_band"] == [70, 80]
+
+
+def test_notes_of_a_supervised_task_hold_words_of_people_alone(place: Place) -> None:
+    """A checkpoint says what was asked for: neither how the supervisor talks nor what it has to say."""
+    phases = [{**PHASE, "name": "Plan", "review": True}, {**PHASE, "name": "Build", "verify": "test -f built"}]
+    turns: list[list[dict[str, Any]]] = [
+        [ASK],
+        [say_phase(1)],
+        [say_phase(1)],
+        [say_phase(2)],
+        [{"say": "Hm."}],
+        [{"write": ["built", "1"]}, say_phase(2)],
+    ]
+    task = place.task(*turns, phases=phases, title="real", brief="Build the JWT thing")
+    place.supervise()
+    place.tasks.answer(place.tasks.inbox()[0]["id"], "SQLite")
+    place.supervise()
+    place.tasks.reject(task.id, "Name the columns.")
+    place.supervise()
+    place.tasks.approve(task.id)
+    place.supervise()
+    assert place.state(task) == ("done", "")
+    told = place.told()
+
+    began = ["# Task: real", "Build the JWT thing", "Phase 1: Plan"]
+    goes_on = ["# Task: real", "Build the JWT thing", "Phase 2: Build"]
+
+    assert [noted(prompt)[1] for prompt in told] == [
+        began,
+        [*began, "SQLite"],
+        [*began, "Name the columns."],
+        [*goes_on, "Phase 2: Build"],
+        goes_on,
+        goes_on,
+    ]
+    assert [noted(told[number])[0] for number in (0, 1, 3, 4, 5)] == ["Build the JWT thing"] * 5
+
+
+def test_a_session_that_goes_on_keeps_the_task_as_its_current_one(place: Place) -> None:
+    phases = [{**PHASE, "name": "Plan"}, {**PHASE, "name": "Build"}]
+    task = place.task([ASK], [DONE], phases=phases, title="real", brief="Build the JWT thing")
+    place.supervise()
+    prompt = place.tasks.inbox()[0]["id"]
+    place.tasks.answer(prompt, "SQLite")
+    [answer] = place.ground.tables.prompts("id = ?", prompt)
+    begun = place.told()[0]
+
+    assert noted(begun, telling.answered(answer))[0] == "Build the JWT thing — SQLite"
+    assert noted(begun, telling.next_phase(task, 2))[0] == "Build the JWT thing — Phase 2: Build"
+    for text in (telling.rework("FAILED </holdfast> x", 1, 3), telling.restored("v2", True), telling.forked("/f")):
+        assert noted(begun, text) == noted(begun)
+
+
+def noted(*prompts: str) -> tuple[str, list[str]]:
+    """The current task, and the paragraphs of the last words that were asked, as a checkpoint has them after these prompts."""
+    session = Session()
+    for prompt in prompts:
+        session.asked(prompt)
+    found = notes.take(transcript.read(session.bytes()))
+    return found.current_task, [part.strip() for part in found.asked[-1].split("\n\n") if part.strip()]

@@ -13,7 +13,6 @@ from holdfast.supervisor.waits import (
     Spent,
     backoff,
     describe,
-    is_loop,
     is_quiet,
     jitter,
     nudge,
@@ -25,14 +24,6 @@ from holdfast.supervisor.waits import (
 def test_backoff_doubles_up_to_ten_minutes() -> None:
     assert [backoff(count) // SECOND for count in range(1, 8)] == [30, 60, 120, 240, 480, 600, 600]
     assert backoff(10_000) == 10 * MINUTE
-
-
-def test_five_crashes_in_a_quarter_of_an_hour_are_a_loop() -> None:
-    crashes = [count * 3 * MINUTE for count in range(5)]
-
-    assert is_loop(crashes, 12 * MINUTE)
-    assert not is_loop(crashes, 16 * MINUTE)
-    assert not is_loop(crashes[:4], 12 * MINUTE)
 
 
 def test_jitter_stays_between_20_and_90_seconds() -> None:

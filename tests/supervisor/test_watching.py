@@ -115,11 +115,38 @@ def test_a_budget_of_tokens_is_told_at_half_and_ends_the_run(place: Place) -> No
 
     assert place.state(task) == ("active", "budget")
     assert place.reasons(task)[-1] == "budget"
-    assert [one["kind"] for one in report(place.ground, 0)["needs_you"]] == ["budget"]
+    assert [one["hold"] for one in report(place.ground, 0)["needs_you"]] == ["budget"]
     (place.base / "work.journal").write_text("begin 0\nend 0\n")
     place.tasks.budget(task.id, tokens=100_000)
     place.supervise()
     assert place.state(task) == ("done", "")
+
+
+def test_what_a_live_run_has_used_is_told_and_counts_against_its_budget(place: Place) -> None:
+    """A client tells of a message before its end: how long it became stands in its transcript alone."""
+    change(place, checkpoint_interval=0.5)
+    go, folder = place.base / "go", place.home / ".claude/projects/work"
+    folder.mkdir(parents=True)
+    turn = [used(10, "1"), {"write": ["a.txt", "1"]}, {"wait_for": str(go)}, {"write": ["b.txt", "1"]}, {"sleep": 600}]
+    task = client(place, turn, budget={"tokens": 2000})
+    place.supervise(until=lambda: "interval" in place.reasons(task))
+    session = place.ground.tables.task(task.id).session
+
+    def write(tokens: int) -> None:
+        usage = {"input_tokens": 10, "output_tokens": tokens}
+        with (folder / f"{session}.jsonl").open("a") as file:
+            file.write(json.dumps({"type": "assistant", "message": {"id": "1", "usage": usage}}) + "\n")
+
+    write(830)
+    go.touch()
+    place.supervise(until=lambda: place.reasons(task).count("interval") == 2)
+    newest = json.loads((place.workspace() / ".checkpoints/latest.json").read_text())
+    assert newest["agent"]["tokensUsed"] == 840
+    write(2000)
+    place.supervise()
+
+    assert place.state(task) == ("active", "budget")
+    assert place.ground.tables.task(task.id).tokens == 2010
 
 
 @pytest.mark.databases
@@ -203,6 +230,44 @@ def test_a_limit_that_needs_money_holds_the_account_until_a_person_says_so(place
     place.supervise()
 
     assert place.state(first) == place.state(second) == ("done", "")
+
+
+@pytest.mark.databases
+@pytest.mark.parametrize(
+    "words",
+    [{"say": "[ERROR] type: recoverable, message: Rate limit exceeded"}, result(is_error=True, api_error_status=429)],
+)
+def test_a_limit_without_a_reset_time_is_a_limit_of_the_account(place: Place, words: dict[str, Any]) -> None:
+    change(place, concurrency=1, backoff_first=HOUR, backoff_longest=HOUR)
+    turns = [words, {"exit": 1}], [spoken(DONE["say"]), result()]
+    kind = {"kind": "claude"} if "result" in words["say"] else {}
+    first = place.task(*turns, name="one", agent={**place.agent("one", *turns), **kind})
+    second = place.task(*turns, name="two", agent={**place.agent("two", *turns), **kind})
+    place.supervise(until=place.holds(second, "rate_limit"))
+
+    assert place.state(first) == ("active", "rate_limit"), place
+    shown = place.tasks.show(first.id)
+    assert shown["status"] == shown["agent_status"] == "waiting_rate_limit"
+    assert 0 < shown["hold"]["seconds_left"] <= HOUR and not shown["hold"]["needs_you"]
+    document = json.loads((place.base / "one/.checkpoints/latest.json").read_text())
+    assert document["task"]["status"] == document["agent"]["status"] == "waiting_rate_limit"
+    assert (document["reason"], document["agent"]["blockedBy"]) == ("rate_limit", "rate_limit")
+    assert place.state(second) == ("queued", "rate_limit") and place.journal("two") == []
+
+
+def test_a_limit_of_unknown_length_shortens_none_that_is_known(place: Place) -> None:
+    change(place, concurrency=2)
+    go = place.base / "go"
+    short = place.task(
+        [{"wait_for": str(go)}, {"say": "[ERROR] type: recoverable, message: Rate limit exceeded"}], name="one"
+    )
+    long = place.task([{"limited": HOUR}, {"exit": 1}], name="two")
+    place.supervise(until=place.holds(long, "rate_limit"))
+    go.touch()
+    place.supervise(until=place.holds(short, "rate_limit"))
+
+    row = place.ground.tables.one("SELECT due_at FROM account")
+    assert row is not None and row["due_at"] > place.now() + HOUR * SECOND // 2
 
 
 @pytest.mark.databases

@@ -164,7 +164,7 @@ def test_without_the_package_it_looks_by_itself_and_says_so(box: Box, watch: Sta
     hidden.mkdir()
     (hidden / "watchfiles.py").write_text("raise ImportError('hidden')\n")
     watcher = watch(*quick(), path=str(hidden))
-    assert "pip install 'holdfast[watch]'" in watcher.events("watching")[0]["polling"]
+    assert "pip install '.[watch]'" in watcher.events("watching")[0]["polling"]
     box.put("src/a.py", "two\n")
 
     watcher.until(lambda: watcher.versions() == ["v2"])

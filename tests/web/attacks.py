@@ -33,7 +33,7 @@ def posts(**headers: str | None) -> Callable[[Served], Answer]:
             sent = {had: text for had, text in sent.items() if had.lower() != key.lower()}
             if value is not None:
                 sent[key] = value.replace("PORT", str(served.port)).replace("HOST", served.host)
-        return served.ask("POST", saves(served), SAVE, bare=True, headers=sent)
+        return served.ask("POST", served.at(saves(served)), SAVE, bare=True, headers=sent)
 
     return send
 
@@ -50,11 +50,40 @@ def form(kind: str, body: bytes) -> Callable[[Served], Answer]:
     """What a foreign page's form can send: our cookie goes along, nothing else of ours does."""
 
     def send(served: Served) -> Answer:
-        headers = {"Host": served.host, "Cookie": f"holdfast_session={served.session}", "Content-Type": kind,
+        headers = {"Host": served.host, "Cookie": served.cookie(), "Content-Type": kind,
                    "Origin": "http://evil.example", "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}  # fmt: skip
-        return served.ask("POST", f"/w/{served.saver.workspace}/save", body, bare=True, headers=headers)
+        return served.ask("POST", served.at(f"/w/{served.saver.workspace}/save"), body, bare=True, headers=headers)
 
     return send
+
+
+def half(path: str, folder: bool, cookie: bool) -> Callable[[Served], Answer]:
+    """What somebody sends who got hold of one half of a session."""
+
+    def send(served: Served) -> Answer:
+        at = path.replace("WS", served.saver.workspace)
+        headers = {"Cookie": served.cookie()} if cookie else {}
+        return served.ask("GET", served.at(at) if folder else at, bare=True, headers=headers)
+
+    return send
+
+
+def whole_as_cookie(path: str) -> Callable[[Served], Answer]:
+    def send(served: Served) -> Answer:
+        at = path.replace("WS", served.saver.workspace)
+        return served.ask("GET", at, bare=True, headers={"Cookie": f"holdfast_session={served.session}"})
+
+    return send
+
+
+def mixed(served: Served) -> Answer:
+    """The folder of one session with the cookie of another."""
+    other = served.book.enter("operator", "somebody else")
+    answer = served.ask("GET", served.at("/", other), bare=True, headers={"Cookie": served.cookie()})
+    visitor = served.book.visitor(other)
+    assert visitor is not None
+    served.book.leave(visitor)
+    return answer
 
 
 def reads(path: str, **headers: str) -> Callable[[Served], Answer]:
@@ -76,7 +105,7 @@ def method(name: str, **headers: str) -> Callable[[Served], Answer]:
 def as_role(role: str, verb: str, path: str, body: dict[str, Any]) -> Callable[[Served], Answer]:
     def send(served: Served) -> Answer:
         session = served.book.enter(role, "somebody else")
-        answer = served.ask(verb, path.replace("WS", served.saver.workspace), body,
+        answer = served.ask(verb, path.replace("WS", served.saver.workspace), body if verb != "GET" else None,
                             headers={"Authorization": f"Bearer {session}"})  # fmt: skip
         visitor = served.book.visitor(session)
         assert visitor is not None
@@ -122,6 +151,10 @@ ATTACKS = [
     Attack("W2 basic instead", reads("/api/workspaces", Authorization="Basic b3BlcmF0b3I6")),
     Attack("W2 cookie of another name", reads("/api/workspaces", Cookie="session=x")),
     Attack("W2 broken cookie", reads("/api/workspaces", Cookie="holdfast_session=;;;=;\x00")),
+    *[Attack(f"W24 the cookie alone: {path}", half(path, False, True)) for path in READ],
+    *[Attack(f"W24 the folder alone: {path}", half(path, True, False)) for path in READ],
+    *[Attack(f"W24 both as a cookie: {path}", whole_as_cookie(path)) for path in READ],
+    Attack("W24 halves of two sessions", mixed),
     *[Attack(f"W3 W4 origin {origin}", posts(Origin=origin)) for origin in ORIGINS],
     Attack("W5 cookie without origin", posts(Origin=None)),
     Attack("W5 no origin, no token", posts(Origin=None, X_Holdfast_Token=None)),

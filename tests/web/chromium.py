@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 import tarfile
 from collections.abc import Iterable, Iterator
@@ -73,11 +74,18 @@ def axe() -> str:
     return path.read_text()
 
 
-def barriers(page: Page, origin: str, addresses: Iterable[str], rules: str) -> list[tuple[str, str, str]]:
+def home(page: Page) -> str:
+    """Where the pages of the session live that a page belongs to."""
+    found = re.match(r"https?://[^/]+/~[0-9a-f]{32}", page.url)
+    assert found is not None, page.url
+    return found[0]
+
+
+def barriers(page: Page, addresses: Iterable[str], rules: str) -> list[tuple[str, str, str]]:
     """What axe finds serious on these pages. They must have been opened without their policy of contents."""
     found = []
     for address in addresses:
-        page.goto(origin + address)
+        page.goto(home(page) + address)
         page.evaluate(rules)
         found += [
             (address, one["id"], one["nodes"][0]["html"][:120])

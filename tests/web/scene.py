@@ -74,6 +74,11 @@ class Scene:
         self.served.ask("POST", f"/api/workspaces/{workspace}/checkpoints", {})
 
 
+def unsaved(ground: Ground, task: str) -> None:
+    with ground.tables.write():
+        ground.tables.move(task, "unsaved", ground.now(), trigger="test", human=1, why="No room")
+
+
 def submit(ground: Ground, task: str) -> None:
     Tasks(ground).start(task)
 
@@ -174,6 +179,7 @@ SUCCEEDS: dict[str, Callable[[Scene], Request]] = {
     "setBudget": in_task(body={"tokens": 5}), "deleteTask": in_task(), "startTask": in_task(body={}),
     "pauseTask": in_task(submit, body={}), "freezeTask": in_task(submit, begin, live, body={}),
     "resumeTask": in_task(submit, pause, body={}), "cancelTask": in_task(body={}), "retryTask": in_task(submit, fail, body={}),
+    "acceptTask": in_task(submit, begin, unsaved, body={}),
     "tryNowTask": in_task(submit, limit, body={}), "archiveTask": in_task(submit, fail, body={}), "taskStatus": in_task(),
     "taskPhases": in_task(), "taskReviews": in_task(), "taskQuestions": in_task(), "taskLog": in_task(limit="5"),
     "restoreTask": back, "overrideLimit": in_task(submit, limit, body={"action": "clear_rate_limit"}),

@@ -104,10 +104,18 @@ class Served:
         sent.update(headers or {})
         return request(self.port, method, path, data, {"Host": self.host, **sent})
 
+    def at(self, path: str, session: str = "") -> str:
+        """The address of a page in the folder of its session, where a browser asks for it."""
+        return "/~" + (session or self.session).partition(".")[0] + path
+
+    def cookie(self, session: str = "") -> str:
+        """The other half of a session."""
+        return "holdfast_session=" + (session or self.session).partition(".")[2]
+
     def browser(self, session: str = "") -> dict[str, str]:
-        """The headers of our own page in a browser."""
+        """The headers of our own page in a browser, which asks in the folder of its session."""
         return {
-            "Host": self.host, "Origin": self.origin, "Cookie": f"holdfast_session={session or self.session}",
+            "Host": self.host, "Origin": self.origin, "Cookie": self.cookie(session),
             "Sec-Fetch-Site": "same-origin", "X-Holdfast-Token": self.token(session),
         }  # fmt: skip
 

@@ -49,6 +49,26 @@ def test_a_workspace_is_looked_at_saved_and_brought_back(served: Served) -> None
     assert (served.root / "new.txt").read_text() == "changed\n"
 
 
+def test_what_was_left_out_and_is_missing_is_named_by_api_and_page(served: Served) -> None:
+    one = f"/api/workspaces/{served.saver.workspace}"
+    (served.root / "node_modules" / "a").mkdir(parents=True)
+    served.ask("POST", f"{one}/checkpoints", {"message": "with dependencies"})
+    there = served.ask("POST", f"{one}/preview", {"reference": "v3"}).json()["data"]
+    (served.root / "node_modules" / "a").rmdir()
+    (served.root / "node_modules").rmdir()
+    preview = served.ask("POST", f"{one}/preview", {"reference": "v3"}).json()["data"]
+    done = served.ask("POST", f"{one}/restore", {"reference": "v3", "agreed": preview["digest"]}).json()["data"]
+    refused = served.ask("POST", f"{one}/preview", {"reference": "v3", "paths": ["node_modules"]})
+    page = served.ask("GET", f"/w/{served.saver.workspace}/restore?reference=v3").body.decode()
+
+    assert there["missing"] == []
+    assert [(path["path"], path["command"]) for path in preview["missing"]] == [("node_modules", "npm install")]
+    assert (done["restored"], done["missing"]) == (False, preview["missing"])
+    assert refused.status == 404
+    assert "node_modules" in page
+    assert "Everything is as it was then" not in page
+
+
 def test_pins_names_history_search_and_forgetting(served: Served) -> None:
     one = f"/api/workspaces/{served.saver.workspace}"
     label = served.ask("PATCH", f"{one}/checkpoints/v1", {"pinned": True, "name": "good"}).json()["data"]

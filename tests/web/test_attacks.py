@@ -53,11 +53,13 @@ def test_the_honest_twin_of_each_attack_succeeds(served: Served) -> None:
         "from our page": posts()(served),
         "by a program without origin": served.ask("POST", path, SAVE),
         "our host": with_host(served.host)(served),
-        "our form": served.ask("POST", f"/w/{served.saver.workspace}/save", f"message=x&_token={served.token()}".encode(),
-                               bare=True, headers={**served.browser(), "Content-Type": FORM, "X-Holdfast-Token": ""}),
+        "our form": served.ask("POST", served.at(f"/w/{served.saver.workspace}/save"),
+                               f"message=x&_token={served.token()}".encode(), bare=True,
+                               headers={**served.browser(), "Content-Type": FORM, "X-Holdfast-Token": ""}),
         "a file": served.ask("GET", f"{path}/v2/file?path=src/main.py"),
         "our style": served.ask("GET", "/static/holdfast.css", bare=True),
-        "a navigation from elsewhere": served.ask("GET", "/", bare=True, headers={
+        "both halves": served.ask("GET", served.at("/"), bare=True, headers={"Cookie": served.cookie()}),
+        "a navigation from elsewhere": served.ask("GET", served.at("/"), bare=True, headers={
             **served.browser(), "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Origin": served.origin}),
         "a viewer looks": as_role(VIEWER, "GET", "/api/workspaces/WS/checkpoints", {})(served),
         "the document": served.ask("GET", "/api/openapi.json"),

@@ -38,7 +38,7 @@ def post(served: Served, path: str, **fields: str) -> Answer:
     from urllib.parse import urlencode
 
     body = urlencode({"_token": served.token(), **fields}).encode()
-    return served.ask("POST", path, body, bare=True, headers={**served.browser(), "Content-Type": FORM})
+    return served.ask("POST", served.at(path), body, bare=True, headers={**served.browser(), "Content-Type": FORM})
 
 
 @pytest.mark.parametrize(
@@ -114,11 +114,12 @@ def test_a_second_answer(served: Served) -> None:
     assert "operator: yes" in page
 
 
-def test_an_answer_that_is_none_of_the_options(served: Served) -> None:
+def test_an_answer_that_is_none_of_the_options_is_taken_word_for_word(served: Served) -> None:
     prompt = Scene(served).prompt("question", options=["red", "blue"])
 
-    says_so(post(served, f"/p/{prompt}", answer="bleu"), 400, "blue")
-    assert post(served, f"/p/{prompt}", answer="blue").status == 303
+    says_so(post(served, f"/p/{prompt}", answer=" "), 400)
+    assert post(served, f"/p/{prompt}", answer="neither, take bleu").status == 303
+    assert "operator: neither, take bleu" in served.ask("GET", f"/p/{prompt}").body.decode()
 
 
 def test_what_a_state_does_not_allow(served: Served) -> None:
@@ -186,3 +187,48 @@ def test_a_checkpoint_that_is_damaged(served: Served) -> None:
 
     assert {path: path.read_bytes() for path in files} == files
     assert served.ask("GET", "/").status == 200
+
+
+@pytest.mark.parametrize("path", ["/session", "/api/workspaces/WS/checkpoints"])
+@pytest.mark.parametrize("body", [b"[" * 8000, b'{"ticket":' * 1500, b"{", b"\xff"])
+def test_a_body_that_is_no_json_or_too_deep_is_refused(
+    served: Served, path: str, body: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    with nothing_changes(served):
+        headers = {"Content-Type": "application/json"}
+        says_so(served.ask("POST", path.replace("WS", served.saver.workspace), body, headers=headers), 400)
+
+    assert [one for one in caplog.records if one.exc_info] == []
+
+
+@pytest.mark.parametrize("path", ["/storage/", "/w/WS/", "/api/workspaces/"])
+def test_an_address_with_a_slash_too_many_leads_nowhere(served: Served, path: str) -> None:
+    """Least of all out of the folder of the session."""
+    place = served.at(path.replace("WS", served.saver.workspace))
+    answer = served.ask("GET", place, bare=True, headers=served.browser())
+
+    says_so(answer, 404)
+    assert "location" not in answer.headers
+
+
+ODD_NAMES = ("it's", "a&b", "<i>", '"q"', "a b", "100%", "ü")
+
+
+def test_links_lead_to_files_and_folders_of_any_name(served: Served) -> None:
+    """A name is escaped once for the address, and once for the page."""
+    for name in ODD_NAMES:
+        (served.root / name).mkdir()
+        (served.root / name / f"{name}.txt").write_text("found")
+    version = served.saver.save("manual").version
+    links = _linked(served, f"/w/{served.saver.workspace}/v/v{version}/tree")
+    folders = [link for link in links if "/tree?path=" in link]
+    files = [link for folder in folders for link in _linked(served, folder) if "/file?path=" in link]
+
+    assert sum(b"found" in served.ask("GET", link).body for link in files) == len(ODD_NAMES)
+
+
+def _linked(served: Served, path: str) -> list[str]:
+    from html import unescape
+    from re import findall
+
+    return [unescape(link) for link in findall(r'href="(/w/[^"]*)"', served.ask("GET", path).body.decode())]

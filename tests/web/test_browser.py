@@ -112,7 +112,7 @@ def test_every_page_can_be_looked_at(browser: Browser, program: Program, size: A
         assert size != PHONE or chromium.cramped(page) == [], path
         assert page.evaluate("document.documentElement.scrollWidth") <= size["width"], path
     for path in ("/", "/search?text=step", "/storage", "/health"):
-        answer = page.goto(program.origin + path)
+        answer = page.goto(chromium.home(page) + path)
         assert answer is not None
         assert answer.status == 200, path
         assert size != PHONE or chromium.cramped(page) == [], path
@@ -127,7 +127,9 @@ def test_before_anything_is_protected_the_page_says_how(browser: Browser, tmp_pa
     visit = Visit(browser, program)
     page = visit.enter()
     shown = page.inner_text("#workspaces")
-    answers = [page.goto(program.origin + path) for path in ("/search?text=x", "/storage", "/health", "/tasks/new")]
+    answers = [
+        page.goto(chromium.home(page) + path) for path in ("/search?text=x", "/storage", "/health", "/tasks/new")
+    ]
     program.stop()
 
     assert "holdfast init" in shown
@@ -328,14 +330,14 @@ def test_no_page_has_a_serious_barrier(browser: Browser, program: Program, name:
     (program.home / "project" / "app.py").write_text("changed on disk\n")
     visit = Visit(browser, program, **chromium.LOOKS[name], bypass_csp=True)
     page = visit.open_project()
-    base = page.url.removeprefix(program.origin)
+    base = page.url.removeprefix(chromium.home(page))
     addresses = (
         "/", base, base + "/v/v3", base + "/diff?old=v1&new=v4", base + "/diff?old=v1&new=v4&path=app.py",
         base + "/diff?old=v1&new=v4&path=app.py&view=side", base + "/history?path=app.py", base + "/v/v2/tree",
         base + "/v/v2/file?path=app.py", base + "/restore?reference=v1", base + "/v/v1/fork", base + "/v/v1/forget",
         base + "/v/v3/brief", "/search?text=step", "/storage", "/health", "/nothing",
     )  # fmt: skip
-    found = chromium.barriers(page, program.origin, addresses, rules)
+    found = chromium.barriers(page, addresses, rules)
 
     assert found == []
     visit.browsing.close()

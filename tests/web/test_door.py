@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -14,8 +16,10 @@ from typing import Any
 
 import pytest
 
+from holdfast.core.errors import Failed
+from holdfast.frontends.web.server import listen
 from web import chromium
-from web.served import Answer, Program, request
+from web.served import PATIENCE, Answer, Program, Served, request
 
 SETTINGS = {"web": {"allowed_hosts": ["https://page.example.org", "desk.example.org"], "session_days": 3}}
 
@@ -79,6 +83,43 @@ def test_settings_that_would_leave_a_door_open_are_refused(tmp_path: Path, setti
     assert "web." in done.stderr
 
 
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+
+
+@pytest.mark.parametrize("name", LOOPBACK)
+def test_whoever_may_know_is_led_from_a_shared_name_to_the_pages_own(served: Served, name: str) -> None:
+    ticket, host = served.book.ticket("viewer"), {"Host": f"{name}:{served.port}"}
+    by_ticket = served.ask("GET", f"/search?text=a%20b&ticket={ticket}", bare=True, headers=host)
+    by_session = served.ask("GET", "/storage", bare=True, headers={**host, "Authorization": f"Bearer {served.session}"})
+    by_cookie = served.ask("GET", served.at("/"), bare=True, headers={**host, "Cookie": served.cookie()})
+
+    assert (by_ticket.status, by_session.status, by_cookie.status) == (307, 307, 307)
+    assert by_ticket.headers["location"] == f"{served.origin}/search?text=a+b#{ticket}"
+    assert by_session.headers["location"] == f"{served.origin}/storage"
+    assert by_cookie.headers["location"] == served.origin + served.at("/")
+    assert served.book.exchange(ticket, "it was not used up") is not None
+
+
+@pytest.mark.parametrize("name", [*LOOPBACK, "evil.example"])
+@pytest.mark.parametrize("path", ["/", "/w/x", "/api/workspaces", "/static/holdfast.css", "/?ticket=wrong"])
+def test_others_on_this_machine_are_not_told_the_pages_own_name(served: Served, name: str, path: str) -> None:
+    answer = served.ask("GET", path, bare=True, headers={"Host": f"{name}:{served.port}"})
+
+    assert answer.status == (421 if name == "evil.example" else 401)
+    assert b"hf-test" not in answer.body
+    assert not [value for value in answer.headers.values() if "hf-test" in value]
+    if name != "evil.example" and path in ("/", "/w/x"):
+        assert answer.headers["content-type"].startswith("text/html")
+        assert b"holdfast serve --link" in answer.body
+
+
+def test_nothing_is_changed_by_a_shared_name(served: Served) -> None:
+    headers = {"Host": f"localhost:{served.port}", "Authorization": f"Bearer {served.session}"}
+    path = f"/api/workspaces/{served.saver.workspace}/checkpoints"
+
+    assert served.ask("POST", path, {"message": "no"}, bare=True, headers=headers).status == 421
+
+
 class Neighbour:
     """Another program of this machine that serves a page; it remembers what browsers send it."""
 
@@ -132,3 +173,67 @@ def test_another_port_of_this_machine_is_not_sent_our_cookie(program: Program) -
     assert len([one for one in seen if "host" in one]) >= len(names)
     assert [one for one in seen if "cookie" in one or program.host in one.get("referer", "")] == []
     assert [one for one in neighbour.seen if "holdfast_session" in one.get("cookie", "")]
+
+
+def test_there_is_no_link_where_no_page_runs(program: Program) -> None:
+    """Somebody else may have its port, and would be sent the ticket."""
+    program.stop()
+    with pytest.raises(subprocess.CalledProcessError):
+        program.run("serve", "--link")
+    program.start()
+
+    assert program.run("serve", "--link").startswith(program.origin)
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_a_link_leads_to_a_server_that_lives(program: Program, how: int) -> None:
+    other = Program(program.home)
+    both = program.run("serve", "--link").partition("/#")[0]
+    other.stop(how)
+    one = program.run("serve", "--link").partition("/#")[0]
+
+    assert both == other.origin
+    assert one == program.origin
+
+
+@pytest.fixture
+def six() -> Iterator[socket.socket]:
+    """A port that another program has at the IPv6 loopback address."""
+    if not has_ipv6():
+        pytest.skip("this machine has no IPv6")
+    with socket.socket(socket.AF_INET6) as taken:
+        taken.bind(("::1", 0))
+        taken.listen()
+        yield taken
+
+
+def has_ipv6() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+def test_the_page_has_every_address_that_its_name_may_mean(program: Program) -> None:
+    """A browser may ask at either one. Whoever else had the other would be sent the ticket."""
+    for address in ("127.0.0.1", "::1") if has_ipv6() else ("127.0.0.1",):
+        with socket.create_connection((address, program.port), timeout=PATIENCE) as connection:
+            connection.sendall(f"GET / HTTP/1.1\r\nHost: {program.host}\r\n\r\n".encode())
+
+            assert connection.recv(12).endswith(b"401")
+
+
+def test_a_port_that_somebody_has_at_the_other_address_is_not_used(six: socket.socket) -> None:
+    with pytest.raises(Failed):
+        listen("127.0.0.1", six.getsockname()[1])
+
+
+def test_any_port_is_one_that_is_free_at_both_addresses() -> None:
+    ours = listen("127.0.0.1", 0)
+
+    assert len({one.getsockname()[1] for one in ours}) == 1
+    assert len(ours) == 1 + has_ipv6()
+    for one in ours:
+        one.close()

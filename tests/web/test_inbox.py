@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 from holdfast.supervisor.ground import Ground
-from web.scene import Scene, begin, submit
+from web.scene import Scene, begin, submit, unsaved
 from web.served import Served
+from web.test_bad_input import post
 
 
 def needs_someone(ground: Ground, task: str) -> None:
@@ -33,7 +34,7 @@ def test_everything_that_waits_is_there_oldest_first_with_what_answers_it(served
     scene = Scene(served)
     question = scene.prompt("question", options=["blue", "red"])
     limited = scene.task(submit, begin, needs_someone)
-    secret, approval = scene.prompt("secret"), scene.prompt("approval")
+    secret, approval = scene.prompt("secret", category="env_variable"), scene.prompt("approval")
     shown = inbox(served)
 
     places = [shown.index(f'id="prompt-{one}"') for one in (question, limited, secret, approval)]
@@ -90,3 +91,63 @@ def test_a_checkpoint_under_the_slider_tells_its_figures(served: Served) -> None
     assert facts["files"] == "2"
     assert {"size", "stored"} <= facts.keys()
     assert facts["session"] == "11111111-2222"
+
+
+def test_a_task_whose_last_state_is_not_saved_can_be_saved_or_accepted_from_the_inbox(served: Served) -> None:
+    task = Scene(served).task(submit, begin, unsaved)
+    shown = inbox(served)
+
+    assert "No room" in shown
+    assert '<button name="action" value="resume"' in shown and '<button name="action" value="accept"' in shown
+    assert served.ask("POST", f"/api/tasks/{task}/accept", {}).json()["data"]["status"] == "completed"
+    assert f'id="prompt-{task}"' not in inbox(served)
+
+
+def test_a_choice_takes_words_of_ones_own_on_the_page_and_by_the_api(served: Served) -> None:
+    scene = Scene(served)
+    one, other, near = (scene.prompt("question", options=["blue", "red"]) for _ in range(3))
+    form = inbox(served).partition(f'id="prompt-{one}"')[2].partition("</article>")[0]
+    assert '<input name="answer" required' in form and 'name="exactly" value="yes"' in form
+
+    typed = post(served, f"/p/{one}", answer="blues", exactly="yes")
+    told = served.ask("POST", f"/api/questions/{other}/answer", {"answer": "something in between"})
+    refused = served.ask("POST", f"/api/questions/{near}/answer", {"answer": "blu"})
+
+    assert typed.status == 303
+    assert told.status == 200 and told.json()["data"]["warning"]
+    assert refused.status == 400
+    assert served.ask("POST", f"/api/questions/{near}/answer", {"answer": "blu", "exactly": True}).status == 200
+
+
+def used_up(ground: Ground, task: str) -> None:
+    with ground.tables.write():
+        now = ground.now()
+        ground.tables.change(task, now, tokens=1200, seconds=30.0, budget={"tokens": 1000, "money": 0, "seconds": 600})
+        ground.tables.move(task, "hold", now, trigger="budget", hold="budget", human=1, why="The budget is used up.")
+
+
+def test_a_budget_that_is_used_up_can_be_raised_where_it_is_told(served: Served) -> None:
+    """What is used up is offered twice over; what is not stays as it is."""
+    task = Scene(served).task(submit, begin, used_up)
+    page = served.ask("GET", f"/t/{task}").body.decode()
+
+    for shown in (inbox(served), page.partition('<div id="head"')[2].partition("</form>")[0]):
+        assert f'action="/t/{task}/budget"' in shown
+        assert re.search(r'name="tokens"[^>]* value="2400"', shown)
+        assert re.search(r'name="minutes"[^>]* value=""', shown)
+    form = f"_token={served.token()}&tokens=2400&money=&minutes=&back=/".encode()
+    headers = {**served.browser(), "Content-Type": "application/x-www-form-urlencoded"}
+    raised = served.ask("POST", served.at(f"/t/{task}/budget"), form, bare=True, headers=headers)
+
+    assert (raised.status, raised.headers["location"]) == (303, served.at("/"))
+    after = served.ask("GET", f"/api/tasks/{task}").json()["data"]
+    assert after["hold"] is None
+    assert after["budget"] == {"tokens": 2400, "money": 0, "seconds": 600}
+
+
+def test_who_may_only_look_cannot_raise_a_budget(served: Served) -> None:
+    task = Scene(served).task(submit, begin, used_up)
+    headers = {"Authorization": f"Bearer {served.book.enter('approver', 'a test')}"}
+
+    assert "/budget" not in served.ask("GET", f"/t/{task}", headers=headers).body.decode()
+    assert "/budget" not in inbox(served, served.book.enter("approver", "a test"))

@@ -41,10 +41,17 @@ def test_the_recipe_of_the_guide_works(served: Served) -> None:
         headers = {"Host": served.host, "Content-Type": "application/json"}
         entered = request(port, "POST", "/session", f'{{"ticket": "{ticket}"}}'.encode(), headers)
         cookie = entered.headers["set-cookie"].split(";")[0]
-        page = request(port, "GET", "/", None, {"Host": served.host, "Cookie": cookie})
-        wrong = request(port, "GET", "/", None, {"Host": f"127.0.0.1:{port}", "Cookie": cookie})
+        folder = entered.json()["data"]["folder"]
+        page = request(port, "GET", f"{folder}/", None, {"Host": served.host, "Cookie": cookie})
+        shared = request(port, "GET", f"{folder}/", None, {"Host": f"127.0.0.1:{port}", "Cookie": cookie})
+        stranger = request(port, "GET", "/", None, {"Host": f"127.0.0.1:{port}"})
+        other = request(port, "GET", "/", None, {"Host": f"page.example.org:{port}", "Cookie": cookie})
     finally:
         door.close()
 
-    assert (entered.status, page.status, wrong.status) == (200, 200, 421)
+    assert (entered.status, page.status) == (200, 200)
     assert b"approver" in page.body
+    assert (shared.status, stranger.status, other.status) == (307, 401, 421)
+    # With the port of the page, not the tunnel's: the guide has the same at both ends.
+    assert shared.headers["location"] == f"http://{served.host}{folder}/"
+    assert served.host.encode() not in stranger.body + other.body

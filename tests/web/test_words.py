@@ -17,7 +17,7 @@ HOLDFAST = files("holdfast")
 TEMPLATES = HOLDFAST / "frontends/web/templates"
 SENTENCE = re.compile(r"""_\((?:"([^"]+)"|'([^']+)')\)""")
 PAGE = ("app", "bringing", "deeds", "desk", "gate", "pages", "task_pages", "work")
-SUPERVISOR = ("following", "recover", "supervise", "tasks", "turns")
+SUPERVISOR = ("finals", "following", "recover", "restores", "supervise", "tasks", "turns")
 
 
 def test_every_sentence_of_the_templates_is_translated() -> None:
@@ -41,7 +41,7 @@ def test_what_a_task_can_be_is_translated() -> None:
     ]
 
     assert {state.replace("_", " ") for state in states} - KOREAN.keys() == set()
-    assert {f"held {kind.replace('_', ' ')}" for kind in task.HOLDS[-4:]} - KOREAN.keys() == set()
+    assert {f"held {kind.replace('_', ' ')}" for kind in task.HOLDS[-6:]} - KOREAN.keys() == set()
 
 
 def test_what_the_page_refuses_is_said_in_korean() -> None:
@@ -85,6 +85,7 @@ def test_what_the_doctor_finds_is_said_in_korean() -> None:
         ("Phase 1 (Plan) is complete.", "1단계(Plan)가 끝났습니다."),
         ("There is no checkpoint 'x' in this workspace.", "이 작업 공간에 체크포인트 'x'이(가) 없습니다."),
         ("A viewer may not do this; it takes an operator.", "열람자는 이 작업을 할 수 없습니다. 운영자 권한이 필요합니다."),
+        ("An approver may not do this; it takes an operator.", "승인자는 이 작업을 할 수 없습니다. 운영자 권한이 필요합니다."),
         ("a.txt was no file in v3.", "v3에는 a.txt 파일이 없습니다."),
         ("What an agent wrote itself.", "What an agent wrote itself."),
     ],

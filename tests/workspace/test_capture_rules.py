@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -13,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.entry import BY_IGNORE, BY_MARKER, BY_NAME
+from folders import written
+from holdfast.core.artefacts import command_of, needs_evidence
+from holdfast.core.entry import BY_GIT, BY_IGNORE, BY_MARKER, BY_NAME
 from holdfast.core.errors import Refused
 from holdfast.core.model import CREATED, UNCHANGED
 from holdfast.settings import TABLE
@@ -93,11 +96,152 @@ def test_a_name_of_sources_is_left_out_only_where_gitignore_names_it_too(saver: 
     write(root / "one" / "build" / "main.c")
     write(root / "two" / "build" / "main.o")
     write(root / "two" / ".gitignore", "build/\n")
+    write(root / "two" / "Makefile")
     saver.save()
 
     assert saver.kinds()["one/build/main.c"] == "f"
     assert saver.kinds()["two/build"] == "x"
     assert saver.state()[b"two/build"].flags == BY_IGNORE
+
+
+def test_a_name_of_sources_is_left_out_only_where_a_tool_s_file_lies_beside_it(saver: Saver, root: Path) -> None:
+    """An ignored `out` may hold results that nobody can make again."""
+    write(root / ".gitignore", "out/\nbin/\ntarget/\ndata/\n")
+    write(root / "out" / "results.csv")
+    write(root / "net" / "bin" / "a.dll")
+    write(root / "net" / "one.csproj")
+    write(root / "data" / "crate" / "target" / "a.o")
+    write(root / "data" / "crate" / "Cargo.toml")
+    saver.save()
+
+    assert saver.kinds()["out/results.csv"] == "f"
+    assert saver.kinds()["net/bin"] == "x"
+    assert saver.kinds()["data/crate/target"] == "x"
+    assert saver.kinds()["data/crate/Cargo.toml"] == "f"
+
+
+def test_a_tool_s_file_that_comes_and_goes_is_noticed_at_the_next_save(saver: Saver, root: Path) -> None:
+    write(root / ".gitignore", "target/\n")
+    write(root / "target" / "file")
+    saver.save()
+    time.sleep(0.05)
+    saver.save()
+    tool = write(root / "Cargo.toml")
+    saver.save()
+    with_tool = saver.kinds()["target"]
+    tool.unlink()
+    saver.save()
+
+    assert with_tool == "x"
+    assert saver.kinds()["target/file"] == "f"
+
+
+def test_a_pattern_of_the_user_s_own_needs_no_tool(make_saver: Callable[..., Saver], root: Path) -> None:
+    saver = make_saver(capture__exclude_ignored=["scratch/"])
+    write(root / ".gitignore", "scratch/\n")
+    write(root / "scratch" / "file")
+    write(root / "source")
+    saver.save()
+
+    assert saver.kinds()["scratch"] == "x"
+
+
+def test_every_folder_that_is_left_out_by_default_has_a_way_to_be_made_again() -> None:
+    for pattern in TABLE["capture.exclude"].default:
+        assert command_of(pattern.rstrip("/").encode(), ()) is not None
+    for pattern in TABLE["capture.exclude_ignored"].default:
+        name = pattern.rstrip("/*").encode()
+        assert command_of(name, ()) is None
+        assert needs_evidence(b"deep/" + name)
+    assert command_of(b"a/node_modules", [b"yarn.lock"]) == "yarn install"
+    assert command_of(b"a/target", [b"pom.xml"]) == "mvn package"
+    assert command_of(b"a/sources", [b"pom.xml"]) is None
+
+
+def test_ignored_files_are_kept_up_to_the_limit_of_all_files(make_saver: Callable[..., Saver], root: Path) -> None:
+    saver = make_saver(capture__max_file_size="3MB")
+    write(root / ".gitignore", "*.sqlite3\ndata/\n")
+    write(root / "source")
+    write(root / "db.sqlite3", bytes(2 * MB))
+    write(root / "larger.sqlite3", bytes(4 * MB))
+    fill(root / "data", 1001)
+    saver.save()
+
+    assert saver.kinds()["db.sqlite3"] == "f"
+    assert saver.kinds()["larger.sqlite3"] == "o"
+    assert len([path for path in saver.kinds() if path.startswith("data/")]) == 1001
+
+
+def test_a_tree_that_has_too_many_files_with_what_is_ignored_keeps_the_rest(
+    make_saver: Callable[..., Saver], root: Path
+) -> None:
+    saver = make_saver(capture__max_files=20, capture__ignored_folder_files=5)
+    write(root / ".gitignore", "data/\nfew/\n")
+    fill(root / "data", 30)
+    fill(root / "few", 5)
+    fill(root / "src", 5)
+    outcome = saver.save()
+    first = saver.kinds()
+    time.sleep(0.05)
+    saver.save()
+    write(root / "src" / "new")
+    again = saver.save()
+
+    assert (first["data"], first["few/1"], first["src/1"]) == ("x", "f", "f")
+    assert any("20 files" in notice for notice in outcome.notices)
+    assert any("20 files" in notice for notice in again.notices)
+    assert saver.kinds() == {**first, "src/new": "f"}
+
+
+def test_a_tree_that_grows_too_large_by_what_is_ignored_keeps_the_rest(
+    make_saver: Callable[..., Saver], root: Path
+) -> None:
+    saver = make_saver(capture__max_files=20, capture__ignored_folder_files=5)
+    write(root / ".gitignore", "data/\n")
+    fill(root / "data", 10)
+    fill(root / "src", 5)
+    saver.save()
+    time.sleep(0.05)
+    saver.save()
+    fill(root / "data" / "more", 10)
+    saver.save()
+
+    assert saver.kinds()["data"] == "x"
+    assert saver.kinds()["src/1"] == "f"
+
+
+def test_what_was_kept_for_a_command_stays_through_scans_until_it_changes(
+    make_saver: Callable[..., Saver], root: Path
+) -> None:
+    saver = make_saver(capture__max_file_size=100)
+    large = write(root / "folder" / "large", b"x" * 200)
+    write(root / "folder" / "larger", b"y" * 300)
+    saver.save()
+    before = saver.kinds()
+    time.sleep(0.05)  # of a file that was written just now, the stat cache does not say that it is as it was
+    saver.save("before_command", keep=(b"folder/large",))
+    kept = saver.kinds()
+    time.sleep(0.05)
+    steps = []
+    write(root / "folder" / "beside")
+    saver.save()  # the folder is listed again
+    steps.append(saver.kinds()["folder/large"])
+    write(root / "elsewhere")
+    os.utime(saver.cache())
+    saver.save()  # and not listed
+    steps.append(saver.kinds()["folder/large"])
+    again = saver.save("before_command", keep=(b"",))
+    everything = saver.kinds()["folder/larger"]
+    large.write_bytes(b"z" * 201)
+    saver.save()
+    steps.append(saver.kinds()["folder/large"])
+    large.unlink()
+    saver.save()
+
+    assert (before["folder/large"], kept["folder/large"], kept["folder/larger"]) == ("o", "f", "o")
+    assert steps == ["f", "f", "o"]
+    assert (again.status, everything) == (CREATED, "f")
+    assert "folder/large" not in saver.kinds()
 
 
 @pytest.mark.parametrize(("marker", "text"), [("CACHEDIR.TAG", CACHE_TAG + b"\n# made by us\n"), ("pyvenv.cfg", b"")])
@@ -167,7 +311,8 @@ def test_an_ordinary_folder_in_the_place_of_a_marked_one_is_captured(saver: Save
 # What .gitignore leaves out
 
 
-def test_ignored_files_are_kept_if_they_are_small(saver: Saver, root: Path) -> None:
+def test_ignored_files_are_kept_if_they_are_small(make_saver: Callable[..., Saver], root: Path) -> None:
+    saver = make_saver(capture__ignored="small")
     write(root / ".gitignore", ".env\n*.big\nlocal/\n")
     write(root / ".env", "KEY=1")
     write(root / "at limit.big", bytes(MB))
@@ -184,7 +329,10 @@ def test_ignored_files_are_kept_if_they_are_small(saver: Saver, root: Path) -> N
     assert saver.read(".env") == b"KEY=1"
 
 
-def test_an_ignored_file_that_grows_is_left_out_and_kept_again_when_it_shrinks(saver: Saver, root: Path) -> None:
+def test_an_ignored_file_that_grows_is_left_out_and_kept_again_when_it_shrinks(
+    make_saver: Callable[..., Saver], root: Path
+) -> None:
+    saver = make_saver(capture__ignored="small")
     write(root / ".gitignore", "*.log\n")
     write(root / "source")
     log = write(root / "a.log", bytes(MB))
@@ -202,7 +350,10 @@ def test_an_ignored_file_that_grows_is_left_out_and_kept_again_when_it_shrinks(s
     assert saver.read("a.log") == bytes(5)
 
 
-def test_an_ignored_folder_is_left_out_once_it_has_more_than_a_thousand_files(saver: Saver, root: Path) -> None:
+def test_an_ignored_folder_is_left_out_once_it_has_more_than_a_thousand_files(
+    make_saver: Callable[..., Saver], root: Path
+) -> None:
+    saver = make_saver(capture__ignored="small")
     write(root / ".gitignore", "data/\n")
     write(root / "source")
     fill(root / "data" / "deep", 1000)
@@ -218,7 +369,8 @@ def test_an_ignored_folder_is_left_out_once_it_has_more_than_a_thousand_files(sa
     assert saver.state()[b"data"].flags == BY_IGNORE
 
 
-def test_a_new_folder_in_an_ignored_one_counts_too(saver: Saver, root: Path) -> None:
+def test_a_new_folder_in_an_ignored_one_counts_too(make_saver: Callable[..., Saver], root: Path) -> None:
+    saver = make_saver(capture__ignored="small")
     write(root / ".gitignore", "data/\n")
     write(root / "source")
     fill(root / "data" / "a", 600)
@@ -231,7 +383,8 @@ def test_a_new_folder_in_an_ignored_one_counts_too(saver: Saver, root: Path) -> 
     assert saver.kinds()["data"] == "x"
 
 
-def test_excluded_folders_do_not_count_towards_an_ignored_one(saver: Saver, root: Path) -> None:
+def test_excluded_folders_do_not_count_towards_an_ignored_one(make_saver: Callable[..., Saver], root: Path) -> None:
+    saver = make_saver(capture__ignored="small")
     write(root / ".gitignore", "tools/\n")
     write(root / "source")
     fill(root / "tools" / "node_modules", 1001)
@@ -242,8 +395,11 @@ def test_excluded_folders_do_not_count_towards_an_ignored_one(saver: Saver, root
     assert saver.kinds()["tools/node_modules"] == "x"
 
 
-def test_an_ignored_folder_that_shrank_is_captured_once_its_parent_changes(saver: Saver, root: Path) -> None:
+def test_an_ignored_folder_that_shrank_is_captured_once_its_parent_changes(
+    make_saver: Callable[..., Saver], root: Path
+) -> None:
     """It is not looked into at every save; the daily scan finds it at the latest."""
+    saver = make_saver(capture__ignored="small")
     write(root / ".gitignore", "data/\n")
     write(root / "source")
     fill(root / "data", 1001)
@@ -259,7 +415,7 @@ def test_an_ignored_folder_that_shrank_is_captured_once_its_parent_changes(saver
 @pytest.mark.parametrize(
     ("mode", "kinds"),
     [
-        ("all", {"large.log": "f", "small.log": "f", "data": "d", "data/file": "f", "link.log": "l", "build": "d"}),
+        ("all", {"large.log": "f", "small.log": "f", "data": "d", "data/file": "f", "link.log": "l", "build": "x"}),
         ("small", {"large.log": "i", "small.log": "f", "data": "d", "data/file": "f", "link.log": "l", "build": "x"}),
         ("none", {"large.log": "i", "small.log": "i", "data": "x", "link.log": "i", "build": "x"}),
     ],
@@ -274,10 +430,11 @@ def test_the_setting_decides_about_what_is_ignored(
     write(root / "data" / "file")
     (root / "build").mkdir()
     fill(root / "src", 3)
+    write(root / "Makefile")
     saver = make_saver(capture__ignored=mode)
     saver.save()
 
-    found = {path: kind for path, kind in saver.kinds().items() if not path.startswith(("src", "."))}
+    found = {path: kind for path, kind in saver.kinds().items() if not path.startswith(("src", ".", "Makefile"))}
     assert found == kinds
 
 
@@ -443,7 +600,12 @@ def test_links_are_captured_and_never_followed(saver: Saver, root: Path, tmp_pat
     assert saver.contents() == disk(root)
 
 
-def test_folders_nested_deeper_than_python_recurses_are_captured(saver: Saver, root: Path) -> None:
+def test_folders_nested_deeper_than_python_recurses_are_captured(
+    make_saver: Callable[..., Saver], root: Path, request: pytest.FixtureRequest
+) -> None:
+    # Whatever happens: pytest itself cannot remove a tree as deep as this, and ends with an error.
+    request.addfinalizer(lambda: subprocess.run(["rm", "-rf", str(root / "d")], check=True))
+    saver = make_saver(capture__ignored="small")
     write(root / ".gitignore", "*.log\n")
     fd = os.open(root, os.O_RDONLY)
     for _ in range(2500):
@@ -465,7 +627,6 @@ def test_folders_nested_deeper_than_python_recurses_are_captured(saver: Saver, r
     deep = "d/" * 2500
     assert {saver.kinds()[deep + "file"], saver.kinds()[deep + "new"]} == {"f"}
     assert saver.kinds()[deep + "file.log"] == "i"
-    subprocess.run(["rm", "-rf", str(root / "d")], check=True)
 
 
 # What is ours, and what is git's
@@ -473,7 +634,10 @@ def test_folders_nested_deeper_than_python_recurses_are_captured(saver: Saver, r
 
 @pytest.mark.parametrize("place", ["", "inner", "a/b/inner"])
 @pytest.mark.parametrize("kind", ["folder", "file", "link"])
-def test_git_s_own_files_are_never_captured_at_any_depth(saver: Saver, root: Path, place: str, kind: str) -> None:
+def test_git_s_own_folder_is_named_and_what_points_to_one_is_captured_at_any_depth(
+    saver: Saver, root: Path, place: str, kind: str
+) -> None:
+    """Without the `.git` file of a submodule git takes the folder for a part of the repository around it."""
     git = root / place / ".git"
     write(root / place / "source")
     if kind == "folder":
@@ -484,15 +648,61 @@ def test_git_s_own_files_are_never_captured_at_any_depth(saver: Saver, root: Pat
         git.symlink_to("../elsewhere")
     saver.save()
 
+    found = {path: entry for path, entry in saver.state().items() if b".git" in path}
     assert saver.kinds()[str(Path(place) / "source")] == "f"
-    assert not [path for path in saver.kinds() if ".git" in path]
+    assert {path: entry.kind for path, entry in found.items()} == {
+        os.fsencode(Path(place) / ".git"): {"folder": "x", "file": "f", "link": "l"}[kind]
+    }
+    assert {entry.flags for entry in found.values()} == ({BY_GIT} if kind == "folder" else {0})
 
 
-def test_marker_folders_are_never_captured(saver: Saver, root: Path) -> None:
-    write(root / "inner" / ".holdfast" / "workspace.json", "{}")
+def test_the_markers_of_workspaces_are_never_captured(saver: Saver, root: Path) -> None:
+    (root / "inner").mkdir()
+    Saver(root / "inner", saver.store)
     saver.save()
 
-    assert saver.kinds() == {"inner": "d"}
+    assert (root / "inner" / ".holdfast" / "workspace.json").exists()
+    assert saver.kinds() == {"inner": "d", "inner/.holdfast": "x"}
+
+
+@pytest.mark.parametrize("said", ["{}", '{"id": "%s"}' % ("ab" * 16), '{"id": "%s", "store": "/x", "store_id": "%s"}'])
+def test_marker_folders_of_nobody_here_are_captured_like_others(saver: Saver, root: Path, said: str) -> None:
+    text = said % ("ab" * 16, "cd" * 16) if "%s" in said else said
+    write(root / "inner" / ".holdfast" / "workspace.json", text)
+    (root / "linked").mkdir()
+    (root / "linked" / ".holdfast").symlink_to("../inner/.holdfast")
+    write(root / "plain" / ".holdfast")
+    saver.save()
+
+    assert saver.kinds() == {
+        "inner": "d", "inner/.holdfast": "d", "inner/.holdfast/workspace.json": "f", "linked": "d", "linked/.holdfast": "l",
+        "plain": "d", "plain/.holdfast": "f",
+    }  # fmt: skip
+
+
+def test_a_folder_that_becomes_a_workspace_is_no_longer_looked_at_for_its_marker(saver: Saver, root: Path) -> None:
+    write(root / "inner" / ".holdfast" / "workspace.json", "{}")
+    saver.save()
+    Saver(root / "inner", saver.store)
+    saver.save()
+
+    assert saver.kinds() == {"inner": "d", "inner/.holdfast": "x"}
+
+
+def test_the_marker_of_a_workspace_in_another_store_is_not_captured(saver: Saver, root: Path, tmp_path: Path) -> None:
+    """The user's list knows that store, which need not be within reach."""
+    from holdfast.store.stores import add
+
+    write(
+        root / "inner" / ".holdfast" / "workspace.json",
+        json.dumps({"id": "ab" * 16, "store": "/x", "store_id": "cd" * 16}),
+    )
+    engine = saver.engine()
+    add(engine.place.list, "/x", "cd" * 16)
+    engine.close()
+    saver.save()
+
+    assert saver.kinds() == {"inner": "d", "inner/.holdfast": "x"}
 
 
 def test_names_that_merely_resemble_git_s_are_captured(saver: Saver, root: Path) -> None:
@@ -645,7 +855,7 @@ def test_where_case_is_folded_a_git_folder_of_any_spelling_is_git_s(folding: tup
     assert (mount / ".git" / "HEAD").exists()
     assert {path for path, _ in scan.candidates} == {b"inner/.gitx"}
     assert {path for path, _ in scan.folders} == {b"inner"}
-    assert scan.left == []
+    assert [(path, flags) for path, _, flags, _ in scan.left] == [(b".GIT", BY_GIT)]
 
 
 # Trees that are too large, and folders that hold a whole life
@@ -831,11 +1041,14 @@ def test_a_hook_passes_over_a_home_folder_under_git_in_silence(home: Path, tmp_p
     variables = {"HOME": str(home), "PATH": "/usr/bin:/bin"}
     launch = Path(__file__).parents[2] / "src/holdfast/frontends/launch.py"
     hook = subprocess.run(
-        [sys.executable, "-I", "-S", "-B", str(launch), "save", "--cwd", str(home)],
+        [sys.executable, "-I", "-S", "-B", str(launch), *written(home), "save", "--cwd", str(home)],
         env=variables, capture_output=True, check=False,
     )  # fmt: skip
     status = subprocess.run(
-        [sys.executable, "-m", "holdfast", "-C", str(home), "status"], env=variables, capture_output=True, check=False
+        [sys.executable, "-m", "holdfast", *written(home), "-C", str(home), "status"],
+        env=variables,
+        capture_output=True,
+        check=False,
     )
 
     assert (hook.returncode, hook.stdout, hook.stderr) == (0, b"", b"")

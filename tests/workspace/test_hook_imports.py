@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import holdfast
+from folders import written
 from saver import Saver
 
 LAUNCH = Path(holdfast.__file__).parent / "frontends" / "launch.py"
@@ -18,7 +19,9 @@ STANDARD = {"__future__", "_json", "_stat", "errno", "gc"}
 OURS = {
     "holdfast",
     "holdfast.core",
+    "holdfast.core.artefacts",
     "holdfast.core.checking",
+    "holdfast.core.compiled",
     "holdfast.core.errors",
     "holdfast.core.light_json",
     "holdfast.core.model",
@@ -28,6 +31,7 @@ OURS = {
     "holdfast.frontends.autosave",
     "holdfast.frontends.surroundings",
     "holdfast.guarding",
+    "holdfast.ownership",
     "holdfast.settings",
     "holdfast.settings.lasting",
     "holdfast.store",
@@ -43,7 +47,8 @@ OURS = {
 
 def imported(*arguments: str) -> set[str]:
     """Every module that a new Python loads when it is started so."""
-    command = [sys.executable, "-I", "-S", "-B", "-X", "importtime", *arguments]
+    told = written(Path(os.devnull)) if arguments[0] == str(LAUNCH) else []
+    command = [sys.executable, "-I", "-S", "-B", "-X", "importtime", *arguments[:1], *told, *arguments[1:]]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env={"HOME": os.devnull})
     lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
 

@@ -1,10 +1,11 @@
-"""A workspace stays itself when its marker is wiped or the folder moves, and a copy becomes another one."""
+"""A workspace stays itself when its marker is wiped, and a copy or a folder that moved becomes another one until told so."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -12,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.errors import Failed, HoldfastError
+from holdfast.core.errors import Failed, HoldfastError, MissingStore
 from holdfast.core.model import CREATED, OUTSIDE, UNCHANGED, Outcome
-from holdfast.workspace.find import find, git_root, identity, show
+from holdfast.workspace.find import git_root, identity, show
 from saver import Saver
 
 ODD = ["plain", "with space", "new\nline", "back\\slash", "back\\nslash", "ends\\", "\udcff\udcfe", "한글", "#x"]
@@ -22,6 +23,14 @@ ODD = ["plain", "with space", "new\nline", "back\\slash", "back\\nslash", "ends\
 
 def copy(source: Path, target: Path) -> None:
     subprocess.run(["cp", "-a", str(source), str(target)], check=True)
+
+
+def near(saver: Saver, folder: Path) -> tuple[bytes, str] | None:
+    engine = saver.engine()
+    try:
+        return engine.near(os.fsencode(folder))
+    finally:
+        engine.close()
 
 
 @pytest.mark.parametrize("name", ODD)
@@ -58,31 +67,60 @@ def test_a_wiped_marker_alone_makes_no_version(saver: Saver, root: Path) -> None
     assert saver.save().status == UNCHANGED
 
 
-def test_a_moved_workspace_is_followed(saver: Saver, root: Path, tmp_path: Path) -> None:
+def test_a_moved_workspace_is_protected_apart_until_somebody_says_that_it_moved(
+    saver: Saver, root: Path, tmp_path: Path
+) -> None:
     (root / "file").write_text("one")
     saver.save()
     moved = tmp_path / "elsewhere" / "moved"
     moved.parent.mkdir()
     root.rename(moved)
     (moved / "file").write_text("two")
+    apart = saver.save(cwd=moved)
+    own = identity(os.fsencode(moved))
+    saver.engine().follow(os.fsencode(moved))
+    (moved / "file").write_text("three")
     outcome = saver.save(cwd=moved)
     row = saver.engine().repository().workspace(saver.workspace)
+    interim = saver.engine().repository().workspace(str(own))
 
+    assert (apart.version, own not in (None, saver.workspace)) == (1, True)
     assert (outcome.status, outcome.version) == (CREATED, 2)
     assert identity(os.fsencode(moved)) == saver.workspace
     assert row is not None and row.path == os.fsencode(moved)
+    assert interim is not None and (interim.path, interim.parent) == (b"", saver.workspace)
 
 
-def test_a_move_alone_makes_no_version_and_is_followed_all_the_same(saver: Saver, root: Path, tmp_path: Path) -> None:
+def test_a_move_alone_makes_no_version_once_somebody_says_so(saver: Saver, root: Path, tmp_path: Path) -> None:
     (root / "file").write_text("one")
     saver.save()
     root.rename(tmp_path / "moved")
+    saver.engine().follow(os.fsencode(tmp_path / "moved"))
     outcome = saver.save(cwd=tmp_path / "moved")
     shutil.rmtree(tmp_path / "moved" / ".holdfast")
     again = saver.save(cwd=tmp_path / "moved")
 
     assert outcome.status == again.status == UNCHANGED
     assert identity(os.fsencode(tmp_path / "moved")) == saver.workspace
+
+
+def test_a_marker_that_was_overwritten_with_that_of_a_workspace_elsewhere_is_written_again(
+    saver: Saver, root: Path, tmp_path: Path
+) -> None:
+    """Both are known here, and the other one is where it was: the path counts."""
+    other = tmp_path / "other"
+    other.mkdir()
+    saver.save()
+    stranger = Saver(other, saver.store)
+    stranger.save()
+    (root / ".holdfast" / "workspace.json").write_bytes((other / ".holdfast" / "workspace.json").read_bytes())
+    found = saver.engine().root(os.fsencode(root))
+    (root / "file").write_text("one")
+    outcome = saver.save()
+
+    assert (found[0], found[1].id) == (os.fsencode(root), saver.workspace)
+    assert outcome.version == 2
+    assert (saver.version(), stranger.version()) == (2, 1)
 
 
 def test_a_copied_workspace_becomes_another_one(saver: Saver, root: Path, tmp_path: Path) -> None:
@@ -103,8 +141,9 @@ def test_a_copied_workspace_becomes_another_one(saver: Saver, root: Path, tmp_pa
     assert saver.read("file") == b"three"
 
 
+@pytest.mark.parametrize("attempt", range(8))
 def test_a_copy_that_several_processes_notice_at_once_becomes_one_other(
-    saver: Saver, root: Path, tmp_path: Path
+    saver: Saver, root: Path, tmp_path: Path, attempt: int
 ) -> None:
     (root / "file").write_text("one")
     saver.save()
@@ -134,7 +173,10 @@ def test_a_folder_that_several_hooks_adopt_at_once_becomes_one_workspace(root: P
 
 
 def run_at_once(works: list[Callable[[], Outcome]]) -> list[Outcome]:
-    """Run each in a thread of its own, with an engine of its own; raise what any of them raised."""
+    """Run each in a thread of its own, with an engine of its own; raise what any of them raised.
+
+    Threads change places far more often than usual, so that each meets the others between any two steps.
+    """
     results: list[Outcome] = []
     errors: list[BaseException] = []
     start = threading.Barrier(len(works))
@@ -147,10 +189,15 @@ def run_at_once(works: list[Callable[[], Outcome]]) -> list[Outcome]:
             errors.append(error)
 
     threads = [threading.Thread(target=run, args=(work,)) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(0.00001)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(usual)
     if errors:
         raise errors[0]
     return results
@@ -192,7 +239,7 @@ def test_a_marker_that_says_nothing_hides_no_workspace_around_it(saver: Saver, r
     (inner / ".holdfast").mkdir(parents=True)
     (inner / ".holdfast" / "workspace.json").write_bytes(text)
 
-    assert find(os.fsencode(inner)) == (os.fsencode(root), saver.workspace)
+    assert near(saver, inner) == (os.fsencode(root), saver.workspace)
     assert saver.save(cwd=inner).root == os.fsencode(root)
 
 
@@ -205,14 +252,16 @@ def test_a_marker_cannot_choose_the_store(saver: Saver, root: Path, tmp_path: Pa
     assert not evil.exists()
 
 
-def test_a_marker_of_a_workspace_that_the_store_does_not_know_starts_at_v1(saver: Saver, root: Path) -> None:
+def test_a_marker_of_a_workspace_that_the_store_does_not_know_counts_for_nothing(saver: Saver, root: Path) -> None:
+    (root / "file").write_text("one")
     saver.save()
     stranger = "0123456789abcdef" * 2
     (root / ".holdfast" / "workspace.json").write_text(f'{{"id": "{stranger}"}}')
+    (root / "file").write_text("two")
     outcome = saver.save()
 
-    assert outcome.version == 1
-    assert saver.version() == 1
+    assert outcome.version == 2
+    assert identity(os.fsencode(root)) == saver.workspace
 
 
 @pytest.mark.parametrize("kind", ["link to file", "pipe", "folder", "dangling link"])
@@ -267,12 +316,12 @@ def test_a_marker_folder_that_is_a_file_is_told(tmp_path: Path) -> None:
 def test_the_nearest_marker_counts(saver: Saver, root: Path, tmp_path: Path) -> None:
     inner = root / "a" / "inner"
     inner.mkdir(parents=True)
-    other = Saver(inner, tmp_path / "store")
+    other = Saver(inner, saver.store)
     (inner / "deep").mkdir()
 
-    assert find(os.fsencode(inner / "deep")) == (os.fsencode(inner), other.workspace)
-    assert find(os.fsencode(root / "a")) == (os.fsencode(root), saver.workspace)
-    assert find(os.fsencode(tmp_path)) is None
+    assert near(saver, inner / "deep") == (os.fsencode(inner), other.workspace)
+    assert near(saver, root / "a") == (os.fsencode(root), saver.workspace)
+    assert near(saver, tmp_path) is None
 
 
 def test_outside_of_any_workspace_nothing_is_made(saver: Saver, tmp_path: Path) -> None:
@@ -327,7 +376,7 @@ def test_a_save_after_the_store_moved_away_and_back_goes_on(saver: Saver, root: 
     saver.close()
     away = saver.store.with_name("away")
     saver.store.rename(away)
-    with pytest.raises(HoldfastError):
+    with pytest.raises(MissingStore):
         saver.save()
     away.rename(saver.store)
     time.sleep(0.01)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -18,7 +17,8 @@ import pytest
 from hypothesis import given
 
 import holdfast
-from holdfast.core.entry import SEALED
+from folders import written
+from holdfast.core.entry import BY_GIT, SEALED
 from saver import Saver
 from trees import Agent, Step, disk, rounds
 
@@ -29,7 +29,12 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 """The hook's short way with the accelerator and without; and, its cache taken away before each save, the long way."""
 pytestmark = pytest.mark.timeout(7200)  # campaigns take long
-EVERYTHING = {"capture__ignored": "all", "capture__exclude": [], "capture__exclude_marked": []}
+EVERYTHING = {
+    "capture__ignored": "all",
+    "capture__exclude": [],
+    "capture__exclude_ignored": [],
+    "capture__exclude_marked": [],
+}
 
 
 @contextmanager
@@ -37,7 +42,7 @@ def savers(**options: Any) -> Iterator[tuple[Path, dict[str, Saver]]]:
     folder = Path(tempfile.mkdtemp(prefix="holdfast-property-"))
     root = folder / "work"
     root.mkdir()
-    made = {way: Saver(root, folder / way, **options, **more) for way, more in WAYS.items()}
+    made = {way: Saver(root, folder / way, new_store=True, **options, **more) for way, more in WAYS.items()}
     try:
         yield root, made
     finally:
@@ -88,9 +93,13 @@ def test_every_version_gives_back_what_was_on_disk(history: list[list[Step]]) ->
                 assert {path for path, row in saver.state(version).items() if row.kind == "s"} == named
 
 
+@pytest.mark.parametrize("ignored", ["all", "small"])
 @given(rounds)
-def test_under_any_rules_every_path_is_kept_or_named_and_all_ways_agree(history: list[list[Step]]) -> None:
-    with savers(capture__ignored_file_size=64, capture__max_file_size=60_000) as (root, made):
+def test_under_any_rules_every_path_is_kept_or_named_and_all_ways_agree(
+    ignored: str, history: list[list[Step]]
+) -> None:
+    limits = {"capture__ignored_file_size": 64, "capture__max_file_size": 60_000}
+    with savers(capture__ignored=ignored, **limits) as (root, made):
         agent = Agent(root)
         for steps in history:
             for step in steps:
@@ -99,7 +108,7 @@ def test_under_any_rules_every_path_is_kept_or_named_and_all_ways_agree(history:
             there, state, kept = disk(root), made["accelerated"].state(), made["accelerated"].contents()
 
             assert kept == {path: there.get(path) for path in kept}
-            assert {path for path in state if path not in there} == set()
+            assert {path for path, row in state.items() if path not in there and row.flags != BY_GIT} == set()
             left_out = {path for path, row in state.items() if row.kind in "xu"}
             for path in there:
                 parts = path.split(b"/")
@@ -109,16 +118,16 @@ def test_under_any_rules_every_path_is_kept_or_named_and_all_ways_agree(history:
 
 def test_the_hook_as_a_client_starts_it_keeps_what_is_on_disk(root: Path, saver: Saver, tmp_path: Path) -> None:
     config = tmp_path / "config.json"
-    settings = {"ignored": "all", "exclude": [], "exclude_marked": []}
+    settings = {"ignored": "all", "exclude": [], "exclude_ignored": [], "exclude_marked": []}
     config.write_text(json.dumps({"store": {"url": str(saver.store), "durable": False}, "capture": settings}))
     launch = Path(holdfast.__file__).parent / "frontends" / "launch.py"
-    command = [sys.executable, "-I", "-S", "-B", str(launch), "save", "--cwd", str(root), "--config", str(config)]
-    env = {**os.environ, "XDG_DATA_HOME": str(tmp_path / "data")}
+    command = [sys.executable, "-I", "-S", "-B", str(launch), *written(tmp_path)]
+    command += ["save", "--cwd", str(root), "--config", str(config)]
     agent, chance = Agent(root), Random(5)
     for _ in range(8):
         for _ in range(12):
             agent.work((chance.randrange(10_000), chance.randrange(10_000), chance.randrange(10_000), 1))
-        done = subprocess.run(command, capture_output=True, check=False, env=env)
+        done = subprocess.run(command, capture_output=True, check=False)
 
         assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
         assert saver.contents() == {path: entry for path, entry in disk(root).items() if entry[0] != "s"}

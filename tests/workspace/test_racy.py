@@ -13,13 +13,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
 from holdfast.core.entry import UNSTEADY, Entry
 from holdfast.store.digest import digest
 from holdfast.workspace import cache, cache_writing
+from holdfast.workspace import walk as walking
 from holdfast.workspace.capture import Capture
+from holdfast.workspace.listing import list_folder
 from holdfast.workspace.read import capture
 from holdfast.workspace.scan import recheck
 from holdfast.workspace.walk import walk
@@ -362,8 +365,8 @@ def test_what_vanishes_or_becomes_something_else_before_it_is_read_is_told_as_it
 
     told = {os.fsdecode(path): row.kind for path, row in rows.items()}
     assert told == {
-        "1 file": "f", "2 folder": "u", "3 pipe": "s", "4 link": "l", "5 gone": "-", "6 socket": "s", "7 other": "f",
-        "8 link": "f", "9 folder": "d", "9 folder/file": "-",
+        "1 file": "f", "2 folder": "u", "3 pipe": "s", "4 link": "l", "5 gone": "u", "6 socket": "s", "7 other": "f",
+        "8 link": "f", "9 folder": "d", "9 folder/file": "u",
     }  # fmt: skip
     assert sink.kept[rows[b"7 other"].content] == b"another"
     assert sink.kept[rows[b"8 link"].content] == b"a file now"
@@ -525,3 +528,49 @@ def test_what_one_user_could_not_read_another_one_captures(private: Saver) -> No
 
     assert first == {"file": "u"}
     assert private.read("file") == b"secret"
+
+
+def test_a_file_that_is_removed_while_it_is_read_is_kept_as_it_was(root: Path) -> None:
+    file = root / "large"
+    file.write_bytes(b"x" * (9 << 20))
+
+    class Removing(Sink):
+        def large(self, read: Callable[[int], bytes]) -> bytes:
+            first = read(1 << 20)
+            file.unlink(missing_ok=True)
+            parts = [first]
+            while more := read(1 << 20):
+                parts.append(more)
+            return self.small(b"".join(parts))
+
+    sink = Removing(lambda call: None)
+    rows, _ = read_with(root, sink)
+
+    assert (rows[b"large"].kind, rows[b"large"].flags & UNSTEADY) == ("f", 0)
+    assert sink.kept[rows[b"large"].content] == b"x" * (9 << 20)
+
+
+@pytest.mark.parametrize("when", ["emptied", "removed"])
+def test_a_folder_whose_content_goes_while_the_tree_is_scanned_is_left_out_and_not_empty(
+    root: Path, saver: Saver, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    (root / "a").write_text("x")
+    (root / "d1" / "deep").mkdir(parents=True)
+    (root / "d1" / "file").write_text("x")
+    real = list_folder
+
+    def listed(top: int, path: bytes, *rest: Any, **more: Any) -> Any:
+        if path == b"d1" and (root / "d1").exists():
+            time.sleep(0.02)
+            shutil.rmtree(root / "d1")
+            if when == "emptied":
+                (root / "d1").mkdir()
+        return real(top, path, *rest, **more)
+
+    monkeypatch.setattr(walking, "list_folder", listed)
+    saver.save()
+    monkeypatch.undo()
+    assert saver.kinds() == {"a": "f", "d1": "u"}
+    saver.save()
+
+    assert saver.kinds() == ({"a": "f", "d1": "d"} if when == "emptied" else {"a": "f"})

@@ -138,7 +138,7 @@ def test_what_changes_after_the_scan_is_read_alike_and_not_trusted(
         (root / "file").write_bytes(b"bytes")
         rows, sink, scan = captured(root, accelerated, partial(change, root / "file"))
         row = rows[b"file"]
-        at = scan.places[b"file"]
+        [at] = [number for number, name in enumerate(scan.names) if name == b"file"]
         there = os.lstat(root / "file") if os.path.lexists(root / "file") else None
         is_trusted = there is not None and (scan.columns[0][at], scan.columns[2][at]) == (
             there.st_ctime_ns,

@@ -121,7 +121,9 @@ def test_what_is_recorded_without_a_version_leaves_the_cache_as_good_as_it_was(s
     try:
         with Folder(engine, os.fsencode(saver.root), saver.workspace) as folder:
             assert folder.fresh() is not None
-            folder.recording(lambda: engine.repository().commit(saver.workspace, lambda tx, row: [{"r": "restore"}]))
+            folder.recording(
+                lambda: engine.repository().commit(saver.workspace, lambda tx, row: [{"r": "restore", "target": 1}])
+            )
             folder._cache = None
             assert folder.fresh() is not None
         assert changed_files(saver) == set()
@@ -138,7 +140,9 @@ def test_a_cache_of_an_older_version_is_not_made_newer_by_what_is_recorded(saver
     engine = saver.engine()
     try:
         with Folder(engine, os.fsencode(saver.root), saver.workspace) as folder:
-            folder.recording(lambda: engine.repository().commit(saver.workspace, lambda tx, row: [{"r": "restore"}]))
+            folder.recording(
+                lambda: engine.repository().commit(saver.workspace, lambda tx, row: [{"r": "restore", "target": 1}])
+            )
             assert folder.fresh() is None
     finally:
         engine.close()

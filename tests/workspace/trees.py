@@ -34,7 +34,7 @@ rounds = st.builds(
 
 
 def disk(root: Path) -> dict[bytes, tuple[str, int, bytes]]:
-    """Kind, mode and content (bytes, target) of everything below the root but `.git` and `.holdfast`.
+    """Kind, mode and content (bytes, target) of everything below the root but `.holdfast` and folders named `.git`.
 
     Kinds are those of a checkpoint: f, l, d, and s for what is neither.
     """
@@ -43,9 +43,9 @@ def disk(root: Path) -> dict[bytes, tuple[str, int, bytes]]:
     def look(folder: int, prefix: bytes) -> None:
         for text in os.listdir(folder):
             name = os.fsencode(text)
-            if name in (b".git", b".holdfast"):
-                continue
             seen = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if name == b".holdfast" or (name == b".git" and stat.S_ISDIR(seen.st_mode)):
+                continue
             mode = stat.S_IMODE(seen.st_mode)
             if stat.S_ISDIR(seen.st_mode):
                 found[prefix + name] = "d", mode, b""

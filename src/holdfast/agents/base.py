@@ -26,6 +26,9 @@ if TYPE_CHECKING:
         def last_message(self, lines: bytes) -> str:
             """Return the id of the last message of the main conversation in these lines; empty if there is none."""
 
+        def has_message(self, lines: bytes) -> bool:
+            """Return whether somebody says something of the main conversation in these lines."""
+
         def folder(self, home: str, variables: Mapping[str, str], cwd: str) -> str:
             """Return the folder in which the client looks for the sessions of the folder `cwd`."""
 
@@ -45,7 +48,7 @@ if TYPE_CHECKING:
 class Reply:
     """What the agent and its user are to be told. Empty: nothing."""
 
-    __slots__ = ("ask", "budget", "checkpoint", "failed", "told_agent", "told_user", "warning")
+    __slots__ = ("ask", "budget", "checkpoint", "deny", "failed", "told_agent", "told_user", "warning")
 
     def __init__(
         self,
@@ -56,6 +59,7 @@ class Reply:
         checkpoint: str = "",
         warning: bool = False,
         ask: str = "",
+        deny: str = "",
         failed: str = "",
     ) -> None:
         self.told_agent, self.told_user = told_agent, told_user
@@ -64,8 +68,17 @@ class Reply:
         self.checkpoint, self.warning = checkpoint, warning
         self.ask = ask
         """A question for the user before the tool runs."""
+        self.deny = deny
+        """Why the tool must not run."""
         self.failed = failed
         """What went wrong, in one line for standard error."""
+
+    def beside(self, other: Reply) -> Reply:
+        """The same, and what the other says."""
+        self.told_agent = "\n".join([text for text in (self.told_agent, other.told_agent) if text])
+        self.told_user = "\n".join([text for text in (self.told_user, other.told_user) if text])
+        self.ask, self.deny = self.ask or other.ask, self.deny or other.deny
+        return self
 
 
 __all__ = ["AgentEvent", "Reply"]

@@ -43,6 +43,8 @@ TELLING = ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Pos
 """Events whose `additionalContext` reaches the model at no cost. On Stop it would start another turn of the model; on
 PreCompact, SessionEnd and the rest `hookSpecificOutput` is refused."""
 SHELLS = ("Bash", "PowerShell")
+ASKING = ("default", "acceptEdits")
+"""Permission modes in which a question of ours reaches a person."""
 READING = frozenset(
     (
         "Agent", "AskUserQuestion", "BashOutput", "EnterPlanMode", "ExitPlanMode", "Glob", "Grep", "KillShell", "LS",
@@ -78,7 +80,16 @@ def read(payload: bytes, environment: Mapping[bytes, bytes]) -> AgentEvent:
     _read_tool(event, told)
     pid = environment.get(b"CLAUDE_PID", b"")
     event.client = int(pid) if pid.isdigit() and len(pid) < 10 else 0
+    # The client sets this for the hooks of a plugin alone; and only the plugin brings commands.
+    event.slash = "/holdfast:" if environment.get(b"CLAUDE_PLUGIN_ROOT") else ""
+    event.project = _path(environment.get(b"CLAUDE_PROJECT_DIR", b"").decode("utf-8", "surrogateescape")).encode(
+        "utf-8", "surrogateescape"
+    )
     event.attended = environment.get(b"CLAUDE_CODE_SESSION_ATTENDED") != b"0"
+    # In other modes a question is answered by the client itself, or throws the user out of the mode; without a terminal
+    # nobody sees it.
+    at_a_terminal = not environment.get(b"CLAUDE_CODE_ENTRYPOINT", b"").startswith(b"sdk")
+    event.can_ask = event.attended and at_a_terminal and told.get("permission_mode") in ASKING
     return event
 
 
@@ -93,7 +104,7 @@ def answer(event: AgentEvent, reply: Reply) -> tuple[bytes, int]:
         return b"", code
     said: dict[str, object] = {}
     if reply.told_user:
-        said["systemMessage"] = reply.told_user
+        said["systemMessage"] = reply.told_user[:LONGEST_TOLD]
     specific: dict[str, object] = {}
     if told:
         specific["additionalContext"] = told
@@ -102,6 +113,8 @@ def answer(event: AgentEvent, reply: Reply) -> tuple[bytes, int]:
             specific.update(checkpoint=reply.checkpoint or None, message=reply.budget, warning=reply.warning)
         if reply.ask:
             specific.update(permissionDecision="ask", permissionDecisionReason=reply.ask)
+        elif reply.deny:
+            specific.update(permissionDecision="deny", permissionDecisionReason=reply.deny)
     if specific:
         said["hookSpecificOutput"] = {"hookEventName": event.name, **specific}
     if not said:

@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 MESSAGES = ("user", "assistant")
+UNSAID = ("isSidechain", "isMeta", "isCompactSummary")
+COMMANDS = ("<local-command", "<command-name>", "<command-message>", "Caveat:")
+"""How entries begin that tell of the client's own commands."""
 SIGNED = ("thinking", "redacted_thinking")
 """Blocks that the model's makers have signed: a changed one would be refused."""
 MOST_LINES = 2_000
@@ -26,6 +29,24 @@ def last_message(lines: bytes) -> str:
         if entry.get("type") in MESSAGES and not entry.get("isSidechain") and isinstance(entry.get("uuid"), str):
             return str(entry["uuid"])
     return ""
+
+
+def has_message(lines: bytes) -> bool:
+    """Return whether somebody says something of the main conversation in these lines.
+
+    What the client writes in a person's or the model's place, such as its own commands, is not said by anybody.
+    """
+    for line in lines.split(b"\n"):
+        if b'"user"' not in line and b'"assistant"' not in line:
+            continue
+        entry = _entry(line)
+        if entry.get("type") not in MESSAGES or any(entry.get(mark) for mark in UNSAID):
+            continue
+        message = entry.get("message")
+        message = message if isinstance(message, dict) else {}
+        if message.get("model") != "<synthetic>" and not _first_text(message.get("content")).startswith(COMMANDS):
+            return True
+    return False
 
 
 def folder(home: str, variables: Mapping[str, str], cwd: str) -> str:
@@ -106,6 +127,12 @@ class _Moving:
         if self.pattern is None or not any(old in text for old in self.places):
             return text
         return str(self.pattern.sub(lambda match: self.places[match[0]], text))
+
+
+def _first_text(content: object) -> str:
+    if isinstance(content, list):
+        content = content[0].get("text") if content and isinstance(content[0], dict) else ""
+    return content.lstrip() if isinstance(content, str) else ""
 
 
 def _entry(line: bytes) -> dict[str, Any]:

@@ -18,6 +18,10 @@ PARTS = 2
 """Of the brief: the client cuts each hook's text at 10,000 characters, and runs each command string once."""
 
 
+WORDS = ("hook", "claude-code")
+Command = Callable[..., str]
+
+
 class Hook(NamedTuple):
     """How one event of the client is hooked."""
 
@@ -43,9 +47,10 @@ HOOKS = {
     # A time limit in a settings file raises the client's own, which is 1.5 s for everybody together.
     "SessionEnd": Hook(SHORT),
 }
-_HOOK = re.compile(r"(?:launch\.py|holdfast)['\"]? hook claude-code(?:\s|$)")
-_STATUS_LINE = re.compile(r"(?:launch\.py|holdfast)['\"]? statusline(?:\s|$)")
-THEN = " --then "
+# The launcher, or what older settings name: Python and our program, or the command for people.
+_HOOK = re.compile(r"(?:launch|launch\.py|holdfast)['\"]?(?: detach)? hook claude-code(?:\s|$)")
+_STATUS_LINE = re.compile(r"(?:launch|launch\.py|holdfast)['\"]? statusline(?:\s|$)")
+THEN = "--then"
 
 
 class Found(NamedTuple):
@@ -60,8 +65,8 @@ class Found(NamedTuple):
     disabled: bool
 
 
-def hooks_for(command: str) -> dict[str, list[dict[str, Any]]]:
-    """Our entries by event, with the one command that serves them all."""
+def hooks_for(command: Command) -> dict[str, list[dict[str, Any]]]:
+    """Our entries by event, with the one command that serves them all: `command` makes it of its last words."""
     return {event: [{"hooks": _entries(command, hook)}] for event, hook in HOOKS.items()}
 
 
@@ -86,7 +91,7 @@ def look(text: str, name: str) -> Found:
     )
 
 
-def with_hooks(text: str, name: str, command: str) -> str:
+def with_hooks(text: str, name: str, command: Command) -> str:
     """Return the text with our hooks in it, each once. It is the same text if they are all there already."""
     settings = _checked(text, name)
     wanted = hooks_for(command)
@@ -111,36 +116,35 @@ def without_hooks(text: str, name: str) -> str:
     return text
 
 
-def with_status_line(text: str, name: str, command: str) -> str:
-    """Return the text with our status line, in front of the user's own if there is one."""
+def with_status_line(text: str, name: str, command: Callable[[str], str]) -> str:
+    """Return the text with our status line, in front of the user's own if there is one, which `command` is told."""
     settings = _checked(text, name)
     line = settings.get("statusLine")
     if line is None:
         text = _some(text)
-        return append(text, _opening(text), {"type": "command", "command": command, "padding": 0}, "statusLine")
+        return append(text, _opening(text), {"type": "command", "command": command(""), "padding": 0}, "statusLine")
     own = line.get("command") if isinstance(line, dict) else None
     if not isinstance(own, str):
         raise Failed(f"`statusLine` in {name} is of a form that holdfast does not know.", "Nothing was changed.")
-    return _with_command(text, command + _then(own) if _STATUS_LINE.search(own) else command + THEN + shlex.quote(own))
+    return _with_command(text, command(_own(own) if _STATUS_LINE.search(own) else own))
 
 
 def without_status_line(text: str, name: str) -> str:
     """Return the text with the user's own status line again, or with none."""
     if not look(text, name).statusline:
         return text
-    own = _then(look(text, name).statusline)
+    own = _own(look(text, name).statusline)
     if own:
-        return _with_command(text, shlex.split(own)[1])
+        return _with_command(text, own)
     at = _opening(text)
     index = next(index for index, part in enumerate(parts(text, at)) if part.key == "statusLine")
     return remove(text, at, index)
 
 
-def _entries(command: str, hook: Hook) -> list[dict[str, Any]]:
-    commands = [f"{command} --part {part}" for part in range(1, hook.parts + 1)] or [command]
+def _entries(command: Command, hook: Hook) -> list[dict[str, Any]]:
+    words = ["detach", *WORDS] if hook.is_detached else [*WORDS]
+    commands = [command(*words, "--part", str(part)) for part in range(1, hook.parts + 1)] or [command(*words)]
     more = {"async": True} if hook.is_async else {}
-    if hook.is_detached:
-        commands = [f"setsid -f {each} >/dev/null 2>&1 || {each}" for each in commands]  # macOS has no setsid
     return [{"type": "command", "command": each, "timeout": hook.timeout, **more} for each in commands]
 
 
@@ -231,10 +235,13 @@ def _with_command(text: str, command: str) -> str:
     return text[: place.value] + json.dumps(command, ensure_ascii=False) + text[place.end :]
 
 
-def _then(command: str) -> str:
-    """The part of our status line's command that names the user's own; empty if there is none."""
-    _, found, own = command.partition(THEN)
-    return found + own
+def _own(command: str) -> str:
+    """The user's own status line, which ours names at its end; empty if there is none."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return ""  # somebody has put ours into a command of another kind
+    return words[-1] if THEN in words[-2:-1] else ""
 
 
 def _some(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ from holdfast.conversation import shell
 from holdfast.conversation.turns import (
     AGENT,
     ASK,
+    BESIDE,
     EDIT,
     OTHER,
     PLAN,
@@ -53,29 +55,26 @@ ACTS = {
     "Agent": AGENT,
 }
 # What the client writes into the person's place without a person having said it.
-NOT_ASKED = (
-    "<local-command",
-    "<task-notification",
-    "<bash-",
-    "<system-reminder",
-    "<user-prompt-submit-hook",
-    "<new-diagnostics",
-    "<teammate-message",
-    "Caveat:",
-    "[Request interrupted",
-    "This session is being continued from a previous conversation",
-    "Stop hook feedback:",
+NOT_ASKED = re.compile(
+    r"<(?:local-command|bash|task|system|background|teammate|agent|session)-[a-z-]+"
+    r"|<[a-z-]+-(?:notification|hook|reminder|message|diagnostics|output)\b"
+    r"|Caveat:|\[Request interrupted|This session is being continued from a previous conversation|Stop hook feedback:"
+    r"|Operation stopped by hook|The user wants to clarify these questions"
 )
 COMMAND = re.compile(r"<command-name>(.*?)</command-name>", re.S)
 ARGUMENTS = re.compile(r"<command-args>(.*?)</command-args>", re.S)
-# What stands beside the person's words: of the client, and of our own supervisor.
-BESIDE = re.compile(r"<(system-reminder|holdfast)>.*?</\1>", re.S)
-REFUSED = re.compile(r"the user said:\n(.+)", re.S)
+TYPED = re.compile(r"/[a-z][\w:-]*(?:\s|$)")
+REFUSED = re.compile(r"the user said:\n(.+?)(?:\n+Note: The user's next message|\Z)", re.S)
+FEWEST_WORDS = 3
 # Commands of the client itself, which are no part of the work.
+OUR_COMMANDS = "/holdfast:"
+"""How the commands of our own plugin begin, which are none either."""
 OWN_COMMANDS = frozenset(
     "/clear /compact /model /cost /context /exit /resume /config /login /help /mcp /usage /status /plugin /hooks "
-    "/permissions /rewind /export /memory /agents /vim /theme /doctor /release-notes /fast /effort /rename".split()
+    "/permissions /rewind /copy /quit /bug /feedback /terminal-setup /statusline /ide /add-dir /bashes /tasks /todos "
+    "/export /memory /agents /vim /theme /doctor /release-notes /fast /effort /rename".split()
 )
+TITLES = {"ai-title": "aiTitle", "custom-title": "customTitle"}
 LARGE_OUTPUT = 3_000
 KEPT_MEASURES = 200
 
@@ -103,8 +102,15 @@ def take(conversation: Conversation, entry: dict[str, Any]) -> None:
         _queued(conversation, entry, prompt)
     elif kind == "attachment":
         attached = entry.get("attachment")
-        if isinstance(attached, dict) and attached.get("type") == "queued_command":
+        if isinstance(attached, dict) and _is_queued(attached):
             _queued(conversation, {**entry, "content": attached.get("prompt")}, prompt)
+    elif kind in TITLES:
+        title = entry.get(TITLES[kind])
+        conversation.title = title if isinstance(title, str) else conversation.title
+
+
+def _is_queued(attached: dict[str, Any]) -> bool:
+    return attached.get("type") == "queued_command" and attached.get("commandMode", "prompt") == "prompt"
 
 
 def _place(conversation: Conversation, entry: dict[str, Any], kind: object, side: bool) -> int | None:
@@ -116,7 +122,7 @@ def _place(conversation: Conversation, entry: dict[str, Any], kind: object, side
         return None
     parent = entry.get("parentUuid") or entry.get("logicalParentUuid")
     prompt = conversation.prompt_of.get(parent, conversation.current) if parent else conversation.current
-    if kind == "user" and not side and _asked(entry):
+    if kind == "user" and not side and any(_asked(entry)):
         conversation.before.append(prompt)
         prompt = len(conversation.before) - 1
     conversation.prompt_of[uuid] = prompt
@@ -125,13 +131,17 @@ def _place(conversation: Conversation, entry: dict[str, Any], kind: object, side
     return prompt
 
 
+NO_BRANCH = ("branch", "HEAD")
+"""What the client says outside of git, and where no branch is checked out."""
+
+
 def _facts(conversation: Conversation, entry: dict[str, Any], side: bool) -> None:
     if side:
         return
     for name, key in (("session", "sessionId"), ("branch", "gitBranch")):
         value = entry.get(key)
         if isinstance(value, str) and value:
-            setattr(conversation, name, value)
+            setattr(conversation, name, "" if (name, value) == NO_BRANCH else value)
     folder = entry.get("cwd")
     if isinstance(folder, str) and folder and not conversation.cwd:
         conversation.cwd = folder
@@ -229,7 +239,9 @@ def _user(conversation: Conversation, entry: dict[str, Any], prompt: int, side: 
             if call is not None and not call.done:
                 _end(conversation, call, block, entry, prompt, side)
     if not side:
-        text = _asked(entry)
+        command, text = _asked(entry)
+        if command:
+            _add(conversation, entry, "command", clip(command, "asked"), prompt, False)
         if text:
             _ask(conversation, entry, text, prompt)
 
@@ -244,41 +256,61 @@ def _ask(conversation: Conversation, entry: dict[str, Any], text: str, prompt: i
 
 
 def _queued(conversation: Conversation, entry: dict[str, Any], prompt: int) -> None:
-    text = entry.get("content")
-    if not isinstance(text, str):
+    content = entry.get("content")
+    # What runs in the background tells of itself here, as JSON.
+    if not isinstance(content, str) or content.lstrip().startswith("{"):
         return
-    text = _plain(text)
+    command, text = spoken(content)
+    if command:
+        _add(conversation, entry, "command", clip(command, "asked"), prompt, False)
     queued = conversation.scratch.get("queued")
     if text and not (queued is not None and queued[0] == clip(text, "asked")):
         _add(conversation, entry, "asked", clip(text, "asked"), prompt, False)
         conversation.scratch["queued"] = (clip(text, "asked"), len(conversation.turns))
 
 
-def _asked(entry: dict[str, Any]) -> str:
-    """The person's own words in a user entry, or nothing."""
+def _asked(entry: dict[str, Any]) -> tuple[str, str]:
+    """The command and the person's own words in a user entry; most have neither."""
     if entry.get("isMeta") or entry.get("isCompactSummary") or entry.get("isVisibleInTranscriptOnly"):
-        return ""
+        return "", ""
     message = entry.get("message")
     content = message.get("content") if isinstance(message, dict) else None
-    if isinstance(content, list):
-        if any(isinstance(block, dict) and block.get("type") == "tool_result" for block in content):
-            return ""
-        texts = [_plain(str(block.get("text", ""))) for block in content if isinstance(block, dict)]
-        return "\n".join([text for text in texts if text])
-    return _plain(content) if isinstance(content, str) else ""
+    if isinstance(content, str):
+        return spoken(content)
+    if not isinstance(content, list):
+        return "", ""
+    if any(isinstance(block, dict) and block.get("type") == "tool_result" for block in content):
+        return "", ""
+    parts = [spoken(str(block.get("text", ""))) for block in content if isinstance(block, dict)]
+    commands, texts = [command for command, _ in parts if command], [text for _, text in parts if text]
+    return " ".join(commands), "\n".join(texts)
 
 
-def _plain(text: str) -> str:
-    if "<system-reminder>" in text or "<holdfast>" in text:
+def spoken(text: str) -> tuple[str, str]:
+    """The command and the words. A command is no prompt, but what a person writes behind it may be one."""
+    if "<" in text:
         text = BESIDE.sub("", text)
     text = text.strip()
     if text.startswith("<command-"):
         name, arguments = COMMAND.search(text), ARGUMENTS.search(text)
-        words = name[1].strip() if name else ""
-        if words in OWN_COMMANDS:
-            return ""
-        return f"{words} {arguments[1].strip() if arguments else ''}".strip()
-    return "" if text.startswith(NOT_ASKED) else text
+        text = f"{name[1].strip() if name else ''} {arguments[1].strip() if arguments else ''}".strip()
+        text = text if text.startswith("/") else f"/{text}"
+    if TYPED.match(text):
+        words, _, rest = text.partition(" ")
+        if words in OWN_COMMANDS or words.startswith(OUR_COMMANDS):
+            return "", ""
+        return text, rest.strip() if len(rest.split()) >= FEWEST_WORDS else ""
+    return "", "" if NOT_ASKED.match(text) or _is_notice(text) else text
+
+
+def _is_notice(text: str) -> bool:
+    """Is it one JSON object and nothing else? So what runs in the background tells of itself; people say what to do with one."""
+    if not (text.startswith("{") and text.endswith("}")):
+        return False
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _text(content: object) -> str:
@@ -307,7 +339,7 @@ def _end(
     result = entry.get("toolUseResult")
     if call.failed:
         refused = REFUSED.search(output)
-        if refused and not side:
+        if refused and not side and not NOT_ASKED.match(refused[1].lstrip()):
             _add(conversation, entry, "asked", clip(refused[1].strip(), "asked"), prompt, False)
         return
     facts: dict[str, Any] = result if isinstance(result, dict) else {}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.conversation import shell
 from holdfast.conversation.turns import (
     AGENT,
+    BESIDE,
     EDIT,
     OTHER,
     RUN,
@@ -33,14 +34,10 @@ ACTS = {
     "update_plan": TODO,
     "spawn_agent": AGENT,
 }
-NOT_ASKED = (
-    "<environment_context",
-    "<user_instructions",
-    "<permissions",
-    "# AGENTS.md",
-    "<turn_aborted",
-    "<INSTRUCTIONS",
-)
+# What the client writes into the person's place: its own elements have an underscore in their names.
+NOT_ASKED = re.compile(r"\s*(?:<[a-z]+(?:_[a-z]+)+\b|<permissions|<skill>|<INSTRUCTIONS|# AGENTS\.md)")
+REQUEST = "## My request for Codex:"
+"""Behind this come the person's own words, where an editor tells of open files first."""
 EXIT = re.compile(r"(?:Process exited with code|Exit code:) (\d+)")
 OUTPUT = re.compile(r"\nOutput:\n", re.S)
 PATCHED = re.compile(r"^\*\*\* (Add|Update|Delete) File: (.+)$")
@@ -85,8 +82,11 @@ def _item(conversation: Conversation, payload: dict[str, Any], at: str) -> None:
         role = payload.get("role")
         if role == "assistant" and text.strip():
             _add(conversation, "said", clip(text, "said"), at)
-        elif role == "user" and text.strip() and not text.lstrip().startswith(NOT_ASKED):
-            _add(conversation, "asked", clip(text.strip(), "asked"), at)
+        elif role == "user" and not NOT_ASKED.match(text):
+            text = BESIDE.sub("", text).strip()
+            words = text.partition(REQUEST)[2].strip() or text
+            if words:
+                _add(conversation, "asked", clip(words, "asked"), at)
     elif kind == "reasoning":
         text = _text(payload.get("summary")) or _text(payload.get("content"))
         if text.strip():

@@ -23,12 +23,13 @@ def look(files: list[WorkingFile], root: str, cwd: str = "") -> list[WorkingFile
         if number >= MOST_FILES:
             looked.append(file)
             continue
-        path = _below(file.path, base, root, cwd)
+        path = below(file.path, base, root, cwd)
         looked.append(file if path is None else _compared(file, path, base))
     return looked
 
 
-def _below(path: str, base: str, root: str, cwd: str) -> str | None:
+def below(path: str, base: str, root: str, cwd: str) -> str | None:
+    """The path relative to the root, by any name that the root has or had; None if it lies elsewhere."""
     for old in (root.rstrip("/"), base, cwd.rstrip("/")):
         if old and path.startswith(old + "/"):
             inner = os.path.normpath(path[len(old) + 1 :])
@@ -37,10 +38,15 @@ def _below(path: str, base: str, root: str, cwd: str) -> str | None:
 
 
 def _compared(file: WorkingFile, inner: str, base: str) -> WorkingFile:
-    text = _read(base, inner)
+    text = read(base, inner)
     if text is None:
         there = os.path.lexists(os.path.join(base, inner))
         return file if there else WorkingFile(file.path, [], file.touched, file.hunks, file.reads, gone=True)
+    return matched(file, text)
+
+
+def matched(file: WorkingFile, text: str) -> WorkingFile:
+    """The file with this text, marked where that differs from the session's; spans are moved along."""
     lines: list[str | None] = list(text.split("\n"))
     known = file.lines
     same = len(known) in (len(lines), len(lines) - 1) and all(
@@ -67,8 +73,14 @@ def _shifted(spans: list[Span], start: int, by: int) -> list[Span]:
     return [Span(span.at, max(1, span.start + by), span.count) if span.start > start else span for span in spans]
 
 
-def _read(base: str, inner: str) -> str | None:
+def read(base: str, inner: str) -> str | None:
     """The file's text, if it is a regular, moderately large text file reached without following a link."""
+    content = content_of(base, inner)
+    return None if content is None else decoded(content)
+
+
+def content_of(base: str, inner: str) -> bytes | None:
+    """The file's bytes, if it is a regular, moderately large file reached without following a link."""
     try:
         folder = os.open(base, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -93,6 +105,11 @@ def _read(base: str, inner: str) -> str | None:
         return None
     finally:
         os.close(file)
+    return content
+
+
+def decoded(content: bytes) -> str | None:
+    """The bytes as text, whatever its line ends; None if they are none."""
     if b"\0" in content[:8192]:
         return None
     try:

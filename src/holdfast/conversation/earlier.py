@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 from holdfast.conversation import notes, phrases, transcript
 from holdfast.conversation.transcript import Conversation
 from holdfast.conversation.turns import ASK, OTHER, PLAN, RUN, TASK, TODO, Call, Turn
+from holdfast.core.cuts import head, tail
 
 PIECE = 1 << 20
 MARK = 256
@@ -108,13 +109,12 @@ def _tells(turn: Turn) -> bool:
     if call.act == OTHER:
         return notes.STATED.search(call.name) is not None and not call.failed
     if call.act == RUN:
-        return call.done and notes.TEST.search(call.command) is not None
+        return call.done and not call.refused and notes.TEST.search(call.command) is not None
     return call.act in (TODO, PLAN, ASK, TASK) and not (call.act in (PLAN, ASK) and (call.failed or not call.done))
 
 
 def _deciding(text: str) -> list[str]:
-    found = phrases.sentences(text[:6_000])
-    return [one for one in found if 8 < len(one) <= SENTENCE and phrases.DECISION.search(one)]
+    return [one for one in phrases.decisions(text[: notes.SEARCHED]) if len(one) <= SENTENCE]
 
 
 def _thinned(turns: list[Turn]) -> list[Turn]:
@@ -141,27 +141,29 @@ def _thinned(turns: list[Turn]) -> list[Turn]:
 
 
 def _short(text: str, longest: int) -> str:
-    return text if len(text) <= longest else text[: longest - 1] + "…"
+    return text if len(text) <= longest else head(text, longest - 1) + "…"
 
 
 def _kept(turn: Turn) -> dict[str, Any]:
     """A turn as JSON, cut down to what notes are made from."""
     call = turn.call
     if call is None:
-        text = _short(turn.text, FIRST) if turn.kind == "asked" else "\n".join(_deciding(turn.text)[-4:])
+        # As a list under its heading, a decision is found again whatever its words.
+        listed = "\n".join(["Decisions:", *[f"- {one}" for one in _deciding(turn.text)[-4:]]])
+        text = _short(turn.text, FIRST) if turn.kind == "asked" else listed
         return {"kind": turn.kind, "text": text, "at": turn.at}
     longest = LONGEST[call.act]
     wanted = WANTED.get(call.act)
     given = {key: value for key, value in call.input.items() if wanted is None or key in wanted}
     facts = {key: call.facts[key] for key in ("answers", "task") if key in call.facts}
-    output = call.output[-longest:] if call.act in (RUN, ASK) else ""
+    output = tail(call.output, longest) if call.act in (RUN, ASK) else ""
     known = {"name": call.name, "act": call.act, "failed": call.failed, "done": call.done, "output": output}
     return {"kind": "call", "at": turn.at, **known, "input": _cut(given, longest), "facts": _cut(facts, longest)}
 
 
 def _cut(value: Any, longest: int) -> Any:
     if isinstance(value, str):
-        return value[:longest]
+        return head(value, longest)
     if isinstance(value, list):
         return [_cut(one, longest // 4) for one in value[:60]]
     return {key: _cut(one, longest) for key, one in list(value.items())[:20]} if isinstance(value, dict) else value

@@ -10,7 +10,7 @@ from holdfast.core.brief_clean import clean, fence
 from holdfast.core.brief_notes import clip
 
 MOST = 60_000
-LONGEST = {"asked": 3_000, "said": 1_500, "summary": 6_000}
+LONGEST = {"asked": 3_000, "command": 300, "said": 1_500, "summary": 6_000}
 COMMAND, FAILING = 200, 600
 ACTS = {READ: "read", EDIT: "edited", WRITE: "wrote"}
 INSTRUCTIONS = (
@@ -49,7 +49,7 @@ def _row(turn: Turn) -> str:
         return _done(turn.call)
     if turn.kind not in LONGEST or not turn.text.strip():
         return ""
-    speaker = {"asked": "USER", "said": "AGENT"}.get(turn.kind, "SUMMARY OF WHAT WENT BEFORE")
+    speaker = {"asked": "USER", "command": "USER", "said": "AGENT"}.get(turn.kind, "SUMMARY OF WHAT WENT BEFORE")
     return f"{speaker}: {clip(turn.text, LONGEST[turn.kind])}"
 
 

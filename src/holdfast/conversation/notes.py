@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from itertools import chain
 
-from holdfast.conversation import phrases, signs
+from holdfast.conversation import phrases, shell, signs, work
 from holdfast.conversation.transcript import Conversation
-from holdfast.conversation.turns import ASK, OTHER, PLAN, RUN, TASK, TODO, Call
+from holdfast.conversation.turns import ASK, OTHER, PLAN, RUN, TASK, TODO, Call, Turn
+from holdfast.core.cuts import head, tail
+from holdfast.core.inheritance import TEST_FAILS, WAITING, Inheritance, join
 from holdfast.core.notes import FileNote, Notes, Run
 from holdfast.core.tokens import calibrate
 
@@ -16,21 +18,30 @@ __all__ = ["FileNote", "Notes", "Run", "take"]
 MOST_FILES = 60
 MOST_STEPS = 8
 RECENT_TURNS = 1_200  # where decisions are looked for
+SEARCHED = 6_000  # characters of a text in which a decision is looked for
 MOST_DECISIONS = 8
 MOST_BLOCKERS = 5
 MOST_COMMANDS = 10
 TAIL = 1_200
 TELLING = frozenset((TODO, TASK, PLAN, ASK, RUN, OTHER))
 STATED = re.compile(r"(?:^|_)checkpoint_save$")
+# How the line of a program begins that runs tests, checks or a build.
 TEST = re.compile(
-    r"\b(?:go (?:test|build|vet)|pytest|py\.test|unittest|tox|nox|npm (?:run )?\S*(?:test|build|lint|check)\S*"
-    r"|npx (?:vitest|jest|tsc|eslint|playwright|mocha)"
-    r"|vitest|jest|mocha|playwright|(?:bun|deno) (?:run )?test|(?:pnpm|yarn)\b[^&|;]*(?:test|build|lint|check|tsc)"
-    r"|tsc\b|eslint|cargo (?:test|check|build|clippy|nextest)"
-    r"|mvn\b|gradlew?\b|dotnet (?:test|build)|rspec|rake|phpunit|mix test|swift (?:test|build)|xcodebuild|ctest"
-    r"|make(?: \S*(?:test|check|lint|build)\S*)?(?=$|[\s&|;])"
-    r"|just \S*test\S*|mise run \S*(?:test|lint|check|build)\S*|golangci-lint|ruff|mypy|pyright|flutter test|gotestsum)"
+    r"(?:go (?:-C \S+ )?(?:test|build|vet)|pytest|py\.test|unittest|tox|nox|npm (?:.* )?\S*(?:test|build|lint|check)\S*"
+    r"|tsc|eslint|vitest|jest|mocha|playwright|(?:bun|deno) (?:run )?\S*test\S*"
+    r"|(?:pnpm|yarn) (?!(?:add|install|i|remove|rm|up|why|list|info) )(?:.* )?\S*(?:test|build|lint|check|tsc)\S*"
+    r"|cargo (?:\S+ )?(?:test|check|build|clippy|nextest)"
+    r"|mvnw?|gradlew?|dotnet (?:test|build)|rspec|rake|phpunit|mix test|swift (?:test|build)|xcodebuild|ctest"
+    r"|make(?:$| (?:.* )?\S*(?:test|check|lint|build)\S*)"
+    r"|just \S*test\S*|mise run \S*(?:test|lint|check|build)\S*|golangci-lint|ruff|mypy|pyright|flutter test|gotestsum)(?!\S)"
 )
+BROKEN = re.compile(rf"{TEST.pattern}|make(?!\S)")
+TESTING = re.compile(
+    r"test|build|vet|tox|nox|lint|check|tsc|mocha|jest|playwright|clippy|mvn|gradle|rspec|rake|unit|xcode|make|ruff|mypy|pyright"
+)
+"""Letters of all of them: most commands have none, and are read no further."""
+TOLD_OF = re.compile(r"(?<!\S)--?(?:version|help)(?!\S)")
+"""Then a program tells of itself, and runs nothing."""
 FAILED = re.compile(
     r"^(?:--- )?FAIL\b|\bFAILED\b|\b[1-9]\d* (?:failed|failing|errors?)\b|\berror(?:\[\w+\])?: |\berror TS\d+"
     r"|AssertionError|Traceback|^panic:|✗|✖|×|\bBUILD FAILED\b|exit (?:code|status) [1-9]",
@@ -44,10 +55,11 @@ LOOKING = re.compile(
 )
 
 
-def take(conversation: Conversation) -> Notes:
-    """The notes at the conversation's end."""
+def take(conversation: Conversation, before: Inheritance | None = None) -> Notes:
+    """The notes at the conversation's end; `before`: the work that its session was resumed from."""
     calls: list[Call] = []
     telling: list[Call] = []  # few, where most calls read and edit
+    marks: list[Turn] = []
     asked: list[str] = []
     said: list[str] = []
     last = ""
@@ -60,10 +72,13 @@ def take(conversation: Conversation) -> Notes:
             calls.append(turn.call)
             if turn.call.act in TELLING:
                 telling.append(turn.call)
+                marks.append(turn)
         elif last == "said":
             said.append(turn.text)
-        elif last == "asked":
-            asked.append(turn.text)
+        elif last in ("asked", "command"):
+            marks.append(turn)
+            if last == "asked":
+                asked.append(turn.text)
     tasks = _tasks(telling)
     notes = Notes(
         asked=asked,
@@ -86,11 +101,19 @@ def take(conversation: Conversation) -> Notes:
     _files(notes, conversation)
     stated = _stated(telling)
     notes.declared = _declared(stated, tasks)
-    notes.current_task = _first(stated.get("summary")) or _task(tasks, asked)
+    notes.current_task = _first(stated.get("summary")) or work.name(
+        marks,
+        tasks,
+        said=said,
+        files=_names(notes.files),
+        title=conversation.title,
+        branch=conversation.branch,
+        before=before.task if before is not None else "",
+    )
     notes.next_steps = _several(stated.get("next_steps"))[:MOST_STEPS] or _steps(tasks, said)
     notes.decisions = _unique([*_several(stated.get("decisions")), *_decisions(conversation, notes)])[:MOST_DECISIONS]
     notes.blockers = _unique(_blockers(said, asked, last, notes))[:MOST_BLOCKERS]
-    return notes
+    return notes if notes.empty else join(notes, before)
 
 
 def _stated(calls: list[Call]) -> dict[str, object]:
@@ -184,28 +207,37 @@ def _answers(calls: list[Call]) -> list[tuple[str, str]]:
         if isinstance(answers, dict):
             found += [(str(question), str(answer)) for question, answer in answers.items()]
         elif call.output:
-            found.append(("", call.output.strip()[:400]))
+            found.append(("", head(call.output.strip(), 400)))
     return found[-6:]
 
 
 def _last_run(calls: list[Call]) -> Run | None:
     for call in reversed(calls):
-        if call.act == RUN and call.done and TEST.search(call.command):
+        if call.act == RUN and call.done and not call.refused and _is_test(call.command, call.failed):
             broken = call.failed or bool(FAILED.search(call.output))
             return Run(call.command.strip(), not broken, _tail(call.output) if broken else "", call.number)
     return None
 
 
+def _is_test(command: str, failed: bool = False) -> bool:
+    """Does one of its programs run tests? Not what it merely writes down, such as the message of a commit.
+
+    `make deploy` proves nothing, but where it failed somebody has to know.
+    """
+    kind = BROKEN if failed else TEST
+    if not TESTING.search(command):
+        return False
+    return any(kind.match(line) and not TOLD_OF.search(line) for line in shell.programs(command))
+
+
 def _tail(output: str) -> str:
     """The end of a failing output, from the first line that names a failure if that is near."""
-    tail = output.rstrip()[-TAIL:]
-    if len(output) > TAIL:
-        tail = tail[tail.find("\n") + 1 :]
-    return tail
+    end = tail(output.rstrip(), TAIL)
+    return end[end.find("\n") + 1 :] if len(output) > TAIL else end
 
 
 def _unfinished(calls: list[Call]) -> str:
-    """A command that was started last and never came back: its effects may exist."""
+    """A command without a result at the end: it may be about to run, be running, or have been cut off. It blocks nothing."""
     if calls and not calls[-1].done and calls[-1].act == RUN:
         return calls[-1].command.strip()
     return ""
@@ -214,9 +246,9 @@ def _unfinished(calls: list[Call]) -> str:
 def _commands(calls: list[Call]) -> list[str]:
     commands: list[str] = []
     for call in reversed(calls):
-        if call.act != RUN:
+        if call.act != RUN or call.refused:
             continue
-        line = call.command.strip().split("\n")[0][:200]
+        line = head(call.command.strip().split("\n")[0], 200)
         if line and not TRIVIAL.match(line) and line not in commands:
             commands.append(line)
             if len(commands) == MOST_COMMANDS:
@@ -246,42 +278,28 @@ def _files(notes: Notes, conversation: Conversation) -> None:
     notes.packages = sorted(folders, key=lambda folder: (-folders[folder], folder))[:8]
 
 
+def _names(files: list[FileNote]) -> list[str]:
+    """What the files are called, changed ones first."""
+    ordered = sorted(files, key=lambda file: not file.edited)
+    names = [file.path.rpartition("/")[2] for file in ordered]
+    return list(dict.fromkeys([name for name in names if "." in name]))
+
+
 def relative(path: str, cwd: str) -> str:
     """The path as seen from the working folder."""
     return path[len(cwd) :].lstrip("/") if cwd and path.startswith(cwd.rstrip("/") + "/") else path
 
 
-def _task(tasks: list[tuple[str, str]], asked: list[str]) -> str:
-    """What is being done: the task in progress, else the last prompt that says something."""
-    for status, text in tasks:
-        if status == "in_progress" and text:
-            return text
-    for text in reversed(asked):
-        if not phrases.NOD.match(text.strip()) and len(text.split()) + len(text) // 12 >= 3:
-            return _opening(text)
-    return _opening(asked[-1]) if asked else ""
-
-
-def _opening(text: str) -> str:
-    """The first paragraph that is no pasted output, at most 300 characters."""
-    for paragraph in text.strip().split("\n\n"):
-        bare = " ".join(paragraph.split())
-        if bare and not bare.startswith(("```", "<", "{", "$ ")):
-            return bare if len(bare) <= 300 else bare[:299].rstrip() + "…"
-    return " ".join(text.split())[:300]
-
-
 def _steps(tasks: list[tuple[str, str]], said: list[str]) -> list[str]:
-    """Open tasks, else what the last words announce."""
+    """Open tasks, with what the last words name as next; else what these announce."""
     steps = [text for status, text in tasks if status == "in_progress" and text]
     steps += [text for status, text in tasks if status not in ("in_progress", "completed") and text]
     if steps:
-        return steps[:MOST_STEPS]
+        return _unique([*(phrases.named(said[-1]) if said else ()), *steps])[:MOST_STEPS]
     for text in reversed(said[-2:]):
-        steps = phrases.listed_steps(text)
-        if steps:
-            return steps[:MOST_STEPS]
-        steps = [step for step in map(phrases.intention, phrases.sentences(text)) if step]
+        if phrases.listed(text, phrases.HEADING):
+            return phrases.steps(text)[:MOST_STEPS]
+        steps = phrases.steps(text)
         if steps:
             return steps[-3:]
     return []
@@ -292,18 +310,11 @@ def _decisions(conversation: Conversation, notes: Notes) -> list[str]:
     found = [f"{question} → {answer}" if question else answer for question, answer in reversed(notes.answers)]
     if notes.plan:
         title = notes.plan.strip().split("\n")[0].lstrip("# ").strip()
-        found.append(f"Plan approved: {title}"[:200])
+        found.append(head(f"Plan approved: {title}", 200))
     for turn in reversed([*conversation.earlier, *conversation.turns[-RECENT_TURNS:]]):
         if turn.side or turn.kind not in ("said", "asked"):
             continue
-        for sentence in phrases.sentences(turn.text[:6_000]):
-            if len(sentence) > 320 or sentence.endswith(("?", "？")):
-                continue
-            decides = phrases.DECISION.search(sentence)
-            if turn.kind == "asked":
-                decides = decides or (phrases.DIRECTIVE.search(sentence) if len(sentence) < 200 else None)
-            if decides and len(sentence) > 8:
-                found.append(sentence)
+        found += phrases.decisions(turn.text[:SEARCHED], asked=turn.kind == "asked")
         if len(found) >= MOST_DECISIONS * 2:
             break
     return found
@@ -312,15 +323,11 @@ def _decisions(conversation: Conversation, notes: Notes) -> list[str]:
 def _blockers(said: list[str], asked: list[str], last: str, notes: Notes) -> list[str]:
     found = []
     if notes.last_run is not None and not notes.last_run.passed:
-        found.append(f"The last test fails: {notes.last_run.command.splitlines()[0][:120]}")
-    if notes.unfinished:
-        found.append(f"No result was recorded for: {notes.unfinished.splitlines()[0][:120]} (its effects may exist)")
+        found.append(f"{TEST_FAILS}{head(notes.last_run.command.splitlines()[0], 120)}")
     for text in reversed(said[-4:]):
-        for sentence in phrases.sentences(text):
-            if len(sentence) < 320 and phrases.BLOCKER.search(sentence) and not phrases.SOLVED.search(sentence):
-                found.append(sentence)
+        found += phrases.blockers(text)
     if said and last == "said":
         closing = phrases.sentences(said[-1])
         if closing and closing[-1].endswith(("?", "？")) and len(closing[-1]) < 300:
-            found.append(f"Waiting for an answer: {closing[-1]}")
+            found.append(f"{WAITING}{closing[-1]}")
     return found

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 
+LONGEST_DECISION, LONGEST_WISH = 320, 200
+
 # A table per kind: English, Korean, Chinese, Japanese, German, Spanish, French. A sentence counts if any row is found in it.
 DECISION = re.compile(
-    r"\b(?:decided (?:to|on|against|that|not)|decision:|(?:we|i)(?:'ll| will| should)? (?:go|stick) with|going with"
+    r"\b(?:decided (?:to|on|against|that|not)|decisions?(?: made)?:|(?:we|i)(?:'ll| will| should)? (?:go|stick) with|going with"
     r"|went with"
     r"|let'?s (?:go with|use|keep|drop|stick|not|avoid|do it)|(?:i|we) chose|chosen|opted (?:for|to)|settled on"
     r"|agreed (?:to|that|on)"
@@ -30,7 +32,8 @@ DIRECTIVE = re.compile(
     re.I,
 )
 BLOCKER = re.compile(
-    r"\b(?:blocked (?:by|on|until)|blocker|blocking issue|waiting (?:for|on)|(?:can(?:no|')t|unable to|could not"
+    r"\b(?:blocked (?:by|on|until)|(?:i'?m|i am|we'?re|we are) (?:\w+ )?(?:blocked|stuck)\b|(?:blocked|stuck):"
+    r"|blocker|blocking issue|waiting (?:for|on)|(?:can(?:no|')t|unable to|could not"
     r"|couldn't) (?:\w+ ){0,4}(?:because|until|without|since|due)"
     r"|(?:is|are|was) (?:missing|unavailable|not available|unreachable|down)\b.{0,60}(?:so|which|until|and)"
     r"|permission denied|access denied"
@@ -48,7 +51,8 @@ BLOCKER = re.compile(
 )
 # Something that was in the way and no longer is.
 SOLVED = re.compile(
-    r"\b(?:no longer|fixed|resolved|unblocked|not blocked|no blockers?|isn't blocked|solved|now passes?|works now)\b"
+    r"\b(?:no longer|fixed|resolved|unblocked|not (?:blocked|stuck)|no blockers?|isn't blocked"
+    r"|blockers?\W{1,6}(?:none|nothing|n/?a|no)\b|solved|now passes?|works now)\b"
     r"|해결(?:했|되었|됨|됐)|(?:已|都)?(?:解决|修复)(?:了)?|解決しました|\bgelöst\b|\bresuelto\b|\brésolu\b",
     re.I,
 )
@@ -59,9 +63,10 @@ INTENTION = re.compile(
     r"(?:now |then |also |next |still )*)(?P<step>.+)",
     re.I | re.S,
 )
+NEXT = re.compile(r"(?:^\W*|[,;–—] ?|[.!?✅✓] +)(?:and )?next(?: steps?| up)?\s?:\s+(?P<step>.+)", re.I | re.S)
 ABROAD = re.compile(
     r"^\W*(?:다음(?:으로|은|에는)?[,: ]*|이제 |接下来[，,: ]*|下一步[：:，, ]*|现在(?:我)?(?:要|来|需要)?"
-    r"|次に[、, ]*|als nächstes |jetzt |nun "
+    r"|次に[、, ]*|als nächstes:? |jetzt |nun "
     r"|ahora |a continuación,? |maintenant,? |ensuite,? )(?P<step>.+)",
     re.I | re.S,
 )
@@ -74,17 +79,31 @@ HEADING = re.compile(
     r"|prochaines étapes|reste à faire)\W{0,6}$",
     re.I,
 )
+DECIDED = re.compile(
+    r"^\W{0,6}(?:(?:the|our|key|main|important|design|technical|architectur(?:e|al)) ){0,2}decisions?"
+    r"(?: (?:made|taken|so far)){0,2}\W{0,6}$"
+    r"|^\W{0,6}(?:결정 ?(?:사항|내용)|决定(?:事项)?|決定事項|entscheidungen|decisiones(?: tomadas)?"
+    r"|décisions(?: prises)?)\W{0,6}$",
+    re.I,
+)
+BLOCKED = re.compile(
+    r"^\W{0,6}(?:(?:the|open|current|known|remaining) )?blockers?\W{0,6}$"
+    r"|^\W{0,6}(?:막힌 (?:점|것|일)|阻塞(?:项)?|ブロッカー|blockaden|bloqueos|blocages)\W{0,6}$",
+    re.I,
+)
+LABEL = re.compile(r"^\W*(?:\w+ )?decisions?(?: made)?:\s*", re.I)
+NOTHING = re.compile(r"^\W*(?:none|nothing|n/?a|no|keine?|없음|无|なし|ninguno|aucun)\W*$", re.I)
 ITEM = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)、]|\[[ >]\])\s+(?:\[[ ]\]\s*)?(?P<text>.+)$")
 DONE_ITEM = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)、])?\s*(?:\[[xX]\]|✅|✓|~~)")
-SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9`\"'(\[“À-Ý])|(?<=[。！？])|\n+")
+SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9`\"'(\[“À-Ý가-힣])|(?<=[。！？])|\n+")
 # Answers that carry no task of their own.
 NOD = re.compile(
-    r"^\W*(?:y|yes|yep|yeah|ok|okay|k|sure|go|go ahead|continue|proceed|carry on|do it|please do|sounds good|lgtm"
+    r"^\W*(?:y|yes|yep|yeah|ok|okay|k|sure|go|go ahead|go on|keep going|continue|proceed|carry on|do it|please do|sounds good|lgtm"
     r"|looks good|perfect|great|nice|thanks|thank you"
     r"|next|done|correct|right|good|cool|네|예|응|좋아요?|계속(?:해|해줘|하세요)?|진행(?:해|해줘|하세요)?|好的?|可以"
     r"|继续|是的?|对|はい|続けて|お願いします|ja|weiter|genau|sí|si|vale|sigue|continúa|oui|continue[rz]?|\d+"
     r"|/\w[\w:-]*)"
-    r"(?:[,.! ]+(?:please|then|thanks|ahead|with it|with that|그래|고마워))*\W*$",
+    r"(?:[,.! ]+(?:please|then|now|thanks|ahead|go ahead|go on|keep going|continue|proceed|with it|with that|그래|고마워))*\W*$",
     re.I,
 )
 
@@ -99,36 +118,83 @@ def sentences(text: str) -> list[str]:
             continue
         if fenced or line.lstrip().startswith("|"):
             continue
-        for part in SENTENCE.split(line):
-            bare = part.strip().replace("**", "").lstrip("#>").strip()
+        for part in SENTENCE.split(line.replace("**", "")):
+            bare = part.strip().lstrip("#>").strip()
             if bare:
                 found.append(bare)
     return found
 
 
-def listed_steps(text: str) -> list[str]:
-    """Items under a heading that announces what is left to do."""
-    steps: list[str] = []
+def listed(text: str, heading: re.Pattern[str]) -> list[str]:
+    """The items under the last heading of that kind, without those that are ticked off."""
+    items: list[str] = []
     listing = False
     for line in text.split("\n"):
         bare = line.strip().replace("**", "")
         if not bare:
             continue
-        if HEADING.match(bare):
-            listing, steps = True, []
+        # A sentence may stand before the heading on its line: `Done. Next steps:`
+        last = SENTENCE.split(bare)[-1] if bare.endswith((":", "：")) else bare
+        if heading.match(bare) or heading.match(last):
+            listing, items = True, []
             continue
         item = ITEM.match(bare)
         if listing and item and not DONE_ITEM.match(bare):
-            steps.append(item["text"].strip())
+            items.append(item["text"].strip())
         elif listing and not DONE_ITEM.match(bare) and not line.startswith((" ", "\t")):
             listing = False
-    return steps
+    return [item for item in items if not NOTHING.match(item)]
 
 
-def intention(sentence: str) -> str:
-    """The step that a sentence announces, without the words of announcing, or nothing."""
-    match = INTENTION.match(sentence) or ABROAD.match(sentence)
+def steps(text: str) -> list[str]:
+    """What is to be done next: a list under such a heading and what is labelled so, else what sentences announce."""
+    items = listed(text, HEADING)
+    if not items:
+        return [step for one in sentences(text) for step in intentions(one)]
+    return [*[step for step in named(text) if step not in items], *items]
+
+
+def named(text: str) -> list[str]:
+    """The steps behind the label `Next:` in a sentence, which is no item of a list."""
+    return [step for one in sentences(text) if NEXT.search(one) and not ITEM.match(one) for step in intentions(one)]
+
+
+def intentions(sentence: str) -> list[str]:
+    """The steps that a sentence announces, without the words of announcing."""
+    found = NEXT.search(sentence)
+    match = found or INTENTION.match(sentence) or ABROAD.match(sentence)
     if match is None:
-        return ""
-    step = match["step"].strip().rstrip(":.… ")
-    return step if 3 < len(step) < 300 else ""
+        return []
+    parts = match["step"].split(";") if found else [match["step"]]
+    bare = [part.strip().rstrip(":.… ") for part in parts]
+    return [step for step in bare if 3 < len(step) < 300 and not step.endswith(("?", "？"))]
+
+
+def decisions(text: str, *, asked: bool = False) -> list[str]:
+    """What the text decides: a list under such a heading, and sentences. A person's wish is a decision, too."""
+    found = listed(text, DECIDED)
+    for sentence in sentences(text):
+        if not 8 < len(sentence) <= LONGEST_DECISION or sentence.endswith(("?", "？")) or DECIDED.match(sentence):
+            continue
+        decides = DECISION.search(sentence)
+        if asked:
+            decides = decides or (DIRECTIVE.search(sentence) if len(sentence) < LONGEST_WISH else None)
+        if decides and not _is_item(sentence, found):
+            found.append(LABEL.sub("", sentence))
+    return found
+
+
+def blockers(text: str) -> list[str]:
+    """What stands in the way, by the text."""
+    found = listed(text, BLOCKED)
+    for sentence in sentences(text):
+        if len(sentence) >= LONGEST_DECISION or BLOCKED.match(sentence) or _is_item(sentence, found):
+            continue
+        if BLOCKER.search(sentence) and not SOLVED.search(sentence):
+            found.append(sentence)
+    return found
+
+
+def _is_item(sentence: str, items: list[str]) -> bool:
+    item = ITEM.match(sentence)
+    return item is not None and item["text"].strip() in items

@@ -98,7 +98,7 @@ def _point(places: dict[str, list[tuple[int, float]]], path: str, line: str, wei
 
 def _failure(calls: list[Call], now: int) -> tuple[str, float]:
     """The end of the newest failing output among the last runs, and how fresh it is."""
-    for call in islice((call for call in reversed(calls) if call.act == RUN), 12):
+    for call in islice((call for call in reversed(calls) if call.act == RUN and not call.refused), 12):
         if call.failed or FAILURE.search(call.output):
             return call.output[-3000:], _fading(now - call.number)
     return "", 0.0

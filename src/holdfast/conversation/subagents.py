@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 FOLDER = "subagents"
@@ -15,13 +15,18 @@ MOST_FILES, MOST_BYTES = 64, 32 << 20
 class Subagents:
     """Entries of all subagents of a session, as far as they have not been told; `read` keeps how far each file is read."""
 
-    def __init__(self, transcript: str | os.PathLike[str] | bytes, read: dict[str, int]) -> None:
+    def __init__(
+        self,
+        transcript: str | os.PathLike[str] | bytes,
+        read: dict[str, int],
+        texts: Iterable[tuple[str, bytes]] = (),
+    ) -> None:
         self._waiting: list[tuple[str, int, dict[str, Any]]] = []
-        if isinstance(transcript, bytes):
-            return
-        stem, ending = os.path.splitext(os.fspath(transcript))
-        if ending == ".jsonl":
-            for path in _files(os.path.join(stem, FOLDER)):
+        for name, text in texts:
+            self._enter(name, text[read.get(name, 0) :], read)
+        if not isinstance(transcript, bytes):
+            stem, ending = os.path.splitext(os.fspath(transcript))
+            for path in _files(os.path.join(stem, FOLDER)) if ending == ".jsonl" else ():
                 self._read(path, read)
         # Newest last; entries of one moment stay in the order in which they were written.
         self._waiting.sort(key=lambda one: one[:2], reverse=True)
@@ -44,6 +49,9 @@ class Subagents:
                 text = file.read(MOST_BYTES)
         except OSError:
             return
+        self._enter(name, text, read)
+
+    def _enter(self, name: str, text: bytes, read: dict[str, int]) -> None:
         whole = text[: text.rfind(b"\n") + 1]  # a torn last line waits for its rest
         read[name] = read.get(name, 0) + len(whole)
         for line in whole.splitlines():

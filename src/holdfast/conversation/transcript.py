@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
@@ -28,6 +28,7 @@ class Conversation:
     cwd: str = ""
     branch: str = ""
     model: str = ""
+    title: str = ""  # what the client or its user calls the session
     turns: list[Turn] = field(default_factory=list)
     earlier: list[Turn] = field(default_factory=list)  # before all that was read: see `earlier.py`
     files: Files = field(default_factory=Files)
@@ -71,15 +72,20 @@ class Conversation:
 
 
 def read(
-    source: str | os.PathLike[str] | bytes, state: Conversation | None = None, *, keep: bool = False
+    source: str | os.PathLike[str] | bytes,
+    state: Conversation | None = None,
+    *,
+    keep: bool = False,
+    beside: Sequence[tuple[str, bytes]] = (),
 ) -> Conversation:
     """Return the conversation that `source` records, going on from `state` if there is one.
 
     Unknown entries and damaged lines are skipped; a torn last line waits for its rest. A rewind found in new lines
-    makes a path be read again from where reading began, without what was rewound.
+    makes a path be read again from where reading began, without what was rewound. `beside`: name and bytes of each
+    subagent's file, for a source that has no folder beside it.
     """
     conversation = state if state is not None and _continues(source, state) else Conversation(keep=keep)
-    _take(source, conversation)
+    _take(source, conversation, beside)
     dead = frozenset(range(len(conversation.before))) - conversation.live()
     if dead == conversation.dead:
         return conversation
@@ -90,7 +96,7 @@ def read(
         return conversation
     origin = conversation.origin
     again = Conversation(keep=conversation.keep, dead=dead, origin=origin, offset=origin, earlier=conversation.earlier)
-    _take(source, again)
+    _take(source, again, beside)
     return again
 
 
@@ -108,8 +114,10 @@ def _continues(source: str | os.PathLike[str] | bytes, state: Conversation) -> b
         return False
 
 
-def _take(source: str | os.PathLike[str] | bytes, conversation: Conversation) -> None:
-    subagents = Subagents(source, conversation.beside)
+def _take(
+    source: str | os.PathLike[str] | bytes, conversation: Conversation, beside: Sequence[tuple[str, bytes]]
+) -> None:
+    subagents = Subagents(source, conversation.beside, beside)
     for raw, whole in _lines(source, conversation):
         entry = None
         if raw.startswith(b"{"):

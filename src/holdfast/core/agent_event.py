@@ -13,6 +13,7 @@ class AgentEvent:
     __slots__ = (
         "agent",
         "attended",
+        "can_ask",
         "client",
         "command",
         "context_tokens",
@@ -21,10 +22,12 @@ class AgentEvent:
         "model",
         "name",
         "paths",
+        "project",
         "prompt",
         "reason",
         "said",
         "session",
+        "slash",
         "subagent",
         "subagent_kind",
         "tool",
@@ -38,6 +41,8 @@ class AgentEvent:
         """The client's own name of the event."""
         self.session = self.transcript = ""
         self.cwd = b""
+        self.project = b""
+        """The folder in which the session began."""
         self.tool, self.command = "", ""
         self.paths: tuple[str, ...] = ()
         self.writes = False
@@ -50,3 +55,7 @@ class AgentEvent:
         self.client = 0
         """The process id of the client, which stays when its session changes."""
         self.attended = True
+        self.slash = ""
+        """What our own commands begin with in this client; empty where it has none."""
+        self.can_ask = False
+        """Is there a person who would see a question of ours before this tool runs?"""

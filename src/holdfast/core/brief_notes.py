@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from holdfast.core.age import ago
+from holdfast.core.cuts import head
+from holdfast.core.cuts import tail as end_of
 from holdfast.core.notes import FileNote, Notes
 
-SECOND = 1_000_000_000
 SHARED = 8  # letters of a folder that are worth a place in the heading
-AGES = ((86_400 * 2, 86_400, "days"), (3_600 * 2, 3_600, "hours"), (120, 60, "minutes"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,26 +24,19 @@ class Facts:
     branch: str = ""
     commit: str = ""
     changed: str = ""  # such as "3 files, +127 -9"
+    source: str = ""  # where conversation and files are from, if not from here and now
 
     def title(self, notes: Notes) -> str:
         return (self.summary or notes.summary() or "session").replace("\n", " ")
 
 
-def opening(notes: Notes, facts: Facts, now: int) -> str:
-    """The first line: what is resumed, and from when."""
-    about = [facts.version, facts.checkpoint if not facts.version else ""]
-    if facts.saved_at is not None:
-        about.append(f"saved {age(now - facts.saved_at)} ago")
+def opening(facts: Facts, now: int) -> str:
+    """The first line: from what is resumed, and from when. It stands before the fence, so it quotes nothing."""
+    about = [f"saved {ago(now - facts.saved_at)}" if facts.saved_at is not None else "", facts.source]
     said = ", ".join([word for word in about if word])
-    return f'Resumed from checkpoint: "{facts.title(notes)}"{f" ({said})" if said else ""}'
-
-
-def age(nanoseconds: int) -> str:
-    seconds = max(0, nanoseconds // SECOND)
-    for least, unit, word in AGES:
-        if seconds >= least:
-            return f"{seconds // unit} {word}"
-    return "1 minute" if seconds >= 60 else f"{seconds} seconds"
+    return (
+        f"Resumed from checkpoint: {facts.version or facts.checkpoint or 'this session'}{f' ({said})' if said else ''}"
+    )
 
 
 def render_notes(notes: Notes, scale: float = 1.0, facts: Facts | None = None) -> str:
@@ -56,7 +50,7 @@ def render_notes(notes: Notes, scale: float = 1.0, facts: Facts | None = None) -
 
     rows: list[str] = []
     if notes.current_task:
-        rows.append(f"## Current Task\n{clip(notes.current_task, most(200))}")
+        rows.append(f"## Current Task\n{clip(notes.current_task, most(160))}")
     if notes.next_steps:
         listed = [f"{number}. {clip(one, most(130))}" for number, one in enumerate(notes.next_steps[: some(6)], 1)]
         rows.append("## Next Steps\n" + "\n".join(listed))
@@ -85,6 +79,10 @@ def render_notes(notes: Notes, scale: float = 1.0, facts: Facts | None = None) -
         command = run.command.splitlines()[0] if run.command else ""
         line = f"## Last test: {'passed' if run.passed else 'FAILED'}\n$ {clip(command, most(140))}"
         rows.append(line if run.passed or not run.tail else f"{line}\n{tail(run.tail, most(550))}")
+    if notes.unfinished:
+        # Whether it ran is not known: a checkpoint before a tool call ends like one in the middle of it.
+        line = notes.unfinished.splitlines()[0]
+        rows.append(f"## Begun, no result recorded\n$ {clip(line, most(80))}")
     if notes.files:
         rows.append(_files(notes, some(14)))
     if notes.cwd:
@@ -101,14 +99,14 @@ def clip(text: str, longest: int) -> str:
     if len(text) <= longest:
         return text
     if longest < 80:
-        return text[: longest - 1].rstrip() + "…"
-    return text[: longest * 7 // 10].rstrip() + " […] " + text[-(longest * 3 // 10 - 5) :].lstrip()
+        return head(text, longest - 1).rstrip() + "…"
+    return head(text, longest * 7 // 10).rstrip() + " […] " + end_of(text, longest * 3 // 10 - 5).lstrip()
 
 
 def tail(text: str, longest: int) -> str:
     if len(text) <= longest:
         return text.strip("\n")
-    cut = text[-longest:]
+    cut = end_of(text, longest)
     return "[…]\n" + cut[cut.find("\n") + 1 :].strip("\n")
 
 
@@ -119,14 +117,14 @@ def _listed(items: list[str], longest: int) -> str:
 def _asked(notes: Notes, most: Callable[[int], int], some: Callable[[int], int]) -> str:
     """The first prompt, the last one, and as many between as there is room for."""
     first, last = notes.asked[0], notes.asked[-1]
-    rows = [f"first: {clip(first, most(380))}"]
+    rows = [f"first: {clip(first, most(320))}"]
     if len(notes.asked) > 1:
         between = notes.asked[1:-1][-some(3) :]
         skipped = len(notes.asked) - 2 - len(between)
         if skipped:
             rows.append(f"[{skipped} more]")
         rows += [f"then: {clip(text, most(110))}" for text in between]
-        rows.append(f"last: {clip(last, most(500))}")
+        rows.append(f"last: {clip(last, most(420))}")
     return "\n".join(rows)
 
 

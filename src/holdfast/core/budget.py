@@ -29,6 +29,11 @@ class Usage:
     def percent(self) -> float:
         return 100 * self.used / self.budget if self.budget > 0 else 0.0
 
+    @property
+    def reached(self) -> int:
+        """The percentage as it is shown: rounded down, so that no band is named that has not been crossed."""
+        return 100 * self.used // self.budget if self.budget > 0 else 0
+
 
 class Band:
     """A part of the budget that has been crossed: what the checkpoint is called, and how loudly it is told."""
@@ -44,6 +49,12 @@ def band(percent: float, threshold: int) -> Band | None:
     """Return the highest band that `percent` has crossed: the threshold, which is quiet, 80 or 90; None below all."""
     crossed = [at for at in (threshold, NOTICE, WARNING) if percent >= at]
     return Band(max(crossed)) if crossed else None
+
+
+def loudest(percent: float) -> Band | None:
+    """Return the strongest band that `percent` has crossed of those that are told, 80 and 90; None below both."""
+    crossed = [at for at in (NOTICE, WARNING) if percent >= at]
+    return Band(crossed[-1]) if crossed else None
 
 
 def window(model: str) -> int:

@@ -41,11 +41,15 @@ HEADER: dict[str, tuple[type, ...]] = {
 
 def encode(header: dict[str, Any], rows: Sequence[Entry]) -> bytes:
     """Return the document's bytes; `rows` are sorted by path."""
+    return b"".join(_parts(header, rows))  # when the parts are there, their columns are gone
+
+
+def _parts(header: dict[str, Any], rows: Sequence[Entry]) -> list[bytes]:
     head = dumps(header).encode("ascii")
     # All columns at once: asking every row for each of its parts takes twice as long.
     columns: Any = list(zip(*rows, strict=True)) if rows else ((),) * 9
     paths, kinds, modes, flags, sizes, mtimes, groups, contents, extras = columns
-    parts = [
+    return [
         MAGIC,
         len(head).to_bytes(8, "little"),
         len(rows).to_bytes(8, "little"),
@@ -65,14 +69,13 @@ def encode(header: dict[str, Any], rows: Sequence[Entry]) -> bytes:
             if flag & ATTRIBUTES
         ],
     ]
-    return b"".join(parts)
 
 
 def decode(data: bytes) -> tuple[dict[str, Any], list[Entry]]:
     """Return header and rows. Raises `Damaged` on anything that does not fit the format, crafted paths included."""
     try:
         return _decode(data)
-    except (ValueError, IndexError, KeyError, TypeError, EOFError) as error:
+    except (ValueError, IndexError, KeyError, TypeError, EOFError, RecursionError) as error:
         raise Damaged(f"a checkpoint's document is not readable: {error}") from None
 
 
@@ -80,7 +83,7 @@ def header(data: bytes) -> dict[str, Any]:
     """Return the header alone."""
     try:
         return _header(data)[0]
-    except (ValueError, IndexError, TypeError) as error:
+    except (ValueError, IndexError, TypeError, RecursionError) as error:
         raise Damaged(f"a checkpoint's document is not readable: {error}") from None
 
 

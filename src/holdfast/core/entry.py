@@ -38,13 +38,21 @@ LEFT_OUT = "xoius"
 REASONS = {
     EXCLUDED: "not looked at",
     OVERSIZE: "over capture.max_file_size",
-    IGNORED: "ignored and large",
+    IGNORED: "left out by capture.ignored",
     UNREADABLE: "unreadable",
     SPECIAL: "socket, pipe or device",
 }
 
 SPARSE, UNSTEADY, ATTRIBUTES, SEALED = 1, 2, 4, 8
-BY_NAME, BY_IGNORE, BY_MARKER = 16, 32, 48
+BY_NAME, BY_IGNORE, BY_MARKER, BY_GIT = 16, 32, 48, 64
+WHY_EXCLUDED = BY_MARKER | BY_GIT
+"""The bits of a flag that say why something was not looked at."""
+EXCLUDED_WHY = {
+    BY_NAME: "excluded by its name",
+    BY_IGNORE: "ignored, and made again by a tool, or by capture.ignored",
+    BY_MARKER: "marked as a cache",
+    BY_GIT: "git's own folder, which is not covered",
+}
 
 
 def same(one: Entry, other: Entry) -> bool:
@@ -54,6 +62,22 @@ def same(one: Entry, other: Entry) -> bool:
     if one.kind in LEFT_OUT:
         return True
     return one.mode == other.mode and one.content == other.content
+
+
+def why(entry: Entry) -> str:
+    """Why something was left out."""
+    if entry.kind == UNREADABLE and entry.flags & SEALED:
+        return "sealed, and left out of a bundle"
+    if entry.kind == UNREADABLE and entry.flags & UNSTEADY:
+        return "it vanished while it was being saved"
+    if entry.kind == EXCLUDED:
+        return EXCLUDED_WHY.get(entry.flags & WHY_EXCLUDED, REASONS[EXCLUDED])
+    return REASONS[entry.kind]
+
+
+def vanished(path: bytes, mode: int = 0) -> Entry:
+    """Something that was there when the save began and could not be read any more: not kept, and not absent."""
+    return Entry(path, UNREADABLE, mode, UNSTEADY, 0, 0, 0, b"", b"")
 
 
 def gone(path: bytes) -> Entry:

@@ -1,6 +1,21 @@
 """Everything that can go wrong, with the exit code and the way out."""
 
 
+def extra(name: str) -> str:
+    """How a missing extra is installed. Never by a name that a package index resolves: there it is somebody else's."""
+    return f"Run `pip install '.[{name}]'` in holdfast's repository."
+
+
+SHORT_OF_MEMORY = (
+    "not enough memory",
+    "out of memory",
+    "can't start new thread",
+    "Cannot allocate memory",
+    "failed to map segment",
+)
+"""What libraries, SQLite, threads and the loader of modules say instead of `MemoryError`."""
+
+
 class HoldfastError(Exception):
     """A sentence for a person: what happened, to what. `hint` says what to do next."""
 
@@ -15,7 +30,7 @@ class HoldfastError(Exception):
 
 
 class Failed(HoldfastError):
-    """The work could not be done; nothing was changed."""
+    """The work could not be done; nothing was changed, or the message says what was."""
 
 
 class DiskFull(HoldfastError):
@@ -23,6 +38,13 @@ class DiskFull(HoldfastError):
 
     kind = "disk_full"
     hint = "Free some space, or run `holdfast forget`: it works on a full disk."
+
+
+class OutOfMemory(HoldfastError):
+    """The system gives this process no more memory."""
+
+    kind = "out_of_memory"
+    hint = "Close other programs, or raise the limit of this shell (`ulimit -v`), and run it again."
 
 
 class Usage(HoldfastError):
@@ -37,6 +59,12 @@ class Refused(HoldfastError):
 
     exit_code = 2
     kind = "refused"
+
+
+class TooMany(Refused):
+    """The tree has more files than the setting `capture.max_files` allows."""
+
+    kind = "too_many_files"
 
 
 class NoWorkspace(HoldfastError):
@@ -69,6 +97,21 @@ class NewerFormat(Unreachable):
     hint = "Upgrade holdfast; nothing was changed."
 
 
+class MissingStore(Unreachable):
+    """The store that keeps a folder's checkpoints is not where it was."""
+
+    kind = "store_missing"
+    hint = (
+        "If it moved, run `holdfast --store NEWPATH init`; `holdfast init --new-store` begins a new history without it."
+    )
+
+
+class OtherStore(Unreachable):
+    """The folder's marker names a store that this command does not use."""
+
+    kind = "other_store"
+
+
 class Busy(HoldfastError):
     """Somebody else holds what we need, for longer than we wait."""
 
@@ -99,8 +142,42 @@ class Conflict(HoldfastError):
     kind = "conflict"
 
 
+class Elsewhere(Conflict):
+    """The folder's marker names the history of another folder."""
+
+    kind = "elsewhere"
+
+    def __init__(self, message: str, hint: str, root: bytes, workspace: str, copied: bool) -> None:
+        super().__init__(message, hint)
+        self.root, self.workspace, self.copied = root, workspace, copied
+
+
+class NotCompacted(HoldfastError):
+    """What was to go is gone, but its space was not given back, or not all of it."""
+
+    exit_code = 15
+    kind = "not_compacted"
+    hint = "Run `holdfast compact` later."
+
+
 class Limited(HoldfastError):
     """The agent's account is limited for now; the command can be run again later."""
 
     exit_code = 75
     kind = "limited"
+
+
+def shortage(error: BaseException) -> OutOfMemory | None:
+    """The error in our words if memory ran out, whoever noticed; else None."""
+    if isinstance(error, OutOfMemory):
+        return error
+    text = str(error)
+    if isinstance(error, MemoryError) or any(sign in text for sign in SHORT_OF_MEMORY):
+        return OutOfMemory("There is not enough memory for this.")
+    return None
+
+
+def sentence(error: BaseException) -> str:
+    """What went wrong, for a notice: our own words where there are some."""
+    ours = error if isinstance(error, HoldfastError) else shortage(error)
+    return str(ours) if ours is not None else f"{type(error).__name__}: {error}"

@@ -7,6 +7,7 @@ from hashlib import sha256
 from typing import Any
 
 from holdfast.core.brief_clean import clean
+from holdfast.core.cuts import head
 from holdfast.core.notes import Notes
 
 MOST_ITEMS, LONGEST = 8, 300
@@ -100,4 +101,4 @@ def mark(asked: list[str]) -> str:
 
 def _line(text: str) -> str:
     line = " ".join(clean(text[: LONGEST * 8]).split())
-    return line if len(line) <= LONGEST else line[: LONGEST - 1].rstrip() + "…"
+    return line if len(line) <= LONGEST else head(line, LONGEST - 1).rstrip() + "…"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from holdfast.core.age import amount
+
 LANGUAGES = ("en", "ko")
 
 TEXTS = {
@@ -31,38 +33,115 @@ TEXTS = {
         " 요약에 이 id를 남겨 두세요. `holdfast restore {id}`(으)로 파일을 되돌릴 수 있습니다.",
     ),
     "resumed": (
-        "Resumed from checkpoint: \"{summary}\" (saved {age} ago)",
-        "체크포인트에서 재개: \"{summary}\" ({age} 전 저장)",
+        "Resumed from checkpoint: \"{summary}\" (saved {age})",
+        "체크포인트에서 재개: \"{summary}\" ({age} 저장)",
     ),
     "offer": (
-        "There is a checkpoint: \"{summary}\" (saved {age} ago). /holdfast:resume goes on from it.",
-        "체크포인트가 있습니다: \"{summary}\" ({age} 전 저장). /holdfast:resume 명령으로 이어갈 수 있습니다.",
+        "There is a checkpoint: \"{summary}\" (saved {age}). {resume} goes on from it.",
+        "체크포인트가 있습니다: \"{summary}\" ({age} 저장). {resume} 명령으로 이어갈 수 있습니다.",
     ),
     "changed_since": (
         "holdfast: since the last checkpoint of this workspace these files changed on disk, by whoever it was:\n{changes}",
         "holdfast: 마지막 체크포인트 이후 디스크에서 변경된 파일:\n{changes}",
     ),
     "saving": ("Checkpoint of the cleared session: saving …", "지워진 세션의 체크포인트 저장 중 …"),
+    "saving_crashed": (
+        "Checkpoint of the crashed session: saving …; `holdfast resume` goes on from it.",
+        "비정상 종료된 세션의 체크포인트 저장 중 …. `holdfast resume` 명령으로 이어갈 수 있습니다.",
+    ),
     "clear_failed": (
         "The checkpoint of the cleared session failed; `holdfast status` says why.",
         "지워진 세션의 체크포인트 생성에 실패했습니다. `holdfast status`에서 이유를 확인하세요.",
     ),
     "cleared": (
         "Checkpoint saved: \"{summary}\"\nCheckpoint ID: {id}\nFiles changed: {files}, Lines added: {lines}\n"
-        "Captured: {captured} files, Analysis: {analysis}, Size: {size}",
+        "Captured: {captured}, Analysis: {analysis}, Size: {size}",
         "체크포인트 저장됨: \"{summary}\"\n체크포인트 ID: {id}\n변경된 파일: {files}, 추가된 줄: {lines}\n"
-        "저장: 파일 {captured}개, 분석: {analysis}, 크기: {size}",
+        "저장: {captured}, 분석: {analysis}, 크기: {size}",
     ),
+    "left_out": (
+        "Too large to be told of, left out: {names}. The checkpoint itself has them.",
+        "너무 커서 설명에서 제외됨: {names}. 체크포인트 자체에는 저장되어 있습니다.",
+    ),
+    "current_task": ("Current task", "현재 작업"),
+    "no_analysis": ("none", "없음"),
+    "more": ("and {count} more", "외 {count}개"),
     "keep_or_drop": (
-        "Keep it? /holdfast:keep or /holdfast:drop; without an answer it is kept.",
-        "보관할까요? /holdfast:keep 또는 /holdfast:drop. 답하지 않으면 보관됩니다.",
+        "Keep it? {keep} or {drop}; without an answer it is kept.",
+        "보관할까요? {keep} 또는 {drop}. 답하지 않으면 보관됩니다.",
+    ),
+    "not_protected": ("holdfast does not protect this session: {why}", "holdfast가 이 세션을 보호하지 않습니다: {why}"),
+    "not_saved": (
+        "This folder is not protected, it cannot be saved: {why}",
+        "이 폴더는 저장할 수 없어 보호되지 않습니다: {why}",
+    ),
+    "moved": (
+        "holdfast: {why} New checkpoints are kept apart; if you moved it, `holdfast init --moved` goes on with its history.",
+        "holdfast: {why} 새 체크포인트는 따로 보관됩니다. 폴더를 옮긴 것이라면 `holdfast init --moved`로 기록을 이어 가세요.",
+    ),
+    "other_store": (
+        "holdfast: This folder's checkpoints are in the store at {store}, which these hooks do not use: run"
+        " `holdfast install claude` once, with your variables set. Until then new ones are kept apart.",
+        "holdfast: 이 폴더의 체크포인트는 {store} 저장소에 있지만 이 훅은 그 저장소를 쓰지 않습니다. 환경 변수를 설정한 상태에서"
+        " `holdfast install claude`를 한 번 실행하세요. 그때까지 새 체크포인트는 따로 보관됩니다.",
+    ),
+    "strange_store": (
+        "holdfast: The marker in this folder names a store that is not here. New checkpoints are kept apart;"
+        " `holdfast init --new-store` makes that lasting.",
+        "holdfast: 이 폴더의 표식이 가리키는 저장소가 여기에 없습니다. 새 체크포인트는 따로 보관됩니다."
+        " 계속 그렇게 하려면 `holdfast init --new-store`를 실행하세요.",
+    ),
+    "obstacle": (
+        "holdfast: {path} lies in the place of our marker. The folder is protected all the same, by its path: move it away,"
+        " then run `holdfast init`.",
+        "holdfast: {path}이(가) 표식 자리에 있습니다. 폴더는 경로로 계속 보호됩니다."
+        " 그것을 옮긴 뒤 `holdfast init`을 실행하세요.",
+    ),
+    "renewed": (
+        "holdfast: the marker in {folder} was that of another folder. It is written again, and the history goes on.",
+        "holdfast: {folder}의 표식이 다른 폴더의 것이어서 다시 썼습니다. 기록은 계속 이어집니다.",
     ),
     "ask_command": (
-        "holdfast could not save the files that this command may change: {why}. Run it all the same?",
-        "이 명령이 바꿀 수 있는 파일을 holdfast가 저장하지 못했습니다: {why}. 그래도 실행할까요?",
+        "holdfast could not save all that this command may destroy: {why}. Run it all the same?",
+        "이 명령이 지울 수 있는 것을 holdfast가 모두 저장하지 못했습니다: {why}. 그래도 실행할까요?",
     ),
+    "deny_command": (
+        "holdfast could not save all that this command may destroy: {why}. The setting hooks.before_command_unasked denies it.",
+        "이 명령이 지울 수 있는 것을 holdfast가 모두 저장하지 못했습니다: {why}."
+        " hooks.before_command_unasked 설정에 따라 거부합니다.",
+    ),
+    "unkept_command": (
+        "holdfast: not saved before this command: {why}. What it destroys of that cannot be restored.",
+        "holdfast: 이 명령 전에 저장되지 않음: {why}. 지워지면 복원할 수 없습니다.",
+    ),
+    "remade_command": (
+        "holdfast: not saved before this command, because it can be made again: {what}.",
+        "holdfast: 다시 만들 수 있어 이 명령 전에 저장하지 않음: {what}.",
+    ),
+    "made_by": ("{path} (`{command}` makes it again)", "{path} (`{command}` 명령으로 다시 생성)"),
+    "made_by_itself": ("{path} (made again as it is used)", "{path} (사용하면 다시 생성)"),
+    "left_by_settings": ("{path} (left out by capture.exclude)", "{path} (capture.exclude 설정으로 제외)"),
+    "and_more": ("and {count:,} more", "외 {count:,}개"),
     "late": ("it takes longer than {seconds:g} s", "{seconds:g}초보다 오래 걸립니다"),
 }  # fmt: skip
+
+
+WORDS = {"file": "파일", "next step": "다음 단계", "decision": "결정", "blocker": "막힌 점"}
+
+
+CHANGES = {
+    "added": "추가", "deleted": "삭제", "modified": "수정", "mode": "권한 변경", "type": "종류 변경", "left out": "제외",
+}  # fmt: skip
+
+
+def change(kind: str, language: str) -> str:
+    """What became of a file: `added`, or `추가`."""
+    return CHANGES[kind] if language == "ko" else kind
+
+
+def counted(count: int, word: str, language: str) -> str:
+    """`2 files`, or `파일 2개`."""
+    return f"{WORDS[word]} {count:,}개" if language == "ko" else amount(count, word)
 
 
 def text(name: str, language: str, **values: object) -> str:

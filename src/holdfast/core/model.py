@@ -21,11 +21,16 @@ ONLY_IF_CHANGED = frozenset(
     )
 )
 """Triggers that come often: they make no version of a tree that has not changed."""
+CONVERSED = frozenset(("turn", "before_clear", "session_end"))
+"""Of these, the ones that make a version also if only the conversation went on."""
 
 
-def takes(trigger: str, changed: bool, first: bool) -> bool:
-    """Does this trigger make a version? The first checkpoint of a workspace is always made."""
-    return changed or first or trigger not in ONLY_IF_CHANGED
+def takes(trigger: str, changed: bool, first: bool, moved_on: bool = False) -> bool:
+    """Does this trigger make a version? The first checkpoint of a workspace is always made.
+
+    `moved_on`: the conversation went on since the last checkpoint of its session.
+    """
+    return changed or first or trigger not in ONLY_IF_CHANGED or (moved_on and trigger in CONVERSED)
 
 
 class Event:
@@ -36,14 +41,19 @@ class Event:
         "adopt",
         "agent",
         "at",
+        "command",
         "created_by",
         "cwd",
         "force",
+        "keep",
         "key_points",
         "message",
+        "moved_on",
         "name",
+        "named",
         "notes",
         "only",
+        "partial",
         "pinned",
         "session",
         "summary",
@@ -53,6 +63,7 @@ class Event:
         "tokens_used",
         "transcript",
         "trigger",
+        "until",
     )
 
     def __init__(
@@ -71,6 +82,8 @@ class Event:
         adopt: bool = False,
         force: frozenset[bytes] = frozenset(),
         only: tuple[bytes, ...] = (),
+        keep: tuple[bytes, ...] = (),
+        command: str = "",
         agent: str = "",
         transcript: str = "",
         summary: str = "",
@@ -79,17 +92,27 @@ class Event:
         active_files: tuple[str, ...] = (),
         key_points: tuple[str, ...] = (),
         notes: dict[str, Any] | None = None,
+        moved_on: bool = False,
+        named: tuple[bytes, ...] = (),
+        until: int = 0,
+        partial: tuple[bytes, ...] = (),
     ) -> None:
         self.cwd, self.at, self.trigger, self.message, self.name, self.tags = cwd, at, trigger, message, name, tags
         self.pinned, self.session, self.task, self.created_by, self.adopt = pinned, session, task, created_by, adopt
-        self.force, self.only = force, only
+        self.force, self.only, self.keep, self.command = force, only, keep, command
         # `force`: files that are captured whatever their size and the ignore rules, because a restore is about to touch
-        # them. `only`: nothing but these paths is looked at; everything else is taken to be as it was.
+        # them. `keep`: the same for all that is left out at these paths and below them, because `command` is about to
+        # destroy it. `only`: nothing but these paths is looked at; everything else is taken to be as it was.
         self.agent, self.transcript, self.summary, self.notes = agent, transcript, summary, notes
         self.tokens_used, self.token_budget = tokens_used, token_budget
         self.active_files, self.key_points = active_files, key_points
         # `agent`: the client, such as "claude-code". `transcript`: the file in which it keeps its conversation. `notes`:
         # what is known of the work, redacted already; the texts beside it are redacted when the checkpoint is made.
+        self.named, self.until, self.partial = named, until, partial
+        # `named`: paths that were there when `command` was about to run. `until`: when it runs, saved or not.
+        # `partial`: the tree has too many files, and the version is about these paths alone.
+        self.moved_on = moved_on
+        """Did the conversation go on since the last checkpoint of its session?"""
 
 
 class Outcome:

@@ -5,7 +5,31 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from holdfast.core.cuts import head
+from holdfast.core.header import proper_notes
 from holdfast.core.signals import Signals
+
+SUMMARY = 80
+BETWEEN = " — "
+FEWEST = 48
+"""Characters that a task keeps beside the newest words about it."""
+
+
+def shortened(text: str, longest: int = SUMMARY) -> str:
+    """The text's first line; where it is too long, of a task and the newest words about it the task gives way first."""
+    line = text.strip().split("\n")[0].strip()
+    if len(line) <= longest:
+        return line
+    task, between, newest = line.partition(BETWEEN)
+    if not between:
+        return _cut(line, longest)
+    room = longest - len(between)
+    first = _cut(task, max(FEWEST, room - len(newest)))
+    return first + between + _cut(newest, room - len(first))
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else head(text, longest - 1).rstrip() + "…"
 
 
 @dataclass(slots=True)
@@ -27,6 +51,7 @@ class FileNote:
     lines: int
     changed: list[tuple[int, int]] = field(default_factory=list)
     read: list[tuple[int, int]] = field(default_factory=list)
+    is_inherited: bool = False  # changed before the session began, and not touched by it
 
 
 @dataclass(slots=True)
@@ -64,14 +89,15 @@ class Notes:
         """Whether there is nothing to tell."""
         return not (self.asked or self.said or self.files or self.current_task or self.next_steps or self.commands)
 
-    def summary(self, longest: int = 80) -> str:
+    def summary(self, longest: int = SUMMARY) -> str:
         """One line: the current task, else the last prompt's first line."""
-        text = self.current_task or (self.asked[-1] if self.asked else "")
-        line = text.strip().split("\n")[0].strip()
-        return line if len(line) <= longest else line[: longest - 1].rstrip() + "…"
+        return shortened(self.current_task or (self.asked[-1] if self.asked else ""), longest)
 
     def to_json(self) -> dict[str, Any]:
-        """The checkpoint document's shape: `analysis` and `context`, and beside them what the brief needs besides."""
+        """The checkpoint document's shape: `analysis` and `context`, and beside them what the brief needs besides.
+
+        Files are those of the session: inherited ones stand in what it inherited.
+        """
         return {
             "analysis": {
                 "current_task": self.current_task,
@@ -109,6 +135,7 @@ class Notes:
                     "read": [list(span) for span in file.read],
                 }
                 for file in self.files
+                if not file.is_inherited
             ],
             "session": {
                 "id": self.session,
@@ -123,7 +150,8 @@ class Notes:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Notes:
-        """Read back what `to_json` wrote; what is missing stays empty."""
+        """Read back what `to_json` wrote; what is missing stays empty, and so does what is something else."""
+        value = proper_notes(value)
         analysis, around = value.get("analysis") or {}, value.get("context") or {}
         session, run = value.get("session") or {}, value.get("last_test")
         return cls(

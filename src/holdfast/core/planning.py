@@ -14,9 +14,13 @@ if TYPE_CHECKING:
 
 WRITE, MODE, DELETE = "write", "mode", "delete"
 UNREAD = "it, or the folder that it lies in, cannot be read now"
-OURS = frozenset((b".git", b".holdfast"))
-ODD = OURS | {b"", b".", b".."}
+OUTSIDE = "is outside of what is captured"
+GIT, OWN = b".git", b".holdfast"
+OURS = frozenset((GIT, OWN))
+ODD = frozenset((b"", b".", b".."))
 ODD_PARTS = tuple(b"/" + part + b"/" for part in sorted(ODD))
+POINTERS = FILE + LINK + LEFT_OUT
+"""Kinds that a `.git` may be of: a file or a link that leads to a repository, or a folder that was left out."""
 KINDS = frozenset(CAPTURED + LEFT_OUT)
 LONGEST_NAME, DIGEST = 255, 32
 PATH = attrgetter("path")
@@ -88,7 +92,7 @@ def plan(
             if old is not None and old.kind in CAPTURED:
                 result.steps.append(Step(DELETE, old, None))
             elif old is not None:
-                result.untouched.append((path, "is outside of what is captured"))
+                result.untouched.append((path, OUTSIDE))
         elif old is not None and old.kind == new.kind and old.content == new.content:
             result.steps.append(Step(MODE, old, new))
         else:
@@ -140,9 +144,13 @@ def _are_sound(entries: Sequence[Entry]) -> bool:
         return True
     paths, kinds, modes, _, _, _, _, contents, _ = zip(*entries, strict=True)
     text = b"/" + b"/\0/".join(paths) + b"/"
+    if text.startswith(b"/.holdfast/") or b"\0/.holdfast/" in text:
+        return False
     if any(odd in text for odd in ODD_PARTS) or text.count(b"\0") != len(entries) - 1:
         return False
-    if max(map(len, paths)) > LONGEST_NAME and len(max(text.split(b"/"), key=len)) > LONGEST_NAME:
+    if b"/.git/" in text and any(GIT in entry.path and _odd_git(entry) for entry in entries):
+        return False
+    if max(map(len, paths)) > LONGEST_NAME and _has_long_name(paths):
         return False
     if not KINDS.issuperset(kinds) or any(mode & ~0o7777 for mode in set(modes)):
         return False
@@ -152,10 +160,26 @@ def _are_sound(entries: Sequence[Entry]) -> bool:
     return all(targets) and not any(b"\0" in target for target in targets)
 
 
+def _has_long_name(paths: Sequence[bytes]) -> bool:
+    """Is one of the names on the way to these paths too long? Of folders, one is kept for each path at most: all folders
+    above a long one would be its length times as many."""
+    known = {b""}
+    for path in paths:
+        folder, _, name = path.rpartition(b"/")
+        if len(name) > LONGEST_NAME:
+            return True
+        if folder not in known:
+            known.add(folder)
+            if len(max(folder.split(b"/"), key=len)) > LONGEST_NAME:
+                return True
+    return False
+
+
 def _refuse_one(entry: Entry) -> None:
     path = entry.path
     parts = path.split(b"/")
-    if not ODD.isdisjoint(parts) or b"\0" in path or len(max(parts, key=len)) > LONGEST_NAME:
+    odd = parts[0] == OWN or not ODD.isdisjoint(parts)
+    if odd or b"\0" in path or len(max(parts, key=len)) > LONGEST_NAME or _odd_git(entry):
         _refuse_path(path, parts)
     if entry.kind not in KINDS:
         raise _crafted("a row of an unknown kind", entry.path)
@@ -167,13 +191,19 @@ def _refuse_one(entry: Entry) -> None:
         raise _crafted("a file without a proper digest", entry.path)
 
 
+def _odd_git(entry: Entry) -> bool:
+    """Does this row lie in git's own folder, or make one?"""
+    *above, name = entry.path.split(b"/")
+    return GIT in above or (name == GIT and entry.kind not in POINTERS)
+
+
 def _refuse_path(path: bytes, parts: list[bytes]) -> None:
     try:
         checked_path(path)
     except ValueError as error:
         raise Damaged(f"A checkpoint holds a path that cannot be right: {error}.", "Nothing was restored.") from None
-    for part in parts:
-        if part in OURS:
+    for number, part in enumerate(parts):
+        if part == GIT or (part == OWN and not number):
             raise _crafted(f"a path in {part.decode()}, which is never captured", path)
         if len(part) > LONGEST_NAME:
             raise _crafted("a name of more than 255 bytes", path)

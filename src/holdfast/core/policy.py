@@ -31,6 +31,8 @@ MINUTE = 60_000_000_000
 RESTS = {"rate_limit": 5 * MINUTE, "error": 5 * MINUTE, "before_compact": MINUTE}
 BUDGET_REST = 5 * MINUTE
 """How long the same trigger of the same session is not taken again. A compaction may be announced twice."""
+FAILED_REST = 20_000_000_000
+"""The same after one that failed: an attempt may cost the whole deadline."""
 
 
 class Decision:
@@ -117,6 +119,11 @@ def decide(event: AgentEvent, state: State, settings: Chosen) -> Decision:
 
 def rest_of(trigger: str) -> int:
     return BUDGET_REST if trigger.startswith("auto_") else RESTS.get(trigger, 0)
+
+
+def taken_before(trigger: str, now: int) -> int:
+    """When the trigger counts as taken whose checkpoint failed now, so that only the short rest is left of its own."""
+    return now - max(0, rest_of(trigger) - FAILED_REST)
 
 
 def _resting(trigger: str, state: State) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from holdfast.core.artefacts import ALWAYS, IF_IGNORED
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -42,7 +44,18 @@ class Setting:
         self.tighter, self.from_environment = tighter, from_environment
 
 
-SECTIONS = ("hooks", "checkpoint", "capture", "budget", "analysis", "retention", "store", "supervisor", "web")
+SECTIONS = (
+    "hooks",
+    "checkpoint",
+    "capture",
+    "budget",
+    "analysis",
+    "retention",
+    "restore",
+    "store",
+    "supervisor",
+    "web",
+)
 VERSION = 1
 """Of the file. One of a later version is read as far as it is understood."""
 OFF_ON, ON_OFF = (False, True), (True, False)
@@ -50,7 +63,9 @@ DAY = 86_400
 
 TABLE: dict[str, Setting] = {
     "adopt": Setting(
-        CHOICE, "git", "Which folders hooks protect by themselves at their first event.", ("git", "any", "marked", "never"),
+        CHOICE, "any",
+        "Which folders hooks protect by themselves at a session's first event: all, git repositories, or none.",
+        ("any", "git", "marked", "never"),
         from_environment=False,
     ),
     "language": Setting(CHOICE, "auto", "Language of messages; auto: as the locale says.", ("auto", "en", "ko")),
@@ -76,9 +91,13 @@ TABLE: dict[str, Setting] = {
         FLAG, True, "Compare with the last checkpoint before or after a clear, and show the difference.", tighter=OFF_ON
     ),
     "hooks.before_command": Setting(
-        CHOICE, "deadline",
-        "Before a destructive command: save first, up to the deadline; ask the user where that was too short; or neither.",
-        ("deadline", "ask", "off"), ("off", "deadline", "ask"),
+        CHOICE, "ask",
+        "Before a destructive command: save what it names, and ask the person there where that failed; save only; or neither.",
+        ("ask", "deadline", "off"), ("off", "deadline", "ask"),
+    ),
+    "hooks.before_command_unasked": Setting(
+        CHOICE, "notice", "Where it failed and nobody can be asked: tell agent and user and go on, or deny the command.",
+        ("notice", "deny"), ("notice", "deny"),
     ),
     "hooks.before_command_deadline": Setting(
         TIME, 5, "How long a destructive command waits for its checkpoint.", (1, 60), HIGHER
@@ -111,34 +130,37 @@ TABLE: dict[str, Setting] = {
     ),
     # The snapshot: which files are kept.
     "capture.exclude": Setting(
-        LIST,
-        [
-            "node_modules/", "bower_components/", ".venv/", "__pycache__/", ".tox/", ".nox/", ".mypy_cache/", ".ruff_cache/",
-            ".pytest_cache/", ".hypothesis/", ".eggs/", ".gradle/", ".terraform/", ".next/", ".nuxt/", ".svelte-kit/",
-            ".parcel-cache/", ".turbo/", ".angular/", ".dart_tool/", ".yarn/cache/", ".pnpm-store/", ".cargo/registry/",
-            "DerivedData/", "Pods/", ".DS_Store",
-        ],
+        LIST, list(ALWAYS),
         "Dependency, build and cache folders that are never looked at; the syntax of .gitignore.", tighter=FEWER,
     ),
     "capture.exclude_ignored": Setting(
-        LIST,
-        ["build/", "dist/", "target/", "out/", "bin/", "obj/", "coverage/", "htmlcov/", "venv/", "env/",
-         ".cache/", "tmp/", "vendor/"],
-        "Folders that are left out only if .gitignore names them too: elsewhere these names hold sources.", tighter=FEWER,
+        LIST, list(IF_IGNORED),
+        "Folders that are left out only if .gitignore names them and the file of a tool that makes them lies beside them.",
+        tighter=FEWER,
     ),
     "capture.exclude_marked": Setting(
         LIST, ["CACHEDIR.TAG", "pyvenv.cfg"], "A folder that holds such a file is left out.", tighter=FEWER
     ),
     "capture.ignored": Setting(
-        CHOICE, "small", "Files that .gitignore leaves out: small ones, all, or none.",
-        ("small", "all", "none"), ("none", "small", "all"),
+        CHOICE, "all", "Files that .gitignore leaves out: all, as any other file, small ones, or none.",
+        ("all", "small", "none"), ("none", "small", "all"),
     ),
-    "capture.ignored_file_size": Setting(SIZE, 1 << 20, "Largest ignored file that is kept.", (0, None), HIGHER),
+    "capture.ignored_file_size": Setting(
+        SIZE, 1 << 20, "Where `capture.ignored` is small: largest ignored file that is kept.", (0, None), HIGHER
+    ),
     "capture.ignored_folder_files": Setting(
-        NUMBER, 1000, "An ignored folder with more files than this is left out.", (0, None), HIGHER
+        NUMBER, 1000,
+        "An ignored folder with more files is left out where `capture.ignored` is small, or the tree is over `capture.max_files`.",
+        (0, None), HIGHER,
     ),
     "capture.max_file_size": Setting(SIZE, 100 << 20, "Larger files are listed as left out.", (1, None)),
-    "capture.max_files": Setting(NUMBER, 200_000, "A tree with more files is refused.", (1, None)),
+    "capture.max_files": Setting(
+        NUMBER,
+        200_000,
+        "A tree with more files is not saved whole; of it, only what a destructive command names. Twice as many files take"
+        " twice the time and memory.",
+        (1, None),
+    ),
     "capture.accelerator": Setting(FLAG, True, "Use the compiled check of known files where it is there."),
     # How full the model's window is.
     "budget.tokens": Setting(
@@ -171,8 +193,15 @@ TABLE: dict[str, Setting] = {
     "retention.max_size": Setting(
         SIZE, 10 << 30, "Size of the store from which the oldest automatic ones are thinned.", (1 << 20, None)
     ),
+    # What a restore brings back.
+    "restore.privileged_attributes": Setting(
+        FLAG, False, "Bring back attributes that give rights or belong to the system: `security.*`, `trusted.*`, root's ACLs.",
+        from_environment=False,
+    ),
     # Where they are kept.
-    "store.url": Setting(TEXT, "", "Folder of the store; empty: the data folder of the user.", from_environment=False),
+    "store.url": Setting(
+        TEXT, "", "Folder of the store for new workspaces; empty: the data folder of the user.", from_environment=False
+    ),
     "store.durable": Setting(
         FLAG, True, "Sync every write; false is for benches on a scratch disk only.", from_environment=False
     ),

@@ -41,34 +41,71 @@ _CONFIG_ENDINGS = """
 """
 CONFIG_ENDINGS = frozenset(_CONFIG_ENDINGS.encode("ascii").split())
 
-WORDS = (
-    b"passw", b"passphrase", b"secret", b"token", b"apikey", b"api_key", b"api-key", b"accesskey", b"access_key",
-    b"access-key", b"accountkey", b"credential", b"authorization", b"auth_key", b"private_key", b"privatekey",
-    b"signature=", b"_auth", b"pwd=", b"pwd:", b"bearer ",
+TOLD = """
+    password passwd passphrase passcode secret token credential api_key app_key access_key account_key private_key signing_key
+    encryption_key session_key master_key client_key service_key license_key shared_key connection_string webhook_url
+"""
+"""Words beside which a value is likely to be a secret, in any case of their letters; `_` stands for what joins two of them."""
+JOINTS = b"", b"_", b"-", b"."
+TOLD_SHORTLY = "pass pwd dsn sas auth bearer"
+"""The same, where they stand by themselves."""
+SIGNED = b"=", b":", b" =", b" :", b'"', b"'", b"`", b">", b"<", b"\t"
+"""What is behind such a short word where a value follows."""
+TOLD_OTHERWISE = (
+    b"authorization", b"cookie:", b"auth_key", b"auth-key", b"authkey", b"signature=", b"?sig=", b"&sig=", b"bearer ", b"sshpass ",
+    b"redis-cli", b"curl -u", b"--user ",
 )  # fmt: skip
-"""Words beside which a value is likely to be one, in any case of their letters."""
-SIGNS = (
-    b"PRIVATE KEY", b"AKIA", b"ASIA", b"ghp_", b"gho_", b"ghu_", b"ghs_", b"ghr_", b"github_pat_", b"glpat-", b"xoxb-",
-    b"xoxp-", b"xoxa-", b"xoxr-", b"xoxs-", b"xapp-", b"hooks.slack.com/services/", b"/api/webhooks/", b"sk_live_",
-    b'"sk_test_', b"'sk_test_", b"=sk_test_", b": sk_test_", b"rk_live_", b"whsec_", b"sk-ant-", b"sk-proj-",
-    b"sk-svcacct-", b"sk-admin-", b"sk-or-v1-",
-    b"T3BlbkFJ", b'"sk-', b"'sk-", b"=sk-", b"AIza", b"ya29.", b"GOCSPX-", b"npm_", b"pypi-AgEIcHlwaS5vcmc",
-    b"AccountKey=", b"eyJhbGci", b"eyJ0eXAi", b"eyJraWQi", b":AAE", b":AAF", b":AAG", b":AAH", b"dop_v1_",
-    b"doo_v1_", b"dor_v1_", b"hvs.", b"hvb.", b"dapi", b"shpat_", b"shpca_", b"shppa_", b"shpss_", b"AGE-SECRET-KEY-1",
-    b"lin_api_", b"sbp_", b"dp.pt.", b"dp.st.", b"glsa_", b"glc_", b"sntrys_", b"NRAK-", b"PMAK-", b"ATATT3", b"gsk_",
-    b"xai-", b"sq0atp-", b"sq0csp-", b"tfp_", b"atlasv1.", b"rubygems_", b"dckr_pat_", b"ntn_",
-    b'"SG.', b"'SG.", b"=SG.", b" SG.", b'"hf_', b"'hf_", b"=hf_", b" hf_", b'"r8_', b"'r8_", b"=r8_", b" r8_",
+"""What stands before values in headers, addresses and commands."""
+SCHEMES = "tp ps es ql db rv is ss qp sh ap er it ts ka se ch tt s5 s4 g2 s3 h2 b2 4j"
+"""How schemes of addresses with passwords end: http, https, postgres, mysql, mongodb, …+srv, redis, amqp, ssh, ldap and so on."""
+INSIDE = tuple(
+    [
+        word.encode("ascii")
+        for word in (*TOLD.split(), *TOLD.upper().split(), "Password", *[f"{end}://" for end in SCHEMES.split()])
+    ]
+)
+"""Words, and addresses, that count inside of base64."""
+ESCAPES = tuple(rb"\u00" + bytes([digit]) for digit in b"234567")
+"""Letters that stand there as escapes: what they are is seen by a closer look only."""
+QUOTED_PRINTABLE = (
+    b"-Encoding: quoted-printable", b"-encoding: quoted-printable", b"-Encoding: Quoted-Printable", b"ENCODING=QUOTED-PRINTABLE",
 )  # fmt: skip
-"""How keys of well-known services begin: a closer look decides. None is shorter than four bytes."""
-CHANCE = (b"EAAA",)
-"""Signs that programs' source maps are full of: they count where what follows could be the rest of a key, wrapped or not."""
-INSIDE = (b"password", b"PASSWORD", b"api_key", b"API_KEY")
-"""Words that count inside of base64."""
-REST = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_- \t\r\n\\+\"'>|#*%"
+"""How mails and cards say that their lines may end anywhere."""
+PERCENT = tuple(f"%{high}{low}%".encode("ascii") for high in "4567" for low in "0123456789abcdefABCDEF")
+"""The same, percent-encoded."""
+CERTAIN = 5
+SHORT = 3
+"""So few letters do not show in base64; what is text in base64 is decoded, and looked at as such."""
+LEAST_CODED, MOST_STRANGE = 24, 4
+"""Base64 counts as text from so many letters on, if no more of the bytes that these stand for are none of a text."""
+STANDARD = bytes.maketrans(b"-_", b"+/")
+"""From the alphabet of addresses to the usual one."""
+PRINTABLE = bytes([9, 10, 13, *range(32, 127)])
+DECODED = (
+    b"-enc ",
+    b"-Enc ",
+    b"-ec ",
+    b"-EncodedCommand ",
+    b"-encodedCommand ",
+    b"-encodedcommand ",
+    b"Basic ",
+    b"basic ",
+)
+"""Base64 follows these, and is decoded whatever it shows."""
+FREQUENT = "secret_", "napi_", "secret-", "live_", "sig="
+"""How a key begins is enough to look closer from so many bytes on; a shorter or frequent one counts where the rest of a key could
+follow."""
+REST = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.~/+=%"
+"""What is in keys."""
 REST_LENGTH = 16
-ADDRESSES = tuple(bytes([letter]) + b"://" for letter in b"abcdefghijklmnopqrstuvwxyz")
-"""Addresses count where a password stands in front of the host."""
+SIGN, WORD, ADDRESS, CHANCE, CODED, BOUND = 1, 2, 4, 8, 16, 32
+"""Kinds of marks: a sign; a word, in any case of its letters; the beginning of an address, which counts where a password stands
+in front of the host; a sign that counts where a key could follow. Besides, or alone: as it looks inside of base64. Besides: it
+does not count inside of a longer word."""
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 TELLING = (
     "pass", "pwd", "secret", "token", "key", "credential", "auth", "bearer", "basic ", "dsn", "sas", "connection", "webhook",
@@ -116,26 +153,64 @@ def named(path: bytes) -> int:
     return otherwise
 
 
-def packed() -> bytes:
-    """The marks for the compiled search: per mark its length, its kind, and its bytes.
+def marks() -> Iterator[tuple[bytes, int]]:
+    """What a content is searched for, each with its kind: all that is known of keys, and the words that stand beside secrets."""
+    from holdfast.core.services import BEGINNINGS, OTHERS
 
-    Kinds: 1 sign, 2 word, 4 address, 8 sign that counts where `REST_LENGTH` bytes of `REST` follow; 16 besides, or alone:
-    as it looks inside of base64.
-    """
-    kinds = (17, SIGNS), (2, WORDS), (4, ADDRESSES), (24, CHANCE), (16, INSIDE)
-    marks = [(mark, kind) for kind, those in kinds for mark in those]
-    return b"".join([bytes([len(mark), kind]) + mark for mark, kind in marks])
+    for signs, *_ in BEGINNINGS.values():
+        for sign in signs.split():
+            kind = BOUND | (SIGN if len(sign) >= CERTAIN and sign not in FREQUENT else CHANCE)
+            yield sign.encode("ascii"), kind | (CODED if len(sign) > SHORT else 0)
+            yield from _escaped(sign, kind)
+    for decoded in DECODED:
+        yield decoded, CHANCE
+    for name, (found, _) in OTHERS.items():
+        for sign in found if name != "url-password" else ():
+            kind = SIGN if len(sign) > 3 and sign not in FREQUENT else CHANCE
+            yield sign.encode("ascii"), CODED | kind
+            yield from _escaped(sign, kind)
+    for letter in b"abcdefghijklmnopqrstuvwxyz0123456789\\":
+        yield bytes([letter]) + b"://", ADDRESS
+    yield rb":\/\/", ADDRESS
+    for coded in (b"%3A%2F%2F", b"%3a%2f%2f"):
+        yield coded, SIGN
+    for word in words():
+        yield word, WORD
+    for inside in INSIDE:
+        yield inside, CODED
+    for escape in (*ESCAPES, *QUOTED_PRINTABLE):
+        yield escape, SIGN
+    for escape in PERCENT:
+        yield escape, CHANCE
 
 
-def signs() -> list[bytes]:
-    """Signs as they are, and as they look inside of base64, wherever they begin there."""
+def _escaped(sign: str, kind: int) -> Iterator[tuple[bytes, int]]:
+    """How a file of Java's properties and an address write it, if otherwise."""
+    for colon, equals in (("\\:", "\\="), ("%3A", "%3D"), ("%3a", "%3d")):
+        written = sign.replace(":", colon).replace("=", equals)
+        if written != sign:
+            yield written.encode("ascii"), kind
+
+
+def words() -> list[bytes]:
+    """The words that stand beside secrets, in small letters."""
+    parts = [word.encode("ascii").split(b"_") for word in TOLD.split()]
+    joined = [joint.join(part) for part in parts for joint in JOINTS[: 4 if len(part) > 1 else 1]]
+    short = [word.encode("ascii") for word in TOLD_SHORTLY.split()]
     return [
-        *SIGNS,
-        *[form for sign in (*SIGNS, *CHANCE, *INSIDE) for form in in_base64(sign)],
+        *joined,
+        *[word + sign for word in short for sign in SIGNED],
+        *[b"_" + word for word in short],
+        *TOLD_OTHERWISE,
     ]
 
 
-def in_base64(sign: bytes) -> list[bytes]:
+def packed() -> bytes:
+    """The marks for the compiled search: per mark its length, its kind, and its bytes."""
+    return b"".join([bytes([len(mark), kind]) + mark for mark, kind in marks()])
+
+
+def in_base64(sign: bytes) -> list[tuple[bytes, int]]:
     """What of a text shows in base64 at each of the three places where it can begin, if that is enough to go by."""
     from binascii import b2a_base64
 
@@ -146,5 +221,7 @@ def in_base64(sign: bytes) -> list[bytes]:
         first = (0, 2, 3)[shift]
         last = len(coded) - (1 if (shift + len(sign)) % 3 else 0)
         if last - first >= 5:
-            found.append(coded[first:last])
+            found.append((coded[first:last], SIGN))
+        elif last - first == 4:  # few letters count where they begin what is coded, or where a key could follow
+            found.append((coded[first:last], CHANCE | BOUND if shift == 0 else CHANCE))
     return found

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from holdfast.core.shell_words import Redirection, Word, read
+from holdfast.core.shell_words import CURRENT, NAME, Redirection, Word, read
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     Targets = list[Word] | None
     """What a program is about to destroy; an empty list: something, nobody knows what; None: nothing."""
@@ -27,7 +27,7 @@ IN_PLACE = {
     "sed": ("i", "--in-place"), "gsed": ("i", "--in-place"), "perl": ("i", ""), "ruby": ("i", ""),
     "awk": ("", "inplace"), "gawk": ("", "inplace"), "yq": ("i", "--inplace"), "prettier": ("w", "--write"),
     "eslint": ("", "--fix"), "ruff": ("", "--fix"), "gofmt": ("w", ""), "goimports": ("w", ""), "clang-format": ("i", ""),
-    "autopep8": ("i", "--in-place"), "ln": ("f", "--force"), "zstd": ("", "--rm"), "unzip": ("o", ""), "sort": ("o", "--output"),
+    "autopep8": ("i", "--in-place"), "ln": ("f", "--force"), "zstd": ("", "--rm"), "sort": ("o", "--output"),
 }  # fmt: skip
 """Programs that rewrite files only if they are told so: by a letter among their short options, or by a long one."""
 REWRITING = frozenset(
@@ -49,6 +49,12 @@ REPOSITORY = {
     "ruff": frozenset(("format",)),
 }  # fmt: skip
 """Programs whose first word decides."""
+NAMING = frozenset(("checkout", "mv", "restore", "rm"))
+"""Words of git after which paths may be given."""
+ELSEWHERE = ("-C", "--git-dir", "--work-tree")
+"""Options of git after which its paths are not those of the current folder."""
+PATHSPEC = frozenset("*?[:")
+"""What makes a path of git one that it looks up itself."""
 HARMLESS = {
     "git": {"stash": ("list", "show"), "worktree": ("list", "add"), "bisect": ("log",), "submodule": ("status",)}
 }
@@ -97,7 +103,58 @@ WORDS_OF_THE_SHELL = frozenset(
         "coproc",
     )
 )
+BINDING = (
+    "read",
+    "eval",
+    "source",
+    "unset",
+    "mapfile",
+    "readarray",
+    "getopts",
+    "printf -v",
+    "IFS",
+    "declare",
+    "local",
+    "let",
+)
+"""Words by which variables come to have other values than those that are written here."""
+BOUND = ("=", "+=", ":=", "[")
+"""What follows the name of a variable that is set."""
+MOST_VARIABLES = 20
+EXTENDED = ("!", "?", "*", "+", "@")
+"""What stands before the parenthesis of an extended pattern."""
 NOWHERE = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/fd/", "/dev/zero", "/dev/full")
+
+
+class Threat:
+    """What a command may destroy, as far as it says so."""
+
+    __slots__ = ("entered", "everything", "is_vague", "named", "patterns", "spared")
+
+    def __init__(self, where: _Where) -> None:
+        self.named: tuple[bytes, ...] = _encoded(where.exact)
+        """Paths below the root."""
+        self.patterns: tuple[bytes, ...] = _encoded(where.patterns)
+        """Absolute paths with `*`, `?` and the like in them, and with the slash at their end."""
+        self.entered: frozenset[bytes] = frozenset(_encoded(where.entered))
+        """Those of `named` that mean the folder there, also where it is a link that leads to one."""
+        self.everything = where.everything
+        """Does it name the root, or a folder around it?"""
+        self.is_vague = where.is_vague
+        """May it destroy something, anywhere, that neither a path nor a pattern stands for?"""
+        self.spared: frozenset[bytes] = frozenset(_encoded(path for path, spared in where.exact.items() if spared))
+        """Those of `named` below which git's own folders stay as they are, and `b""` where that holds for everything."""
+        if where.spares_git:
+            self.spared |= {b""}
+
+
+def threat_of(command: str, cwd: bytes, root: bytes) -> Threat | None:
+    """Return what the command may destroy below `root`; None if it destroys nothing there.
+
+    What cannot be told counts as a danger without a name. Nothing is looked at: a path need not be there.
+    """
+    where = _looked_at(command, cwd, root)
+    return Threat(where) if where.is_threatened else None
 
 
 def threatened(command: str, cwd: bytes, root: bytes) -> tuple[bytes, ...] | None:
@@ -105,13 +162,21 @@ def threatened(command: str, cwd: bytes, root: bytes) -> tuple[bytes, ...] | Non
 
     What cannot be told counts as a danger without a name. Nothing is looked at: a path need not be there.
     """
-    if len(command) > LONGEST and "<<" not in command:
-        return ()
+    where = _looked_at(command, cwd, root)
+    return _encoded(where.named) if where.is_threatened else None
+
+
+def _looked_at(command: str, cwd: bytes, root: bytes) -> _Where:
     where = _Where(cwd.decode("utf-8", "surrogateescape"), root.decode("utf-8", "surrogateescape"))
-    _Script(where).look(command, 0)
-    if not where.is_threatened:
-        return None
-    return tuple([path.encode("utf-8", "surrogateescape") for path in where.named])
+    if len(command) > LONGEST and "<<" not in command:
+        where.is_threatened = where.is_vague = True
+    else:
+        _Script(where, command).look(command, 0)
+    return where
+
+
+def _encoded(texts: Iterable[str]) -> tuple[bytes, ...]:
+    return tuple([text.encode("utf-8", "surrogateescape") for text in texts])
 
 
 class _Where:
@@ -120,28 +185,60 @@ class _Where:
     def __init__(self, cwd: str, root: str) -> None:
         self.cwd: str | None = cwd
         self.root = root.rstrip("/")
-        self.is_threatened = False
+        self.is_threatened = self.is_vague = False
         self.named: dict[str, None] = {}
+        """With the folder of a pattern in the place of the pattern."""
+        self.exact: dict[str, bool] = {}
+        """Path, and whether it is git alone that acts on it."""
+        self.patterns: dict[str, None] = {}
+        self.entered: dict[str, None] = {}
+        self.everything = self.spares_git = False
 
-    def threaten(self, targets: Targets) -> None:
+    def threaten(self, targets: Targets, by_git: bool = False) -> None:
         if targets is None:
             return
         if not targets:
-            self.is_threatened = True
+            self.is_threatened = self.is_vague = True
         for word in targets:
             path = self.path(word)
+            inside = path is not None and path.startswith(self.root + "/")
             if path is None:
-                self.is_threatened = True
-            elif path.startswith(self.root + "/"):
+                self.is_threatened = self.is_vague = True
+            elif inside:
                 self.is_threatened = True
                 if word.is_sure or path != self.root:
                     self.named[path[len(self.root) + 1 :]] = None
             elif (self.root + "/").startswith(path.rstrip("/") + "/"):
                 self.is_threatened = True  # the root itself, or a folder around it
+                if word.is_sure and not by_git:  # git takes away nothing there but what it has itself
+                    self.everything, self.spares_git = True, False
+            else:
+                continue
+            pattern = self.path(word, whole=True) if word.is_glob else None
+            if pattern is not None:
+                self.patterns[pattern + "/" if word.text.endswith("/") else pattern] = None
+            elif inside and path is not None:
+                inner = path[len(self.root) + 1 :]
+                self.exact[inner] = by_git and self.exact.get(inner, True)
+                if not word.is_sure or word.text.endswith(("/", "/.")):
+                    self.entered[inner] = None
+            elif by_git or not word.is_sure:
+                self.is_vague = True
+            if by_git and PATHSPEC.intersection(word.text):
+                self.is_vague = True
 
-    def path(self, word: Word) -> str | None:
-        """The absolute path that a word means, without `.` and `..`; None if nobody knows."""
-        text = word.text if word.is_sure else word.start()
+    def clean(self) -> None:
+        """All that git does not track may go; what is git's own stays."""
+        self.is_threatened = True
+        if not self.everything:
+            self.everything = self.spares_git = True
+
+    def path(self, word: Word, whole: bool = False) -> str | None:
+        """The absolute path that a word means, without `.` and `..`; None if nobody knows.
+
+        Of one that is not sure, the folder in which it lies; the `whole` of it where that is asked for.
+        """
+        text = word.text if word.is_sure or whole else word.start()
         if not text.startswith("/"):
             # A word that begins with something unknown may lead anywhere.
             if self.cwd is None or text.startswith("~") or (not word.is_sure and not text and not word.is_pattern):
@@ -157,8 +254,11 @@ class _Where:
 
 
 class _Script:
-    def __init__(self, where: _Where) -> None:
-        self.where = where
+    def __init__(self, where: _Where, command: str) -> None:
+        self.where, self.command = where, command
+        self.values: dict[str, list[Word]] = {}
+        """What variables stand for that the command itself sets, and no more than once."""
+        self.can_tell = not any(word in command for word in BINDING)
 
     def look(self, text: str, depth: int) -> None:
         """Look at every simple command in the text, in order, and into what it runs in its turn."""
@@ -171,11 +271,12 @@ class _Script:
         for token in [*read(text), ";"]:
             if isinstance(token, Word):
                 words.append(token)
-                for inner in token.commands:
-                    self.look(inner, depth + 1)
+                self._look_apart(token.commands, depth)
             elif isinstance(token, Redirection):
                 redirections.append(token)
             else:
+                if token == "(" and len(words) > 1 and words[-1].text.endswith(EXTENDED):
+                    words.append(Word.unknown())  # a pattern like `!(a)`, which is read no further
                 self._simple(words, redirections, depth)
                 words, redirections = [], []
                 if token == "(":
@@ -183,21 +284,58 @@ class _Script:
                 elif token == ")" and folders:
                     self.where.cwd = folders.pop()
 
+    def _look_apart(self, texts: Sequence[str], depth: int) -> None:
+        """Look at what another shell runs: the folder that it changes to is not ours."""
+        folder = self.where.cwd
+        for text in texts:
+            self.look(text, depth + 1)
+            self.where.cwd = folder
+
+    def _filled(self, words: Sequence[Word]) -> list[Word]:
+        """The words with the values of variables that are known."""
+        values: Mapping[str, Sequence[Word]] = self.values
+        if self.where.cwd is not None and "PWD=" not in self.command:
+            values = {**values, CURRENT: [Word(self.where.cwd)]}
+        return [one for word in words for one in word.filled(values)]
+
+    def _bind(self, name: str, words: list[Word]) -> None:
+        """Note what a variable stands for, if nothing else in the command can set it."""
+        if (
+            not self.can_tell
+            or name == CURRENT
+            or len(self.values) >= MOST_VARIABLES
+            or _is_rebound(name, self.command)
+        ):
+            return
+        if words and all(word.is_sure or word.is_glob for word in words):
+            self.values[name] = words
+
+    def _assign(self, words: list[Word]) -> None:
+        for word in words:
+            name, _, value = word.text.partition("=")
+            if word.is_sure and not value.startswith("~"):
+                self._bind(name, [Word(value)])
+
     def _simple(self, words: list[Word], redirections: list[Redirection], depth: int) -> None:
+        words = self._filled(words)
         while words and words[0].text in WORDS_OF_THE_SHELL and not words[0].is_quoted:
             words = words[1:]
+        assigned: list[Word] = []
         while words and words[0].is_assignment:
+            assigned.append(words[0])
             words = words[1:]
+        if not words:
+            self._assign(assigned)  # else they hold for one program, and not for its words
         if words and words[0].text == "[[":
             return
+        if len(words) > 2 and (words[0].text, words[2].text) == ("for", "in"):
+            self._bind(words[1].text, words[3:])
         for redirection in redirections:
             target = redirection.target
             if redirection.replaces and target is not None and not target.text.startswith(NOWHERE):
-                self.where.threaten([target])
-            for inner in target.commands if target is not None else ():
-                self.look(inner, depth + 1)
-            for inner in redirection.commands:
-                self.look(inner, depth + 1)
+                self.where.threaten(self._filled([target]))
+            self._look_apart(target.commands if target is not None else (), depth)
+            self._look_apart(redirection.commands, depth)
         if words:
             bodies = "\n".join([redirection.body for redirection in redirections])
             self._program(words, bodies, depth)
@@ -208,7 +346,10 @@ class _Script:
             self.where.threaten([])
             return
         name = first.text.rpartition("/")[2]
-        if name == "cd" or name == "pushd":
+        if name == ".":
+            self.can_tell = False
+            self.values.clear()
+        elif name == "cd" or name == "pushd":
             self._change_folder(rest)
         elif name in CARRIERS:
             self._carried(name, rest, bodies, depth)
@@ -217,7 +358,27 @@ class _Script:
         elif name == "find":
             self._find(rest, depth)
         else:
-            self.where.threaten(_targets(name, rest, bodies))
+            targets = _targets(name, rest, bodies)
+            if name == "git" and targets is not None:
+                self._git(rest)
+            else:
+                self.where.threaten(targets)
+
+    def _git(self, rest: list[Word]) -> None:
+        """Git says which paths it is about where it is given some; what may be a branch is a path as well."""
+        words = _without_options("git", rest)
+        before = [word.text for word in rest[: len(rest) - len(words)]]
+        if not words or any(text.startswith(ELSEWHERE) for text in before):
+            self.where.threaten([])
+            return
+        verb, given = words[0].text, _given("git", words[1:])
+        if verb == "clean":
+            self.where.clean()
+            return
+        if verb not in NAMING or not given or (verb == "checkout" and "--" not in [word.text for word in words]):
+            self.where.threaten([])
+        if verb in NAMING:
+            self.where.threaten(given or None, by_git=True)
 
     def _change_folder(self, rest: list[Word]) -> None:
         words = [word for word in rest if not word.text.startswith("-") or word.text == "-"]
@@ -250,11 +411,15 @@ class _Script:
             at = [index for index, word in enumerate(rest) if word.text.startswith("-") and word.text.endswith("c")]
             code = rest[at[0] + 1 : at[0] + 2] if at else []
         if code and all(word.is_sure for word in code):
-            self.look(" ".join([word.text for word in code]), depth + 1)
+            text = " ".join([word.text for word in code])
+            if name == "eval":
+                self.look(text, depth + 1)
+            else:
+                self._look_apart([text], depth)
         elif code:
             self.where.threaten([])
         elif bodies:
-            self.look(bodies, depth + 1)
+            self._look_apart([bodies], depth)
         elif not [word for word in rest if not word.text.startswith("-")]:
             self.where.threaten([])  # its commands come through a pipe
 
@@ -268,13 +433,23 @@ class _Script:
             places.append(word)
         if "-delete" in texts or any(text.startswith("-fprint") or text == "-fls" for text in texts):
             self.where.threaten(places or [])
-        for flag in ("-exec", "-execdir", "-ok", "-okdir"):
-            if flag in texts:
-                inner = rest[texts.index(flag) + 1 :]
-                end = [index for index, word in enumerate(inner) if word.text in (";", "+")]
-                command = [word if word.text != "{}" else Word.unknown() for word in inner[: end[0] if end else None]]
-                if command and depth <= DEEPEST:
-                    self._program(command, "", depth + 1)
+        for at, flag in enumerate(texts):
+            if flag not in ("-exec", "-execdir", "-ok", "-okdir"):
+                continue
+            inner = rest[at + 1 :]
+            end = [index for index, word in enumerate(inner) if word.text in (";", "+")]
+            found = places if flag in ("-exec", "-ok") and self._lie_inside(places) else [Word.unknown()]
+            command: list[Word] = []
+            for word in inner[: end[0] if end else None]:
+                command += found if word.text == "{}" else [Word.unknown()] if "{}" in word.text else [word]
+            if command and depth <= DEEPEST:
+                self._program(command, "", depth + 1)
+
+    def _lie_inside(self, places: list[Word]) -> bool:
+        """Are these known, and folders of the workspace? Then what is found there is named by them."""
+        paths = [self.where.path(word) for word in places if word.is_sure]
+        inside = [path for path in paths if path is not None and path.startswith(self.where.root + "/")]
+        return bool(places) and len(inside) == len(places)
 
 
 def _targets(name: str, rest: list[Word], bodies: str) -> Targets:
@@ -345,13 +520,29 @@ def _by_name(name: str, rest: list[Word], bodies: str) -> Targets:
         )
     if name == "dd":
         return [word.after("of=") for word in rest if word.text.startswith("of=")] or None
-    if name in ("tar", "bsdtar") and texts and (texts[0].lstrip("-").startswith("x") or "--extract" in texts):
-        return []
+    if name in ("tar", "bsdtar"):
+        return [] if _unpacks(texts) else None
+    if name == "unzip":
+        return [] if any(text[:1] == "-" and "o" in text for text in texts) else None
     if name == "make" and any("clean" in text for text in texts):
         return given[:0]
     if name in REWRITING:
         return given
     return None
+
+
+def _unpacks(texts: list[str]) -> bool:
+    """Does `tar` take files out of an archive? Of those nobody knows the names."""
+    if "--extract" in texts or "--get" in texts:
+        return True
+    clusters = [text[1:] for text in texts if text[:1] == "-" and text[1:2] != "-"]
+    if texts and texts[0][:1] != "-":
+        return "x" in texts[0]  # without a dash no option has its value in the same word
+    for cluster in clusters:
+        end = min([at for at in map(cluster.find, "fCTXIbKNVFgH") if at >= 0], default=len(cluster))
+        if "x" in cluster[:end]:
+            return True
+    return False
 
 
 def _by_code(name: str, rest: list[Word], bodies: str) -> Targets:
@@ -363,6 +554,17 @@ def _by_code(name: str, rest: list[Word], bodies: str) -> Targets:
     if any(not word.is_sure for index in flags for word in rest[index + 1 : index + 2]):
         return []
     return [] if any(word in code for word in DESTROYING) else None
+
+
+def _is_rebound(name: str, command: str) -> bool:
+    """Is this variable set at more than one place of the command?"""
+    at, count = command.find(name), 0
+    while at >= 0:
+        before, after = command[max(0, at - 7) : at], command[at + len(name) : at + len(name) + 2]
+        if before[-1:] not in NAME and after[:1] not in NAME:
+            count += before.endswith(("for ", "select ")) or after.startswith(BOUND)
+        at = command.find(name, at + 1)
+    return count != 1
 
 
 def _given(name: str, rest: list[Word]) -> list[Word]:

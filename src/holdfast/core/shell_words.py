@@ -4,7 +4,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
 OPERATORS = (";;&", ";;", ";&", "&&", "||", "|&", ";", "&", "|", "(", ")", "\n")
 REDIRECTIONS = ("&>>", "&>", "<<<", "<<-", "<<", "<>", "<&", ">>", ">|", ">&", ">", "<")
@@ -12,22 +12,33 @@ REPLACING = (">", ">|", "&>", "<>", ">&")
 BREAKS = frozenset(" \t\n;&|()<>")
 PATTERN = frozenset("*?[{")
 ALONE = ("", " ", "\n", "\t", "}", "[")
+ENDS = BREAKS | {"", "/"}
+SPLITTING = frozenset(" \t\n*?[")
+"""With these a value that is not quoted may become several words."""
+MOST_FILLED = 100
+CURRENT = "PWD"
+FOLDER = ("$(pwd)", "`pwd`")
+"""Commands that say what the variable of that name does."""
 NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 
 
 class Word:
     """One word. `text` is what it stands for if `is_sure`; else `known` is how much of it is known from its beginning."""
 
-    __slots__ = ("commands", "is_pattern", "is_quoted", "is_sure", "known", "text")
+    __slots__ = ("commands", "holes", "is_glob", "is_pattern", "is_quoted", "is_sure", "known", "text")
 
     def __init__(self, text: str, known: int = -1, is_pattern: bool = False, is_quoted: bool = False) -> None:
         self.text, self.known = text, len(text) if known < 0 else known
         self.is_sure = known < 0
         self.is_pattern = is_pattern
         """Is the first unknown part a pattern, which stays in its folder, and not a variable, which may be anything?"""
+        self.is_glob = False
+        """Is nothing in it unknown but patterns, so that `text` is one that can be matched?"""
         self.is_quoted = is_quoted
         self.commands: list[str] = []
         """Commands that are run to make this word."""
+        self.holes: list[tuple[int, str, bool]] = []
+        """Where nothing is unknown but plain variables: the place of each in `text`, its name, and whether it is quoted."""
 
     @classmethod
     def unknown(cls) -> Word:
@@ -42,6 +53,31 @@ class Word:
     def start(self) -> str:
         """The folder in which the known beginning of an unsure word lies."""
         return self.text[: self.known].rpartition("/")[0] + "/" if "/" in self.text[: self.known] else ""
+
+    def filled(self, values: Mapping[str, Sequence[Word]]) -> list[Word]:
+        """The words that it stands for with these values of variables; itself alone where that cannot be told."""
+        if not self.holes or any(name not in values for _, name, _ in self.holes):
+            return [self]
+        found: list[Word] = [Word("", is_quoted=self.is_quoted)]
+        at = 0
+        for place, name, is_quoted in [*self.holes, (len(self.text), "", True)]:
+            between = Word(self.text[at:place])
+            pieces = values[name] if name else (Word(""),)
+            if not all(piece.can_stand(is_quoted) for piece in pieces) or len(found) * len(pieces) > MOST_FILLED:
+                return [self]
+            found = [word.joined(between).joined(piece) for word in found for piece in pieces]
+            at = place
+        return found
+
+    def can_stand(self, is_quoted: bool) -> bool:
+        """Is it one word in the place of a variable, too? A pattern stands for the names that a loop goes through."""
+        return self.is_glob or (self.is_sure and (is_quoted or SPLITTING.isdisjoint(self.text)))
+
+    def joined(self, other: Word) -> Word:
+        known = self.known if not self.is_sure else -1 if other.is_sure else len(self.text) + other.known
+        word = Word(self.text + other.text, known, self.is_pattern or other.is_pattern, self.is_quoted)
+        word.is_glob = self.is_glob or other.is_glob
+        return word
 
     def after(self, prefix: str) -> Word:
         return Word(self.text[len(prefix) :], -1 if self.is_sure else max(0, self.known - len(prefix)), self.is_pattern)
@@ -72,6 +108,8 @@ def read(text: str) -> list[Word | Redirection | str]:
 class _Reader:
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0
+        self.closing = text.rfind("))")
+        """Looked for once: a text of nothing but opening ones would be searched to its end for each."""
         self.tokens: list[Word | Redirection | str] = []
         self.documents: list[tuple[Redirection, str, bool, bool]] = []
 
@@ -93,12 +131,10 @@ class _Reader:
 
     def _operator(self) -> bool:
         text = self.text
-        if text.startswith("((", self.at):
+        if self.closing >= self.at and text.startswith("((", self.at):
             # Arithmetic: `>` compares there.
-            end = text.find("))", self.at)
-            if end >= 0:
-                self.at = end + 2
-                return True
+            self.at = text.find("))", self.at) + 2
+            return True
         for operator in OPERATORS:
             if text.startswith(operator, self.at):
                 self.at += len(operator)
@@ -157,11 +193,15 @@ class _Reader:
 
     def _word(self) -> Word:
         text, parts, length = self.text, [], 0
-        known, is_pattern, is_quoted = -1, False, False
+        known, is_pattern, is_quoted, is_glob = -1, False, False, True
         commands: list[str] = []
+        holes: list[tuple[int, str, bool]] = []
+        doubts = 0
 
         def doubt(pattern: bool = False) -> None:
-            nonlocal known, is_pattern
+            nonlocal known, is_pattern, is_glob, doubts
+            is_glob = is_glob and pattern
+            doubts += 1
             if known < 0:
                 known, is_pattern = length, pattern
 
@@ -184,7 +224,7 @@ class _Reader:
                 piece, self.at, is_quoted = text[self.at + 1 : end], end + 1, True
             elif letter == '"':
                 is_quoted = True
-                piece = self._double(doubt, commands)
+                piece = self._double(doubt, commands, holes, length)
             elif letter == "$" and text[self.at + 1 : self.at + 2] == "'":
                 end = self.at + 2
                 while end < len(text) and text[end] != "'":
@@ -194,9 +234,11 @@ class _Reader:
                     doubt()
                 self.at, is_quoted = end + 1, True
             elif letter in "$`":
+                start = self.at
                 piece = self._expansion(commands)
                 if piece != "$":
                     doubt()
+                    self._note_hole(holes, start, length, False)
             else:
                 # `[`, `[[` and `{` alone are words of the shell.
                 if letter in PATTERN and (letter in "*?" or text[self.at + 1 : self.at + 2] not in ALONE):
@@ -208,11 +250,24 @@ class _Reader:
             parts.append(piece)
             length += len(piece)
         word = Word("".join(parts), known, is_pattern, is_quoted)
+        word.is_glob = is_glob and known >= 0
         word.commands = commands
+        word.holes = holes if len(holes) == doubts else []
         return word
 
-    def _double(self, doubt: Callable[[], None], commands: list[str]) -> str:
-        text, parts = self.text, []
+    def _note_hole(self, holes: list[tuple[int, str, bool]], start: int, place: int, is_quoted: bool) -> None:
+        """Note the expansion that began at `start` if it is nothing but a variable."""
+        said = self.text[start : self.at]
+        name = said[2:-1] if said.startswith("${") else said[1:]
+        if said in FOLDER:
+            holes.append((place, CURRENT, is_quoted))
+        elif name and not name[0].isdigit() and NAME.issuperset(name):
+            holes.append((place, name, is_quoted))
+
+    def _double(
+        self, doubt: Callable[[], None], commands: list[str], holes: list[tuple[int, str, bool]], length: int
+    ) -> str:
+        text, parts = self.text, list[str]()
         self.at += 1
         while self.at < len(text) and text[self.at] != '"':
             letter = text[self.at]
@@ -223,15 +278,28 @@ class _Reader:
                 )
                 self.at += 2
             elif letter in "$`":
-                piece = self._expansion(commands)
-                if piece != "$":
+                start = self.at
+                piece = self._current_folder() or self._expansion(commands)
+                if piece not in ("$", "."):
                     doubt()
+                    self._note_hole(holes, start, length + len("".join(parts)), True)
             else:
                 piece = letter
                 self.at += 1
             parts.append(piece)
         self.at += 1
         return "".join(parts)
+
+    def _current_folder(self) -> str:
+        """`$PWD` at the beginning of a quoted path is `.`; else nothing is passed over. Without quotes it may be split."""
+        text, at = self.text, self.at
+        name = next((name for name in ("$PWD", "${PWD}") if text.startswith(name, at)), "")
+        behind = text[at + len(name) : at + len(name) + 2]
+        is_first = text[at - 1] == '"' and (at == 1 or text[at - 2] in BREAKS or text[at - 2] == "=")
+        if not name or not is_first or not (behind[:1] == "/" or (behind[:1] == '"' and behind[1:] in ENDS)):
+            return ""
+        self.at = at + len(name)
+        return "."
 
     def _expansion(self, commands: list[str]) -> str:
         """Pass over `$NAME`, `${…}`, `$(…)` or a back-quoted command; return "" or a plain dollar sign."""

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from posix import write
 
-from holdfast.core.errors import HoldfastError, NoWorkspace, Refused, Unreachable
-from holdfast.frontends.surroundings import current_folder, now_ns, surroundings
+from holdfast.core.errors import HoldfastError, NoWorkspace, Unreachable, sentence
+from holdfast.frontends.surroundings import current_folder, hook_surroundings, now_ns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from holdfast.engine import Engine
-    from holdfast.frontends.surroundings import Surroundings
+    from holdfast.frontends.surroundings import Folders, Surroundings
     from holdfast.settings import Settings
 
-USAGE = "usage: launch.py save|tidy [--cwd DIR] [--config FILE] | hook AGENT [--part N] [--config FILE]"
+USAGE = (
+    "usage: launch.py [--folders HOME CONFIG DATA]"
+    " save|tidy [--cwd DIR] [--config FILE] | hook AGENT [--part N] [--config FILE]"
+)
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(arguments: Sequence[str], folders: Folders | None = None) -> int:
     """Save, or tidy. Exit code 0: saved, unchanged, or not for us; 1: it was due and failed. Never 2: it blocks agents."""
     options = options_of(arguments)
     if options is None:
@@ -30,18 +33,19 @@ def run(arguments: Sequence[str]) -> int:
             from posix import chdir
 
             chdir(cwd)
-        engine = engine_of(surroundings(), current_folder(), options.get("--config"))
+        around = hook_surroundings(folders)
+        engine = engine_of(around, current_folder(), options.get("--config"))
         if arguments[0] == "tidy":
             return tidy(engine, current_folder())
-        return save(engine, current_folder(), options.get("--config"))
+        return save(engine, current_folder(), around, options.get("--config"))
     except HoldfastError as error:
         say(f"holdfast: {error} {error.hint}")
     except Exception as error:
-        say(f"holdfast: {type(error).__name__}: {error}")
+        say(f"holdfast: {sentence(error)}")
     return 1
 
 
-def save(engine: Engine, cwd: bytes, config: str | None = None) -> int:
+def save(engine: Engine, cwd: bytes, around: Surroundings, config: str | None = None) -> int:
     """Return the exit code. What was skipped or failed is kept for `status`."""
     from holdfast.core.model import Event
 
@@ -50,14 +54,13 @@ def save(engine: Engine, cwd: bytes, config: str | None = None) -> int:
         if engine.handle(event).untidy:
             from holdfast.frontends import background
 
-            background.tidy(cwd, config, surroundings().variables)
-    except (NoWorkspace, Refused, Unreachable) as error:
+            background.tidy(cwd, config, around)
+    except (NoWorkspace, Unreachable) as error:
         # A store out of reach is not the agent's trouble; it is told only if no notice can be kept.
         if not engine.note(cwd, "skipped", "auto", str(error)):
             say(f"holdfast: {error}")
     except Exception as error:
-        text = str(error) if isinstance(error, HoldfastError) else f"{type(error).__name__}: {error}"
-        engine.note(cwd, "failed", "auto", text)
+        engine.note(cwd, "failed", "auto", sentence(error), told=True)
         raise
     return 0
 
@@ -71,18 +74,20 @@ def tidy(engine: Engine, cwd: bytes) -> int:
     if found is not None:
         from holdfast.tidying import tidy as tidy_up
 
-        thinned = tidy_up(engine, found[1])
+        thinned, over = tidy_up(engine, found[1])
         if thinned:
-            engine.note(
-                cwd, "thinned", "size", f"The store was over its cap: {len(thinned)} automatic checkpoints went."
-            )
+            count = "1 automatic checkpoint" if len(thinned) == 1 else f"{len(thinned)} automatic checkpoints"
+            engine.note(cwd, "thinned", "size", f"The store was over its cap: {count} went.")
+        if over:
+            text = "The store is {:,} bytes over retention.max_size: what is left is pinned, named, made by hand or the newest."
+            engine.note(cwd, "over_size", "size", text.format(over))
     return 0
 
 
 def engine_of(around: Surroundings, folder: bytes, config: str | None) -> Engine:
     from holdfast.wiring import build
 
-    return build(settings_of(around, folder, config), around.data, around.home, now_ns)
+    return build(settings_of(around, folder, config), around.data, around.home, now_ns, folder)
 
 
 def settings_of(around: Surroundings, folder: bytes, config: str | None) -> Settings:

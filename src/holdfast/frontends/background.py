@@ -23,20 +23,25 @@ from posix import open as open_fd
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
+
+    from holdfast.frontends.surroundings import Surroundings
 
 LAUNCH = __file__.rpartition("/")[0] + "/launch.py"
 PART = 65536
+LONGEST, MOST_MEMORY = 1800, 2 << 30
+"""Seconds and bytes that a detached process may take: nobody sees it, so nobody would end it. A save takes a hundredth of both."""
 
 
-def tidy(folder: bytes, config: str | None, variables: Mapping[bytes, bytes]) -> None:
+def tidy(folder: bytes, config: str | None, around: Surroundings) -> None:
     """Let a process tidy up the workspace of `folder`. It may fail to start: the next save tries again."""
-    arguments: list[bytes | str] = [sys.executable, "-I", "-S", "-B", LAUNCH, "tidy", "--cwd", folder]
+    arguments: list[bytes | str] = [sys.executable, "-I", "-S", "-B", LAUNCH, "--folders", *around.folders]
+    arguments += ["tidy", "--cwd", folder]
     if config:
         arguments += ["--config", config]
     streams = [(POSIX_SPAWN_OPEN, number, "/dev/null", O_RDWR, 0) for number in range(3)]
     try:
-        posix_spawn(sys.executable, arguments, dict(variables), file_actions=streams, setsid=True)
+        posix_spawn(sys.executable, arguments, dict(around.variables), file_actions=streams, setsid=True)
     except OSError:
         pass
 
@@ -100,6 +105,18 @@ def _lead(process: int) -> None:
         pass  # the other one of us was quicker
 
 
+def _bound() -> None:
+    """Let the kernel end this process, or refuse it memory, if it never comes to an end by itself."""
+    from resource import RLIM_INFINITY, RLIMIT_DATA, getrlimit, setrlimit
+    from signal import SIG_DFL, SIGALRM, alarm, signal
+
+    signal(SIGALRM, SIG_DFL)
+    alarm(LONGEST)
+    soft, hard = getrlimit(RLIMIT_DATA)
+    if soft == RLIM_INFINITY or soft > MOST_MEMORY:
+        setrlimit(RLIMIT_DATA, (MOST_MEMORY, hard))
+
+
 def _work(work: Callable[[], object], report: int) -> None:
     """Never returns: what a child has done is done, and the parent's way on is not its own."""
     code = 1
@@ -109,6 +126,7 @@ def _work(work: Callable[[], object], report: int) -> None:
         for number in range(3):
             dup2(quiet, number)
         chdir("/")  # the folder that the client runs in may be removed or unmounted
+        _bound()
         result = work()
         while report >= 0 and isinstance(result, bytes) and result:
             result = result[write(report, result) :]

@@ -5,14 +5,17 @@ from __future__ import annotations
 from base64 import b64encode
 from typing import TYPE_CHECKING, Any
 
-from holdfast.core.entry import REASONS
+from holdfast.core.entry import REASONS, SEALED, why
 from holdfast.frontends.paint import one_line, plural, rfc3339, size
 from holdfast.workspace.find import show
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from holdfast.core.budget import Usage
     from holdfast.core.entry import Entry
     from holdfast.looking import Change, Coverage
+    from holdfast.previewing import Missing
     from holdfast.restoring import Restored
     from holdfast.store.rows import CheckpointRow
 
@@ -57,6 +60,23 @@ def of_path(path: bytes) -> dict[str, str]:
         return {"path": show(path), "path_base64": b64encode(path).decode("ascii")}
 
 
+def of_missing(missing: Iterable[Missing]) -> list[dict[str, Any]]:
+    """What a version left out and what is not as it was, by its `state`: `command` makes it again, where one does."""
+    return [
+        {**of_path(one.path), "why": one.why, "command": one.command or None, "state": one.state} for one in missing
+    ]
+
+
+def of_work(checkpoint: CheckpointRow, header: dict[str, Any]) -> dict[str, Any]:
+    """What a checkpoint tells of the agent's work, by the sources' names (docs/format/checkpoint.md)."""
+    return {
+        "summary": header.get("summary") or checkpoint.message.split("\n")[0][:80],
+        "description": checkpoint.message.partition("\n")[2].strip(),
+        **{key: header.get(key) for key in ("agent", "tokens_used", "token_budget")},
+        **{key: header.get(key) or [] for key in ("active_files", "key_points")},
+    }
+
+
 def of_restored(done: Restored) -> dict[str, Any]:
     """What a restore did, as far as every front end tells it alike."""
     applied = done.applied
@@ -68,6 +88,7 @@ def of_restored(done: Restored) -> dict[str, Any]:
         "deleted": applied.deleted,
         "modes": applied.modes,
         "kept": [{**of_path(path), "why": why} for path, why in applied.kept],
+        "missing": of_missing(done.missing),
     }
 
 
@@ -75,7 +96,9 @@ def of_entry(entry: Entry | None) -> dict[str, Any] | None:
     if entry is None:
         return None
     facts: dict[str, Any] = {"kind": KINDS[entry.kind], "mode": f"{entry.mode:04o}", "size": entry.size}
-    if entry.kind == "f":
+    if entry.kind == "f" and entry.flags & SEALED:
+        facts["sealed"] = True  # its name in the store is made with a key, and is no digest
+    elif entry.kind == "f":
         facts["blake3"] = entry.content.hex()
     elif entry.kind == "l":
         facts["target"] = show(entry.content)
@@ -91,6 +114,11 @@ def of_change(change: Change) -> dict[str, Any]:
     }
 
 
+def made_after(row: CheckpointRow, previous: CheckpointRow | None) -> int:
+    """The version that `changed` counts from, if another one is compared with: forgotten, or left behind by a restore; else 0."""
+    return row.version - 1 if row.version - 1 != (previous.version if previous is not None else 0) else 0
+
+
 def of_coverage(coverage: Coverage) -> dict[str, Any]:
     return {
         "files": coverage.files,
@@ -103,7 +131,7 @@ def of_coverage(coverage: Coverage) -> dict[str, Any]:
 
 
 def of_notice(notice: dict[str, Any]) -> dict[str, Any]:
-    return {"at": rfc3339(notice["at"]), "kind": notice["kind"], "trigger": notice["trigger"], "text": notice["text"]}
+    return {"at": rfc3339(notice["at"]), **{key: notice[key] for key in ("kind", "trigger", "text", "told")}}
 
 
 def of_pending(event: dict[str, Any]) -> dict[str, Any]:
@@ -146,6 +174,14 @@ def left_out(coverage: Coverage) -> str:
     return "; ".join([f"{number:,} {REASONS[kind]}" for kind, number in coverage.left_out.items()])
 
 
+def git_folders(paths: Sequence[bytes]) -> str:
+    """`.git, vendor/sub/.git: git's own folders`; empty if there are none."""
+    if not paths:
+        return ""
+    named = ", ".join([show(path) for path in paths[:3]]) + (f" and {len(paths) - 3:,} more" if len(paths) > 3 else "")
+    return f"{named}: git's own {'folder' if len(paths) == 1 else 'folders'}"
+
+
 def title(row: CheckpointRow) -> str:
     """`v5 "auto"`."""
     return f'v{row.version} "{one_line(row.message)}"' if row.message else f"v{row.version}"
@@ -164,7 +200,7 @@ def changed_line(change: Change) -> tuple[str, str]:
         text += f" (mode {change.old.mode:04o} to {change.new.mode:04o})"
     if change.kind == "left out":
         if change.new is not None and change.new.kind in REASONS:
-            text += f" (left out: {REASONS[change.new.kind]})"
+            text += f" (left out: {why(change.new)})"
         elif change.new is None:
             text += " (was left out, is gone)"
         else:

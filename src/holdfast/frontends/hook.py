@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from posix import read, write
 
-from holdfast.core.errors import HoldfastError
+from holdfast.core.errors import HoldfastError, sentence
 from holdfast.frontends.autosave import USAGE, engine_of, options_of, say, settings_of
-from holdfast.frontends.surroundings import current_folder, now_ns, surroundings
+from holdfast.frontends.surroundings import current_folder, hook_surroundings, now_ns, program
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,13 +16,16 @@ if TYPE_CHECKING:
     from holdfast.attending import Background, Deliver
     from holdfast.core.agent_event import AgentEvent
     from holdfast.engine import Engine
-    from holdfast.frontends.surroundings import Surroundings
+    from holdfast.frontends.surroundings import Folders, Surroundings
 
 QUIET = ("tool_starts", "tool_ended", "prompt", "subagent_ended")
 """Kinds of events at which a client is not told what is wrong: it is told at the end of the turn."""
 SUPERVISED = "HOLDFAST_SUPERVISED"
 """Names the client that runs under a supervisor of ours."""
+GUARD = "0"
+"""The part of the hook that a supervisor itself brings."""
 PART = 65536
+PACKAGE = __file__.rpartition("/frontends/")[0] + "/"
 
 
 def serve(arguments: Sequence[str]) -> int:
@@ -30,8 +33,11 @@ def serve(arguments: Sequence[str]) -> int:
     return main(arguments)
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Attend to the event on standard input. The agent is never blocked: the exit code is 0, or 1 with one line."""
+def main(arguments: Sequence[str], folders: Folders | None = None) -> int:
+    """Attend to the event on standard input. The agent is never blocked: the exit code is 0, or 1 with one line.
+
+    `folders` are what `install` has written down.
+    """
     from holdfast.agents.registry import agent
 
     options = options_of(["hook", *arguments[1:]])
@@ -44,20 +50,47 @@ def main(arguments: Sequence[str]) -> int:
     except OSError as error:
         say(f"holdfast: The client's payload cannot be read: {error.strerror}.")
         return 1
-    around = surroundings()
-    if around.text(SUPERVISED) == arguments[0] and options.get("--part") != "0":
+    around = hook_surroundings(folders)
+    is_claimed = around.text(SUPERVISED) == arguments[0] and options.get("--part") != GUARD
+    if is_claimed and _stands_down(arguments[0], client, payload, around, options.get("--config")):
         return 0  # a supervisor saves, tells, and brings a guard of its own: nothing is done twice
-    said, problem, code = respond(client, payload, around, Processes(options.get("--config")), options)
+    said, problem, code = respond(client, payload, around, Processes(options.get("--config"), around), options)
     if problem:
         say(f"holdfast: {problem}")
     _write(said)
     return code
 
 
+def _stands_down(name: str, client: Agent, payload: bytes, around: Surroundings, config: str | None) -> bool:
+    """Does a supervisor do the work of this hook? Anybody can set the variable that says so; `status` tells of both."""
+    from holdfast.frontends import supervision
+
+    folder = supervision.run_above(around)
+    if not supervision.drives(folder, name):
+        folder = ""
+    if folder and not supervision.is_first(folder):
+        return True
+    kind = supervision.STOOD_DOWN if folder else supervision.NOT_BELIEVED
+    text = (
+        f"Hooks stand down: the supervisor saves for run {around.text(supervision.RUN)}."
+        if folder
+        else f"{SUPERVISED} is set, but no supervisor runs this client: hooks go on working."
+    )
+    try:
+        cwd = client.read(payload, {}).cwd or current_folder()
+        engine_of(around, cwd, config).note_once(cwd, kind, "hook", text)
+    except (HoldfastError, OSError, ValueError):
+        pass  # a notice is no reason to fail, or to save twice
+    return bool(folder)
+
+
 def respond(
     client: Agent, payload: bytes, around: Surroundings, background: Background, options: Mapping[str, str]
 ) -> tuple[bytes, str, int]:
-    """Return what goes to standard output, one line about what went wrong or nothing, and the exit code."""
+    """Return what goes to standard output, one line about what went wrong or nothing, and the exit code.
+
+    Raises `ImportError`, `SyntaxError` or `OSError` where files of our own are missing.
+    """
     event = None
     try:
         event = client.read(payload, around.variables)
@@ -65,16 +98,23 @@ def respond(
         reply = _attend(event, around, background, options)
         said, code = client.answer(event, reply)
         return said, reply.failed, code
-    except ValueError as error:
-        if event is not None:
-            return b"", f"{type(error).__name__}: {error}", 1
-        return b"", _unreadable(around, options.get("--config"), str(error)), 1
-    except (HoldfastError, OSError) as error:
-        if event is not None and event.kind in QUIET:
-            return b"", "", 0
-        return b"", f"{error} {error.hint}".strip() if isinstance(error, HoldfastError) else str(error), 1
     except Exception as error:
-        return b"", f"{type(error).__name__}: {error}", 1
+        if _is_torn(error):
+            raise
+        if isinstance(error, ValueError) and event is None:
+            return b"", _unreadable(around, options.get("--config"), str(error)), 1
+        if isinstance(error, HoldfastError | OSError):
+            if event is not None and event.kind in QUIET:
+                return b"", "", 0
+            return b"", f"{error} {error.hint}".strip() if isinstance(error, HoldfastError) else str(error), 1
+        return b"", sentence(error), 1
+
+
+def _is_torn(error: Exception) -> bool:
+    """Are files of our own missing? An upgrade removes them all and brings them back one by one."""
+    if isinstance(error, OSError):
+        return isinstance(error.filename, str) and error.filename.startswith(PACKAGE)
+    return isinstance(error, ImportError | SyntaxError)
 
 
 def _attend(event: AgentEvent, around: Surroundings, background: Background, options: Mapping[str, str]) -> Reply:
@@ -89,33 +129,36 @@ def _attend(event: AgentEvent, around: Surroundings, background: Background, opt
         return _language(settings["language"], around)
 
     attending = Attending(
-        place(settings, around.data),
+        place(settings, around.data, event.cwd),
         settings,
-        lambda: build(settings, around.data, around.home, now_ns),
+        lambda: build(settings, around.data, around.home, now_ns, event.cwd),
         now_ns,
         background,
         event,
         language,
         number,
-        _deliver(language),
+        _deliver(language, around),
     )
     try:
         return attending.attend()
     except (HoldfastError, OSError) as error:
+        if _is_torn(error):
+            raise
+        said = attending.in_words(error)
         if event.kind not in QUIET:
-            attending.engine.note(event.cwd, "failed", event.kind, str(error))
-        raise
+            attending.engine.note(event.cwd, "failed", attending.trigger, str(said), told=True)
+        raise said from None
     finally:
         attending.close()
 
 
-def _deliver(language: Callable[[], str]) -> Deliver:
+def _deliver(language: Callable[[], str], around: Surroundings) -> Deliver:
     """How the start of a session is answered; what that takes is loaded only then."""
 
     def deliver(engine: Engine, root: bytes, workspace: str, event: AgentEvent, part: int) -> Reply:
         from holdfast.delivering import Delivery
 
-        return Delivery(engine, root, workspace, event, part, language).reply()
+        return Delivery(engine, root, workspace, event, part, language, lambda: program(around)).reply()
 
     return deliver
 
@@ -123,8 +166,8 @@ def _deliver(language: Callable[[], str]) -> Deliver:
 class Processes:
     """Work that is done by other processes, which are only loaded if there is some."""
 
-    def __init__(self, config: str | None) -> None:
-        self.config = config
+    def __init__(self, config: str | None, around: Surroundings) -> None:
+        self.config, self.around = config, around
 
     def detach(self, work: Callable[[], object]) -> None:
         from holdfast.frontends.background import detach
@@ -139,7 +182,7 @@ class Processes:
     def tidy(self, folder: bytes) -> None:
         from holdfast.frontends.background import tidy
 
-        tidy(folder, self.config, surroundings().variables)
+        tidy(folder, self.config, self.around)
 
     def pause(self, seconds: float) -> None:
         from time import sleep
@@ -159,7 +202,7 @@ def _unreadable(around: Surroundings, config: str | None, why: str) -> str:
     text = f"The client's payload cannot be read: {why}."
     try:
         folder = current_folder()
-        engine_of(around, folder, config).note(folder, "skipped", "hook", text)
+        engine_of(around, folder, config).note(folder, "skipped", "hook", text, told=True)
     except (HoldfastError, OSError):
         pass  # it is said all the same
     return text

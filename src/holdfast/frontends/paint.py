@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from unicodedata import category
+
+from holdfast.core.age import ago, amount
 
 CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 SECOND = 1_000_000_000
 AGES = ((60, 1, "s"), (3600, 60, "m"), (86400, 3600, "h"), (30 * 86400, 86400, "d"))
-WORDS = {"s": "second", "m": "minute", "h": "hour", "d": "day"}
+OURS = re.compile(r"(\x1b\[(?:0|[12]|3[12346])(?:;(?:[12]|3[12346]))*m)")
+"""What `Paint` writes, and nothing else."""
 UNITS = ("B", "KB", "MB", "GB", "TB")
 
 
@@ -78,6 +83,30 @@ def printable(text: str) -> str:
     return "".join([char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text])
 
 
+def harmless(text: str, coloured: bool = False) -> str:
+    """Any text on its way to a terminal: whatever moves a cursor, hides or reorders letters is shown as an escape.
+
+    Lines and tabs stay, and, where we write in colour, our own colours.
+    """
+    if text.isprintable():
+        return text
+    parts = OURS.split(text) if coloured else [text]
+    return "".join([part if number % 2 else _escaped(part) for number, part in enumerate(parts)])
+
+
+def _escaped(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(
+        [
+            char
+            if char.isprintable() or char in "\n\t" or category(char) == "Zs"
+            else char.encode("unicode_escape", "surrogatepass").decode("ascii")
+            for char in text
+        ]
+    )
+
+
 def size(count: int) -> str:
     """`512B`, `24KB`, `1.5MB`."""
     amount = float(count)
@@ -99,15 +128,11 @@ def age(then: int, now: int) -> str:
 
 def age_in_words(then: int, now: int) -> str:
     """`12 seconds ago`, `1 hour ago`."""
-    seconds = max(0, now - then) // SECOND
-    for limit, unit, letter in AGES:
-        if seconds < limit:
-            return f"{plural(seconds // unit, WORDS[letter])} ago" if seconds else "just now"
-    return f"{plural(seconds // 86400, 'day')} ago"
+    return ago(now - then)
 
 
 def plural(count: int, word: str) -> str:
-    return f"{count:,} {word}{'' if count == 1 else 's'}"
+    return amount(count, word)
 
 
 def rfc3339(moment: int) -> str:

@@ -5,7 +5,7 @@ import sys
 from _frozen_importlib import ModuleSpec
 from _frozen_importlib_external import MAGIC_NUMBER, SourceFileLoader
 from marshal import loads
-from posix import O_CLOEXEC, O_RDONLY, _exit, close, read, stat
+from posix import O_CLOEXEC, O_RDONLY, _exit, close, execv, read, stat, write
 from posix import open as open_fd
 
 TYPE_CHECKING = False
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 COMPILED = f".{sys.implementation.cache_tag}.pyc"
 HEAD, BY_TIME = 16, b"\0\0\0\0"
+INCOMPLETE = 3
+"""Exit code for the launcher (agents/launcher.py), which keeps it from the client: files of ours are missing."""
 MOST = 64 << 10
 """Larger files are left to Python: room for them would be asked of the kernel, and given back, every time."""
 
@@ -88,7 +90,29 @@ def start(here: str) -> None:
     # Behind the standard library: most that is loaded next is found there.
     sys.path += [above, sys.executable.rpartition("/")[0] + library]
     sys.meta_path.insert(0, Finder(above))
-    verb, rest = sys.argv[1:2], sys.argv[2:]
+    folder = _identity(here)
+    try:
+        code = _run(sys.argv[1:])
+        # A disk that cannot tell is no sign of it: then what failed counts.
+        if code and _identity(here) not in (folder, ()):
+            code = INCOMPLETE  # we were replaced meanwhile: whatever failed may be no mistake of ours
+    except (ImportError, SyntaxError, OSError) as error:
+        code = INCOMPLETE
+        write(2, f"{type(error).__name__}: {error}\n".encode("utf-8", "backslashreplace"))
+        words = sys.argv[5:] if sys.argv[1:2] == ["--folders"] else sys.argv[1:]
+        if words[:2] == ["statusline", "--then"] and len(words) == 3:
+            execv("/bin/sh", ["/bin/sh", "-c", words[2]])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Nothing is left to be done: tearing the interpreter down would take another millisecond.
+    _exit(code)
+
+
+def _run(arguments: "Sequence[str]") -> int:
+    from holdfast.frontends.surroundings import written
+
+    folders, arguments = written(arguments)
+    verb, rest = arguments[:1], arguments[1:]
     if verb == ["hook"]:
         from holdfast.frontends.hook import main
     elif verb == ["statusline"]:
@@ -96,9 +120,16 @@ def start(here: str) -> None:
     else:
         from holdfast.frontends.autosave import run as main
 
-        rest = sys.argv[1:]
-    code = main(rest)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # Nothing is left to be done: tearing the interpreter down would take another millisecond.
-    _exit(code)
+        rest = arguments
+    return main(rest, folders)
+
+
+def _identity(folder: str) -> tuple[int, ...] | None:
+    """What tells our folder from another one in its place; None if it is gone, nothing if the disk cannot tell."""
+    try:
+        seen = stat(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError:
+        return ()
+    return seen.st_ino, seen.st_mtime_ns

@@ -6,14 +6,14 @@ from posix import O_CLOEXEC, O_RDONLY, close, dup2, execve, fstat, pipe, pread, 
 from posix import open as open_fd
 
 from holdfast.core.light_json import loads
-from holdfast.frontends.surroundings import now_ns, surroundings
+from holdfast.frontends.surroundings import hook_surroundings, now_ns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from holdfast.frontends.surroundings import Surroundings
+    from holdfast.frontends.surroundings import Folders, Surroundings
 
 MOST = 1 << 20
 TAIL = 16384
@@ -26,13 +26,13 @@ LIMITS = {"five_hour": "5h", "seven_day": "7d"}
 USAGE = "usage: holdfast statusline [--then COMMAND]"
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments: Sequence[str], folders: Folders | None = None) -> int:
     """Read the client's payload from standard input and write one line. Whatever is odd is left out of it."""
     if len(arguments) not in (0, 2) or (arguments and arguments[0] != "--then"):
         write(2, USAGE.encode() + b"\n")
         return 1
     payload = _input()
-    around, now = surroundings(), now_ns()
+    around, now = hook_surroundings(folders), now_ns()
     try:
         line = render(_loaded(payload), around, now)
     except Exception as error:
@@ -97,24 +97,24 @@ def last_checkpoint(log: str, now: int) -> str:
 
 def _workspace(payload: dict[str, Any], around: Surroundings) -> tuple[str, str] | None:
     """The store and the workspace's id, where the session's folder is protected."""
+    from holdfast.ownership import HERE, find
     from holdfast.settings import Settings
-    from holdfast.wiring import store_path
-    from holdfast.workspace.find import find
+    from holdfast.wiring import place as place_of
 
     place = payload.get("workspace")
     folder = (place.get("project_dir") if isinstance(place, dict) else None) or payload.get("cwd")
     if not isinstance(folder, str) or not folder.startswith("/"):
         return None
-    found = find(folder.encode("utf-8", "surrogateescape"))
-    if found is None:
-        return None
+    cwd = folder.encode("utf-8", "surrogateescape")
     settings = Settings()
     try:
         with open(around.config, "rb") as file:
             settings.read_file(file.read(), around.config)
     except OSError:
         pass  # there is none, or none that we may read: the defaults
-    return store_path(settings, around.data), found[1]
+    store = place_of(settings, around.data, cwd)
+    found = find(cwd, store.path, store.list)
+    return (store.path, found[1]) if found is not None and found[2] == HERE else None
 
 
 def _then(command: str, payload: bytes, line: str, around: Surroundings) -> int:

@@ -8,7 +8,9 @@ from posix import open as open_fd
 from holdfast.core.errors import Failed, HoldfastError, Usage
 from holdfast.core.light_json import loads
 from holdfast.core.schema import ALIASES, SECTIONS, TABLE, VERSION, variable
-from holdfast.workspace.find import find
+from holdfast.ownership import UNKNOWN, find
+from holdfast.store.place import store_path_of
+from holdfast.workspace.find import open_marker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PROJECT_FILE", "TABLE", "Settings", "flatten", "load", "read_project", "similar"]
 
-PROJECT_FILE = b"/.holdfast/config.json"
+PROJECT_FILE, PROJECT_NAME = b"/.holdfast/config.json", b"config.json"
 """Below a workspace's root. It may have come with a repository, so it is believed only where it tightens."""
 MOST_BYTES = 1 << 20
 MEND = "Mend it, or move it away to use the defaults."
@@ -92,11 +94,15 @@ class Settings:
         self.warnings.append(f"{error} {error.hint}")
         self.broken = self.broken or not expected
 
-    def read_environment(self, variables: Mapping[str, str], *, hook: bool = False) -> None:
+    def read_environment(self, variables: Mapping[str, str], *, hook: bool = False, agent: bool = False) -> None:
         """Take over `HOLDFAST_<SECTION>_<KEY>` and the short names; in a hook the short ones alone, to tighten.
 
-        Raises `Usage` with the offending key, except in a hook.
+        The same for what an `agent` has started: its variables may be a repository's. There it is said what is not taken.
+        Raises `Usage` with the offending key, except in a hook and for an agent.
         """
+        if agent and not hook:
+            self._pass_over(variables)
+        hook = hook or agent
         # The long name says exactly which setting is meant, so it is heard last.
         names = [name for name in ALIASES if name in variables]
         if not hook:
@@ -118,6 +124,12 @@ class Settings:
                     raise
                 self.warnings.append(f"{error} {error.hint}")
 
+    def _pass_over(self, variables: Mapping[str, str]) -> None:
+        why = "a repository may set it for an agent's commands"
+        for name in sorted(set(variables).intersection(_by_variable()).difference(ALIASES)):
+            self.warnings.append(f"{name} is not taken: {why}. Set {_by_variable()[name]} in the settings file.")
+            self.considered.setdefault(_by_variable()[name], []).append((name, variables[name], why))
+
     def _later(self, found: dict[str, object], origin: str) -> bool:
         version = found.get("version", VERSION)
         if isinstance(version, int) and version <= VERSION:
@@ -133,13 +145,19 @@ def load(
     *,
     required: bool = False,
     hook: bool = False,
+    agent: bool = False,
     data: str = "",
+    stores: str = "",
+    store: str = "",
 ) -> Settings:
     """Return the settings in force: defaults, the file at `path`, that of the project around `cwd`, the environment.
 
+    Which folder is a project is told by the stores of this user: `stores`, where not `data`, is the user's data folder,
+    and `store` the store of a flag.
+
     Raises `Usage` or `Failed` with a sentence, except in a hook, where what is wrong is a warning, and the last good value
     stands, which the data folder remembers: with the defaults, a hook would go on in another store.
-    The project's file never raises: it is not the user's fault.
+    The project's file never raises: it is not the user's fault. Of an `agent`'s environment only what tightens is taken.
     """
     settings = Settings()
     text = None
@@ -156,10 +174,10 @@ def load(
         settings.broken = True
     if data and (settings.broken or text is not None):
         settings = _lasting(settings, text, path, data)
-    found = find(cwd) if cwd is not None else None
-    if found is not None:
-        read_project(settings, found[0])
-    settings.read_environment(variables, hook=hook)
+    root = project_root(store or settings["store.url"], cwd, data or stores) if cwd is not None else None
+    if root is not None:
+        read_project(settings, root)
+    settings.read_environment(variables, hook=hook, agent=agent)
     return settings
 
 
@@ -182,15 +200,30 @@ def _lasting(settings: Settings, text: bytes | None, path: str, data: str) -> Se
     return found
 
 
-def read_project(settings: Settings, root: bytes) -> None:
-    """Let the project's file below `root` tighten."""
-    place = root + PROJECT_FILE
-    name = place.decode("utf-8", "backslashreplace")
+def project_root(url: str, cwd: bytes, data: str) -> bytes | None:
+    """Return the root of the workspace around `cwd`, None if there is none. A marker of nobody here makes none."""
     try:
-        text = read_bytes(place, name, project=True)
+        store = store_path_of(url, data)
+    except Usage:
+        return None  # whoever opens the store is told
+    found = find(cwd, store, data + "/stores")
+    return found[0] if found is not None and found[2] != UNKNOWN else None
+
+
+def read_project(settings: Settings, root: bytes) -> None:
+    """Let the project's file below `root` tighten. It is not read through a link."""
+    name = (root + PROJECT_FILE).decode("utf-8", "backslashreplace")
+    try:
+        place = open_marker(root)
+    except OSError:
+        return
+    try:
+        text = read_bytes(PROJECT_NAME, name, project=True, folder=place)
     except HoldfastError as error:
         settings.warnings.append(f"{error} {error.hint}")
         return
+    finally:
+        close(place)
     if text is not None:
         settings.read_file(text, name, tighten=True, lenient=True)
 
@@ -210,10 +243,13 @@ def flatten(content: object, origin: str) -> dict[str, object]:
     return result
 
 
-def read_bytes(path: bytes, name: str, *, project: bool = False) -> bytes | None:
-    """The bytes of a file that may be missing; a pipe or a link of that name in a repository must not hold us up."""
+def read_bytes(path: bytes, name: str, *, project: bool = False, folder: int | None = None) -> bytes | None:
+    """The bytes of a file that may be missing; a pipe or a link of that name in a repository must not hold us up.
+
+    `folder` is the descriptor of the one that a relative path lies in.
+    """
     try:
-        fd = open_fd(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | (O_NOFOLLOW if project else 0))
+        fd = open_fd(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | (O_NOFOLLOW if project else 0), dir_fd=folder)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:

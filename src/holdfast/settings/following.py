@@ -5,14 +5,11 @@ from __future__ import annotations
 from posix import stat
 
 from holdfast.core.errors import HoldfastError
-from holdfast.settings import PROJECT_FILE, load
-from holdfast.workspace.find import find
+from holdfast.settings import PROJECT_FILE, Settings, load, project_root
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from holdfast.settings import Settings
 
     Stamp = tuple[tuple[int, int, int, int] | None, ...]
 
@@ -27,11 +24,15 @@ class Following:
         cwd: bytes | None = None,
         *,
         required: bool = False,
+        agent: bool = False,
         flags: Mapping[str, object] | None = None,
+        stores: str = "",
     ) -> None:
         """Read them for the first time. Raises what `load` raises: a process does not start with half its settings."""
         self._path, self._variables, self._cwd, self._required = path, variables, cwd, required
-        self._flags = dict(flags or {})
+        self._agent = agent
+        self._flags, self._stores = dict(flags or {}), stores
+        self._settings = Settings()
         self.generation = 1
         self.trouble = ""
         """Why the files that are there now are not in force; empty if they are."""
@@ -52,16 +53,25 @@ class Following:
         return self._settings
 
     def _load(self) -> Settings:
-        settings = load(self._path, self._variables, self._cwd, required=self._required)
+        store = str(self._flags.get("store.url", ""))
+        settings = load(
+            self._path,
+            self._variables,
+            self._cwd,
+            required=self._required,
+            agent=self._agent,
+            stores=self._stores,
+            store=store,
+        )
         for key, value in self._flags.items():
             settings.put(key, value, "a flag")
         return settings
 
     def _stamped(self) -> Stamp:
-        found = find(self._cwd) if self._cwd is not None else None
+        root = project_root(self._settings["store.url"], self._cwd, self._stores) if self._cwd is not None else None
         places = [self._path.encode("utf-8", "surrogateescape")]
-        if found is not None:
-            places.append(found[0] + PROJECT_FILE)
+        if root is not None:
+            places.append(root + PROJECT_FILE)
         return tuple([_stamp(place) for place in places])
 
 

@@ -319,7 +319,7 @@ static PyMethodDef methods[] = {
     {"check", check, METH_VARARGS,
      "check(frame, [(number, place)], keys, lanes) -> whether all digests are right, by so many lanes at most"},
     {0}};
-static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_unpack", NULL, -1, methods, NULL, NULL, NULL, NULL};
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_unpack", BUILT_FROM, -1, methods, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__unpack(void)
 {

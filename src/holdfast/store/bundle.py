@@ -45,9 +45,11 @@ else:
 
 FAMILY, MAGIC, END = b"HFBUND", b"HFBUND1\n", b"HFBEND1\n"
 TRAILER = 56
-MOST_BLOBS, MOST_MANIFEST, MOST_FRAME = 1 << 22, 16 << 20, 256 << 20
+MOST_BLOBS, MOST_MANIFEST, MOST_FRAME = 1 << 22, 8 << 20, 256 << 20
 FRAMES_KEPT = 32 << 20
 """So many bytes of unpacked frames are kept at hand."""
+MOST_UNPACKED, MOST_TIMES = 1 << 30, 16
+"""So many bytes are unpacked in all, and so many times all that is in it: contents may lie so that it takes again and again."""
 PART = 1 << 20
 HEX = frozenset("0123456789abcdef")
 HINT = "Nothing was changed. Copy the file again, or export it again."
@@ -163,6 +165,7 @@ class Bundle:
             raise self.damaged("a blob is there twice")
         self._raw = {offset: raw for offset, _, raw, _ in frames}
         self._frames: dict[int, bytes] = {}
+        self._whole, self.unpacked = sum(self._raw.values()), 0
 
     def _read_manifest(self, text: bytes) -> None:
         try:
@@ -170,7 +173,7 @@ class Bundle:
             if manifest["v"] != 1:
                 raise NewerFormat(f"{self.path} has a manifest of version {manifest['v']}; this holdfast knows 1.")
             self.workspace, self.folder = _hex(manifest["workspace"], 32), _text(manifest["folder"])
-            self.keys = manifest.get("keys")
+            self.keys = _keys(manifest.get("keys"))
             self.left_out = _count(manifest.get("left_out", 0))
             self.versions = [
                 Carried(
@@ -178,7 +181,7 @@ class Bundle:
                 )
                 for one in manifest["versions"]
             ]
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise self.damaged(f"its manifest makes no sense ({error!r})") from None
         if not self.versions or len({one.id for one in self.versions}) != len(self.versions):
             raise self.damaged("its manifest names no checkpoint, or one twice")
@@ -189,6 +192,9 @@ class Bundle:
         data = self._frames.pop(offset, None)
         if data is None:
             raw = self._raw[offset]
+            self.unpacked += raw
+            if self.unpacked > MOST_UNPACKED + MOST_TIMES * self._whole:
+                raise self.damaged("to read it takes more work than any bundle may")
             try:
                 data = decompress(self.read("", offset, stored), raw)
             except Damaged as error:
@@ -214,11 +220,6 @@ class Bundle:
         return b"".join(parts)
 
 
-def _carried(line: Any) -> Carried:
-    doc = bytes.fromhex(_hex(line["doc"], 64))
-    return Carried(_number(line["version"]), _id(line["id"]), doc, _hex(line["tree"], 64))
-
-
 def _hex(text: Any, length: int) -> str:
     if not isinstance(text, str) or len(text) != length or not HEX.issuperset(text):
         raise ValueError("a digest or id is none")
@@ -237,6 +238,12 @@ def _id(text: Any) -> str:
     if not text.isascii() or not text[3:].isalnum():
         raise ValueError("an id is none")
     return text
+
+
+def _keys(said: Any) -> Any:
+    if said is not None and not isinstance(said, dict):
+        raise ValueError("its keys are none")
+    return said
 
 
 def _count(number: Any) -> int:

@@ -213,3 +213,6 @@ class _Then:
 
     def truncate(self, log: str, size: int) -> None:
         raise TypeError("the past cannot be changed")
+
+    def remove(self, log: str) -> None:
+        raise TypeError("the past cannot be changed")

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from holdfast.core.entry import FILE
-from holdfast.core.errors import Damaged
+from holdfast.core.errors import Damaged, DiskFull
 from holdfast.core.steps import step
 from holdfast.store.arranging import arranged, batches
 from holdfast.store.conversations import ids_of
 from holdfast.store.digest import digest
 from holdfast.store.keyframes import needed_documents
-from holdfast.store.local import FULL
 from holdfast.store.packs import MOST_SHARED, PackWriter
 from holdfast.store.records import STORE_LOG, Chain
+from holdfast.store.reserve import is_full
 from holdfast.store.rows import CHUNKS, LIST, Location, Query
 from holdfast.store.store_log import append_store_record, settle_after_failure
 
@@ -63,6 +63,8 @@ class Compacting:
     def __init__(self, repository: Repository, everything: bool, progress: Progress | None) -> None:
         self.repository, self.everything, self.progress = repository, everything, progress
         self.spared: set[str] = set()
+        self.lacked_room = False
+        """Some packs were left as they are, because there is no room for new ones."""
 
     def run(self) -> bool:
         """True if done, False if it must be tried again: a save got in between, or there was space for a part only."""
@@ -78,12 +80,36 @@ class Compacting:
                 self.spared.add(damaged.name)  # left as it is, for `verify` to name and `--repair` to heal
                 chosen = self._choose()
             except OSError as error:
-                if error.errno not in FULL or len(chosen) == 1:
+                if not is_full(error) or len(chosen) == 1:
                     raise
-                chosen, whole = self._cheaper_half(chosen), False
+                chosen, whole, self.lacked_room = self._cheaper_half(chosen), False, True
             else:
-                return self._swap(chosen, writers, moved) and whole
+                try:
+                    return self._swap(chosen, writers, moved) and whole
+                except (DiskFull, OSError) as error:
+                    if not is_full(error) or len(chosen) == 1:
+                        raise
+                    chosen, whole, self.lacked_room = self._cheaper_half(chosen), False, True
         return True
+
+    def drop_dead(self) -> bool:
+        """Drop the packs in which nothing lives, without writing any anew. False if a save got in between."""
+        self.seq = self.repository.sequence()
+        self.living = self._mark()
+        step("compact:marked")
+        living = {place.pack for key, place in self.repository.ledger.locations() if key in self.living}
+        packs = sorted(self.repository.ledger.packs(), key=lambda pack: -pack.size)
+        dead = [pack.name for pack in packs if pack.name not in living]
+        if not dead:
+            return True
+        try:
+            return self._swap(set(dead), [], [])
+        except (DiskFull, OSError) as error:
+            if not is_full(error):
+                raise
+        # All at once was too much for what the disk has left; the largest by itself makes room for the next.
+        swapped = [self._swap({name}, [], []) for name in dead]
+        return all(swapped)
 
     def _mark(self) -> set[bytes]:
         repository = self.repository
@@ -236,6 +262,7 @@ class Compacting:
                 settle_after_failure(repository)
             for writer in writers:
                 writer.abort()
+            repository.take_back([writer.name for writer in writers if writer.name not in chosen])
             raise
         step("compact:swapped")
         repository.forget_frames()

@@ -129,9 +129,20 @@ class Workers:
         self._queue.put(job)
         # A further thread only where those that are there do not keep up: it would take the processor from its neighbour.
         if self._count < self._most and (not self._count or self._queue.qsize() > 1):
-            start_new_thread(self._run, (self._make_work(),))
-            self._count += 1
+            try:
+                start_new_thread(self._run, (self._make_work(),))
+            except RuntimeError:
+                self._go_on_alone()  # no more threads: those that are there have to do, or we do it ourselves
+            else:
+                self._count += 1
         return job
+
+    def _go_on_alone(self) -> None:
+        if self._count:
+            return
+        work = self._make_work()
+        while not self._queue.empty():
+            self._queue.get().run(work)
 
     def close(self) -> None:
         """Let the threads end after what they have; nobody may wait for a job that is still in the queue."""

@@ -21,8 +21,26 @@ if TYPE_CHECKING:
     from holdfast.store.sealed import Sealer
 
 FRAMES_KEPT = 8
+SEALED_HEAD = 21
+"""So many bytes of a sealed blob say with which keys it is sealed, and how long its content is."""
 MOST_NESTED = 3
 """A list of sealed parts may name lists, which may name lists."""
+MOST_PARTS = 1 << 20
+"""So many names all lists of one sealed content have together: of lists in lists, few bytes could name without end."""
+
+
+class Parts:
+    """Counts the parts that the lists of one sealed content name."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def named(self, names: bytes) -> list[bytes]:
+        """What a list names. Raises `Damaged` if that is nothing, or too much together with the lists before it."""
+        self.count += len(names) // 32
+        if not names or self.count > MOST_PARTS:
+            raise Damaged("A list of sealed parts names nothing, or more than any may.")
+        return [names[at : at + 32] for at in range(0, len(names), 32)]
 
 
 class Contents:
@@ -44,7 +62,7 @@ class Contents:
         """Yield the content in parts; the last part comes only if the whole matches its digest."""
         data, kind = self.blob(key)
         if kind in (SEALED, LIST):
-            yield from self._sealed(data, kind, MOST_NESTED)
+            yield from self._sealed(data, kind, MOST_NESTED, Parts())
             return
         if kind != CHUNKS:
             yield data
@@ -59,33 +77,48 @@ class Contents:
             raise Damaged(f"The chunks of {key.hex()} do not add up to their digest.")
         yield held
 
-    def _sealed(self, data: bytes, kind: int, deep: int) -> Iterator[bytes]:
+    def _sealed(self, data: bytes, kind: int, deep: int, met: Parts) -> Iterator[bytes]:
         """Open a sealed content, part by part. Raises `WrongKey`."""
         if kind == SEALED:
             yield self.sealing().open(data)
             return
-        for at in range(0, len(data), 32):
-            part, kind = self.blob(data[at : at + 32])
+        for name in met.named(data):
+            part, kind = self.blob(name)
             if kind not in (SEALED, LIST) or not deep:
                 raise Damaged("A list of sealed parts names something else.")
-            yield from self._sealed(part, kind, deep - 1)
+            yield from self._sealed(part, kind, deep - 1, met)
 
     def closed(self, entries: Iterable[Entry | None]) -> set[bytes]:
         """Paths of files that are sealed with a key that is not at hand."""
         found, known = set(), dict[bytes, bool]()
         for entry in entries:
-            if entry is not None and entry.kind == FILE and entry.flags & SEALED_FILE:
-                if entry.content not in known:
-                    known[entry.content] = self._opens(entry.content)
-                if not known[entry.content]:
-                    found.add(entry.path)
+            sealed = entry is not None and entry.kind == FILE and entry.flags & SEALED_FILE
+            if entry is not None and sealed and not self._opens(entry.content, known):
+                found.add(entry.path)
         return found
 
-    def _opens(self, key: bytes) -> bool:
-        data, kind = self.blob(key)
-        if kind == LIST:  # the parts of one content are sealed with one key
-            data, kind = self.blob(data[:32])
-        return kind != SEALED or self.sealing().opens(data)
+    def _opens(self, key: bytes, known: dict[bytes, bool], deep: int = MOST_NESTED) -> bool:
+        """Asked once of each part, however often lists name it."""
+        if key not in known:
+            known[key] = self._is_open(key, known, deep)
+        return known[key]
+
+    def _is_open(self, key: bytes, known: dict[bytes, bool], deep: int) -> bool:
+        place = self._place(key)
+        if place.kind == SEALED:
+            return self.sealing().opens(self.sealed_head(place) or self.blob(key)[0])
+        if place.kind != LIST or not deep:
+            return True  # what it is, is seen when it is read
+        names = self.blob(key)[0]
+        return all(self._opens(names[at : at + 32], known, deep - 1) for at in range(0, len(names), 32))
+
+    def sealed_head(self, place: Location) -> bytes:
+        """The beginning of a sealed blob, which names its key set; empty if it cannot be read."""
+        try:
+            stored = self.blobs.read(place.pack, place.frame, min(place.stored, 1 + place.offset + SEALED_HEAD))
+        except (FileNotFoundError, EOFError):
+            return b""  # it moved, or is damaged
+        return stored[1 + place.offset :] if stored[:1] == b"\0" else b""  # it has a frame of its own, as it is
 
     def warnings(self) -> list[str]:
         """What whoever saves should be told about keys."""
@@ -106,10 +139,14 @@ class Contents:
             total.update(data)
             return data
 
-        found = self.sealing().ids_of(pull) if sealed and self.keys is not None else []
+        found = self.sealing().ids_of(pull, self.has) if sealed and self.keys is not None else []
         while pull(1 << 20):
             pass
         return [total.digest(), *found]
+
+    def has(self, key: bytes) -> bool:
+        with self._asking:
+            return bool(self.ledger.locate([key]))
 
     def sealing(self) -> Sealer:
         """Who seals and opens what must not lie here in the clear."""

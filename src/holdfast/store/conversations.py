@@ -7,6 +7,7 @@ from posix import open as open_fd
 from stat import S_ISREG
 
 from holdfast.core.errors import Damaged, Failed, HoldfastError
+from holdfast.store.contents import Parts
 from holdfast.store.digest import digest
 from holdfast.store.rows import LIST, SEALED, Query
 
@@ -60,7 +61,8 @@ def keep(
             sealed = saving.repository.sealing().seal(_bytes(fd, at, min(PART, end - at)), squeeze=True)
             ids.append(digest(sealed))
             saving.keep(ids[-1], sealed, SEALED)
-        return {"bytes": end, "content": _list(saving, ids).hex(), "proof": _proof(saving.repository, fd, end)}, newest
+        proof = _proofs(saving.repository, fd, end)[0]
+        return {"bytes": end, "content": _list(saving, ids).hex(), "proof": proof}, newest
     finally:
         close(fd)
 
@@ -120,6 +122,24 @@ def load(repository: Repository, kept: dict[str, Any]) -> Iterator[bytes]:
         raise Damaged(f"A conversation has {length} bytes instead of {kept['bytes']}.")
 
 
+def ends(repository: Repository, kept: dict[str, Any], head: int, tail: int) -> tuple[bytes, bytes]:
+    """About so many bytes of a kept transcript's beginning, in whole lines, and of its end; what lies between is not opened."""
+    parts, last = _ids(repository, kept), list[bytes]()
+    first, length, met = b"", 0, Parts()
+    for part in repository.stream(bytes.fromhex(kept["content"])):
+        first += part
+        if len(first) >= head:
+            break
+    while parts and length < tail:
+        data, kind = repository.blob(part := parts.pop())
+        if kind == LIST:
+            parts += met.named(data)
+            continue
+        last.append(repository.load(part))
+        length += len(last[-1])
+    return first[: first.rfind(b"\n") + 1], b"".join(last[::-1])
+
+
 def _is_kept(one: Any) -> bool:
     return (
         isinstance(one, dict)
@@ -155,7 +175,7 @@ def _continued(saving: Saving, fd: int, before: dict[str, Any] | None, end: int)
     if (
         before is None
         or not 0 < before["bytes"] <= end
-        or before.get("proof") != _proof(saving.repository, fd, before["bytes"])
+        or before.get("proof") not in _proofs(saving.repository, fd, before["bytes"])
     ):
         return None
     try:
@@ -167,12 +187,16 @@ def _continued(saving: Saving, fd: int, before: dict[str, Any] | None, end: int)
     return {key: before[key] for key in ("bytes", "content", "proof")}
 
 
-def _proof(repository: Repository, fd: int, length: int) -> str:
-    """A keyed digest of both ends and of samples in between: reading all of it at every turn would be too dear."""
+def _proofs(repository: Repository, fd: int, length: int) -> list[str]:
+    """Keyed digests of both ends and of samples in between: reading all of it at every turn would be too dear.
+
+    The first is by the keys that are in use. The others are by older ones: a rotation must not store it all again.
+    """
     step = max(length // SAMPLES, SAMPLE)
     parts = [_bytes(fd, at, min(SAMPLE, length - at)) for at in range(0, length, step)]
     parts += [_bytes(fd, 0, min(EDGE, length)), _bytes(fd, max(length - EDGE, 0), min(EDGE, length))]
-    return repository.sealing().proof(b"".join([length.to_bytes(8, "little"), *parts])).hex()
+    content = b"".join([length.to_bytes(8, "little"), *parts])
+    return [proof.hex() for proof in repository.sealing().proofs(content)]
 
 
 def _ids(repository: Repository, kept: dict[str, Any] | None) -> list[bytes]:

@@ -27,6 +27,13 @@ if TYPE_CHECKING:
     Progress = Callable[[int, int], None]
 
 
+class LeftOut:
+    """What a bundle does not have because it is sealed: contents, of which files, and how many conversations."""
+
+    def __init__(self, contents: int, files: list[bytes], conversations: int) -> None:
+        self.contents, self.files, self.conversations = contents, files, conversations
+
+
 def export(
     repository: Repository,
     place: Place,
@@ -39,8 +46,8 @@ def export(
     force: bool = False,
     progress: Progress | None = None,
     keys: dict[str, Any] | None = None,
-) -> tuple[int, int]:
-    """Write these checkpoints of one workspace into the file `path`; return its size, and how much was left out.
+) -> tuple[int, LeftOut]:
+    """Write these checkpoints of one workspace into the file `path`; return its size, and what was left out.
 
     With `keys`, which are under a passphrase, sealed contents go along; without, they are left out. Nothing is left
     behind unless all of it is written. Raises `Conflict` if the file is there and `force` is not given.
@@ -87,12 +94,14 @@ class _Exporting:
         self.shown: int = 0
         """The sum over the rows as the bundle has them."""
         self.left_out: set[bytes] = set()
+        self.left_files: set[bytes] = set()
+        self.left_conversations: set[str] = set()
         self.state: dict[bytes, Entry] = {}
         self.sum = 0
         self.written: set[bytes] = set()
         self.done = self.total = 0
 
-    def run(self, chosen: Sequence[CheckpointRow], tool: str, now: int, force: bool) -> tuple[int, int]:
+    def run(self, chosen: Sequence[CheckpointRow], tool: str, now: int, force: bool) -> tuple[int, LeftOut]:
         chosen = sorted(chosen, key=lambda row: row.version)
         listed: list[dict[str, Any]] = []
         before: CheckpointRow | None = None
@@ -119,7 +128,8 @@ class _Exporting:
             manifest["keys"] = self.keys
         if self.left_out:
             manifest["left_out"] = len(self.left_out)
-        return self.writer.finish(manifest, force), len(self.left_out)
+        left = LeftOut(len(self.left_out), sorted(self.left_files), len(self.left_conversations))
+        return self.writer.finish(manifest, force), left
 
     def _step(self, before: CheckpointRow | None, row: CheckpointRow) -> tuple[dict[str, Any], list[Entry]]:
         """Return the version's header and the rows that lead to it from the state so far; go there."""
@@ -153,6 +163,7 @@ class _Exporting:
         if self.keys is not None or not entry.flags & SEALED or entry.kind != FILE:
             return entry
         self.left_out.add(entry.content)
+        self.left_files.add(entry.path)
         return entry._replace(kind=UNREADABLE, content=b"", group=0)
 
     def _without_secrets(self, header: dict[str, Any]) -> dict[str, Any]:
@@ -166,6 +177,7 @@ class _Exporting:
         header = {**header, "counts": counts, "tree": f"{self.shown:064x}"}
         if header.get("conversation"):
             self.left_out.update(ids_of(header))
+            self.left_conversations.add(str(header["conversation"].get("session") or header["id"]))
             header["conversation"] = {"left_out": True}
         return header
 

@@ -11,10 +11,11 @@ from holdfast.store.check import examine
 from holdfast.store.findings import Problem
 from holdfast.store.keyframes import write_keyframe
 from holdfast.store.local import LocalRecords, Lock, explain, make_folder, replace
-from holdfast.store.open import describe, make_reserve
+from holdfast.store.open import EMPTY, FULL, describe, make_again
 from holdfast.store.packs import PackWriter
 from holdfast.store.rebuilding import put_back_logs, replace_ledger, set_aside
 from holdfast.store.records import STORE_LOG, Chain
+from holdfast.store.reserve import make_reserve
 from holdfast.store.salvage import Kept, header_from_ledger, index_of, log_from_ledger, on_disk
 from holdfast.store.search import remove as remove_search
 from holdfast.store.store_log import append_store_record, settle_after_failure
@@ -46,6 +47,7 @@ def repair(place: Place, *, progress: Progress | None = None) -> Repaired:
     """Heal what can be healed; name what cannot. Nothing damaged is thrown away: it is moved to `damaged/`."""
     healing = _Healing(place, progress)
     try:
+        make_again(place.path, EMPTY)
         healing.format()
         with Lock(place.path + "/compact.lock"):
             return healing.run()
@@ -66,10 +68,12 @@ class _Healing:
         except (Damaged, NoWorkspace) as error:
             if isinstance(error, NoWorkspace) and not LocalRecords(self.place.path).logs():
                 raise
-            describe(self.place.path, urandom(16).hex())
+            describe(self.place.path, self.place.expected or urandom(16).hex())
             self._healed("The store's format file was written again.")
 
     def run(self) -> Repaired:
+        for name in make_again(self.place.path, FULL):
+            self._healed(f"The folder {name} was gone, and was made again; what was in it is not in it.")
         with Lock(self.place.path + "/lock"):
             self.result.healed += put_back_logs(self.place)
         for rounds in range(ROUNDS, -1, -1):

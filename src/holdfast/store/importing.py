@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.core import document
 from holdfast.core.entry import FILE, gone
-from holdfast.core.errors import Failed, HoldfastError, NoWorkspace
+from holdfast.core.errors import Failed, NoWorkspace
 from holdfast.core.retention import KEPT
 from holdfast.core.steps import step
 from holdfast.store.digest import ZERO, digest
@@ -14,7 +14,7 @@ from holdfast.store.saving import Saving, Swept
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
     from holdfast.core.entry import Entry
@@ -86,6 +86,7 @@ class _Importing:
         row = self.repository.workspace(self.target)
         if row is None and self.target != self.bundle.workspace:
             raise NoWorkspace(f"The store does not know the workspace {self.target}.")
+        self.repository.renew_reserve()
         blank = WorkspaceRow(self.target, self.path, self.now, "", 0, b"", 0, ZERO, 0, "0" * 64, "{}")
         self.saving = Saving(self.repository, row if row is not None else blank)
         try:
@@ -120,7 +121,8 @@ class _Importing:
         row = self.saving.row
         result = Imported(self.target, is_new)
         wanted = [one for one in self.bundle.versions if not self._is_here(one, is_new)]
-        result.skipped = [one.id for one in self.bundle.versions if one not in wanted]
+        taken = {one.id for one in wanted}
+        result.skipped = [one.id for one in self.bundle.versions if one.id not in taken]
         if not wanted:
             self.saving.abort()
             return result
@@ -156,17 +158,18 @@ class _Importing:
         """Write the documents that lead from the workspace's newest state through all that are wanted."""
         saving, row = self.saving, self.saving.row
         state, whole = dict(saving.state()), saving.whole
-        parent, left, number = row.document.hex() or None, set(wanted), list(numbers)
-        touched = set(state)
+        parent, left, number = row.document.hex() or None, set(wanted), iter(numbers)
+        touched, counts = set(state), _Counts(state.values())
         for one, header, rows, there in self.checked.versions():
             touched.update([entry.path for entry in rows])
             if one not in left:
                 continue
             changed = []
             for path in sorted(touched):
-                new = there.get(path)
-                if new == state.get(path):
+                new, old = there.get(path), state.get(path)
+                if new == old:
                     continue
+                counts.change(old, new)
                 changed.append(new if new is not None else gone(path))
                 if new is not None:
                     state[path] = new
@@ -175,8 +178,8 @@ class _Importing:
             touched.clear()
             header = {
                 **header, **({} if is_new else self._own(one, header)),
-                "workspace": self.target, "version": number.pop(0), "parent": parent, "keyframe": whole,
-                "counts": _counts(there),
+                "workspace": self.target, "version": next(number), "parent": parent, "keyframe": whole,
+                "counts": counts.shown(),
             }  # fmt: skip
             data = document.encode(header, changed)
             key = digest(data)
@@ -226,25 +229,30 @@ class _Importing:
         try:
             repository.commit(self.target, work)
         except BaseException:
-            self._remove_packs(names)
+            repository.take_back(names, self.target)
             raise
         step("import:committed")
 
-    def _remove_packs(self, names: list[str]) -> None:
-        """Take back packs that got their names before the commit failed. If that fails too, compaction does it."""
-        try:
-            with self.repository.ledger.transaction():
-                known = {pack.name for pack in self.repository.ledger.packs()}
-                for name in set(names) - known:
-                    self.repository.blobs.delete(name)
-        except (OSError, HoldfastError):
-            pass
 
+class _Counts:
+    """How many rows of each kind a state has, and the bytes of its files; it goes along with the state."""
 
-def _counts(state: dict[bytes, Entry]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for row in state.values():
-        counts[row.kind] = counts.get(row.kind, 0) + 1
+    def __init__(self, rows: Iterable[Entry]) -> None:
+        self._counts: dict[str, int] = {}
+        for row in rows:
+            self._add(row, 1)
+
+    def change(self, old: Entry | None, new: Entry | None) -> None:
+        for row, sign in ((old, -1), (new, 1)):
+            if row is not None:
+                self._add(row, sign)
+
+    def shown(self) -> dict[str, int]:
+        return {
+            name: count for name, count in self._counts.items() if count or (name == "bytes" and FILE in self._counts)
+        }
+
+    def _add(self, row: Entry, sign: int) -> None:
+        self._counts[row.kind] = self._counts.get(row.kind, 0) + sign
         if row.kind == FILE:
-            counts["bytes"] = counts.get("bytes", 0) + row.size
-    return counts
+            self._counts["bytes"] = self._counts.get("bytes", 0) + sign * row.size

@@ -54,7 +54,11 @@ def write_keyframe(
         record = {"r": "keyframe", "v": version, "doc": key.hex(), "pack": writer.name}
         return [{**record, "instead": True} if instead else record]
 
-    repository.commit(workspace, work)
+    try:
+        repository.commit(workspace, work)
+    except BaseException:
+        repository.take_back([writer.name], workspace)
+        raise
     step("keyframe:committed")
 
 

@@ -1,26 +1,31 @@
-"""The keys of a store: key sets that seal contents, the key file that opens them, backups (docs/format/sealed.md)."""
+"""The keys of a store: key sets that seal contents, the key files that open them, backups (docs/format/sealed.md)."""
 
 from __future__ import annotations
 
 from errno import EACCES, ENOENT, ENOTDIR
-from posix import fchmod, fstat, geteuid, listdir, rename, urandom
+from posix import fchmod, fstat, geteuid, listdir, stat, unlink, urandom
 
 from blake3 import blake3
 
-from holdfast.core.errors import Damaged, Failed, HoldfastError, Usage, WrongKey
+from holdfast.core.errors import Damaged, Failed, HoldfastError, WrongKey
 from holdfast.core.light_json import dumps, loads
 from holdfast.core.steps import step
 from holdfast.store.digest import digest
-from holdfast.store.local import Lock, explain, make_folder, replace
+from holdfast.store.local import Lock, explain, make_folder, replace, sync_folder
 from holdfast.store.place import store_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
     from typing import Any
+
+    Entry = dict[str, Any]
 
 BACKUP = "holdfast keys"
 COSTS = 1 << 16, 8, 1
 """Of scrypt: a tenth of a second and 64 MB for each passphrase that somebody tries."""
+MOST_LOOKS = 50
 HINT = "`holdfast key import FILE` brings back a key from its backup; everything that is not sealed opens without."
 
 
@@ -38,24 +43,34 @@ class KeySet:
 
 
 class Keys:
-    """The keys of one store, looked for, or made, when they are first needed."""
+    """The keys of one store, looked for, or made, when they are first needed.
+
+    A set seals new contents until it is rotated away; from then on it only opens. Every key file has a name of its own,
+    and beside it lies a copy of what the store has of the keys: whatever old file or folder is put back, what was made
+    since lies under other names.
+    """
 
     def __init__(self, store: str, keys: str, durable: bool = True) -> None:
         self.store, self.folder, self.durable = store, keys, durable
         self._sets: dict[bytes, KeySet] | None = None
         self._current: KeySet | None = None
-        self._found = ""
+        self._entries: list[Entry] = []
+        self._files: dict[str, list[str]] = {}
+        self._found, self._wrapping = "", b""
+        self._seen: object = None
+        self._is_settled = False
         self.was_made = False
-        """Was a new key made although this store has sealed contents already? Then those no longer open."""
-
-    @property
-    def key_file(self) -> str:
-        return f"{self.folder}/{store_id(self.store)}.key"
+        """Was a new key made although this store has contents that no key at hand opens?"""
 
     def key_in_use(self) -> str:
-        """The file whose key opens what there is: under the store's id, unless that was lost and written anew."""
-        self._opening()
-        return self._found or self.key_file
+        """The file whose key opens what is sealed from now on; nothing if there is none yet."""
+        self._refresh()
+        return self._found
+
+    def key_files(self) -> dict[str, list[str]]:
+        """The key files of this store, and the ids of the sets that each opens."""
+        self._refresh()
+        return dict(self._files)
 
     @property
     def seal_file(self) -> str:
@@ -63,18 +78,22 @@ class Keys:
 
     def is_in_use(self) -> bool:
         """Has this store ever sealed anything?"""
-        return self._seal_text() is not None
+        return bool(self._texts())
 
     def is_ready(self) -> bool:
         """Is there a key to seal with, so that none need be made?"""
-        self._opening()
+        self._refresh()
         return self._current is not None
 
     def sets(self) -> list[tuple[str, bool]]:
         """Ids of all key sets of the store, and whether each can be opened."""
-        known = [entry["id"] for entry in self._wraps()]
-        opened = self._opening()
-        return [(one, bytes.fromhex(one) in opened) for one in known]
+        opened = self._refresh()
+        return [(entry["id"], bytes.fromhex(entry["id"]) in opened) for entry in self._entries]
+
+    def seals_with(self) -> str:
+        """The id of the set that new contents are sealed with; nothing if one is yet to be made."""
+        self._refresh()
+        return self._current.id.hex() if self._current is not None else ""
 
     def is_backed_up(self) -> bool:
         """Was a backup made of every key set there is now?"""
@@ -87,62 +106,44 @@ class Keys:
 
     def problem(self) -> str:
         """What is wrong with the store's part of the keys, in words; empty if nothing is."""
-        if _read(self.seal_file) is None:
-            return "" if _read(self._copy) is None else "The file with the sealed keys is missing"
-        return "" if _checked(_read(self.seal_file)) is not None else "The file with the sealed keys is damaged"
+        text = _read(self.seal_file)
+        if text is None:
+            return "The file with the sealed keys is missing" if self._copies() else ""
+        return "" if _checked(text) is not None else "The file with the sealed keys is damaged"
 
     def heal(self) -> bool:
-        """Write the store's part again from the copy beside the key. True if that was possible."""
-        text = _checked(_read(self._copy))
-        if text is None:
+        """Write the store's part again from the copies beside the keys. True if that was possible."""
+        if not any(_checked(_read(path)) is not None for path in self._copies()):
             return False
-        self._put(self.seal_file, text)
+        self._load()
+        self._put(self.seal_file, self._entries, self.durable)
         return True
 
     def rotate(self) -> str:
-        """Wrap all keys with a new one, and let go of the old one. Contents stay as they are. Returns the new one's id.
+        """Seal new contents with a new set under a new key, and let go of the old key. Returns the new set's id.
 
-        Killed at any point, either the old key file opens everything or the new one does.
+        The new key opens the older sets too; contents stay as they are. Killed at any point, the key files that are
+        there open everything; what an old one does not open is sealed from the moment when the new set is written.
         """
-        with self._lock():
-            self._load()
-            opened = self._opening()
-            if not opened:
-                raise Failed("There is no key yet that could be rotated.", "The first sealed content makes one.")
-            new = urandom(32)
-            entries = self._wraps()
-            both = [
-                {**one, "wraps": [*one["wraps"], _wrap(new, opened[bytes.fromhex(one["id"])])]}
-                if bytes.fromhex(one["id"]) in opened
-                else one
-                for one in entries
-            ]
-            self._write_seal(both)
-            step("key:wrapped")
-            self._write_key(new)
-            step("key:replaced")
-            mine = _key_id(new)
-            self._write_seal(
-                [
-                    {**one, "wraps": [wrap for wrap in one["wraps"] if wrap["key"] == mine]}
-                    if bytes.fromhex(one["id"]) in opened
-                    else one
-                    for one in both
-                ]
-            )
-            self._sets = None
-            return mine
+        try:
+            with self._lock():
+                if not self._load():
+                    raise Failed("There is no key yet that could be rotated.", "The first sealed content makes one.")
+                return self._rotate()
+        except OSError as error:
+            raise explain(error, "Rotating the key", self.folder) from None
 
     def backup(self, passphrase: str) -> dict[str, Any]:
-        """All keys at hand, under a passphrase: for a backup file, or for a bundle."""
-        if not passphrase:
-            raise Usage("An empty passphrase protects nothing.", "Give a longer one.")
-        opened = self._opening()
+        """All keys at hand, under a passphrase: for a backup file, or for a bundle. Raises `Usage` if it is weak."""
+        from holdfast.core.strength import require_strong
+
+        require_strong(passphrase)
+        opened = self._refresh()
         if not opened:
             raise WrongKey("There is no key at hand.", HINT)
         salt, (cost, block, parallel) = urandom(16), COSTS
         nonce = urandom(12)
-        masters = b"".join([keys.master for keys in opened.values()])
+        masters = b"".join([keys.master for keys in self._all()])
         box = cipher(_stretch(passphrase, salt, cost, block, parallel)).encrypt(nonce, masters, BACKUP.encode("ascii"))
         return {
             "what": BACKUP, "v": 1, "kdf": "scrypt", "salt": salt.hex(), "n": cost, "r": block, "p": parallel,
@@ -150,35 +151,32 @@ class Keys:
         }  # fmt: skip
 
     def admit(self, backup: object, passphrase: str) -> int:
-        """Take keys over from a backup; return how many are new here. Raises `WrongKey` for another passphrase."""
+        """Take keys over from a backup; return how many are new here. Raises `WrongKey` for another passphrase.
+
+        Sets of this store seal again as before; those of other stores only open what came from there.
+        """
         masters = unlock(backup, passphrase)
-        with self._lock():
-            self._load()
-            opened = dict(self._opening())
-            new = [keys for keys in map(KeySet, masters) if keys.id not in opened]
-            if new:
-                wrapping, entries = self._wrapping_key(), self._wraps()
-                for keys in new:
-                    entries = [one for one in entries if one["id"] != keys.id.hex()]
-                    entries.append({"id": keys.id.hex(), "wraps": [_wrap(wrapping, keys)]})
-                self._write_seal(entries)
-            self._sets = None
-            return len(new)
+        try:
+            with self._lock():
+                opened = self._load()
+                new = [keys for keys in map(KeySet, masters) if keys.id not in opened]
+                if new:
+                    self._admit(new)
+                return len(new)
+        except OSError as error:
+            raise explain(error, "Taking over keys", self.folder) from None
 
     # Private parts
 
     @property
     def _backed_up(self) -> str:
-        return self.key_file + ".backed-up"
-
-    @property
-    def _copy(self) -> str:
-        return f"{self.folder}/{store_id(self.store)}.seal"
+        return f"{self.folder}/{store_id(self.store)}.key.backed-up"
 
     def _sealing(self) -> KeySet:
         """The keys for new contents; made if there are none that open."""
-        if self._current is None:
-            self._opening()
+        self._refresh()
+        if self._current is not None and not self._is_settled:
+            self._settle()
         if self._current is None:
             try:
                 with self._lock():
@@ -190,91 +188,204 @@ class Keys:
         assert self._current is not None
         return self._current
 
-    def _opening(self) -> dict[bytes, KeySet]:
-        if self._sets is None:
-            self._load()
-        assert self._sets is not None
+    def _opening(self, wanted: bytes) -> KeySet | None:
+        """The set with this id, if its key is at hand; another process may have made it a moment ago."""
+        found = self._sets.get(wanted) if self._sets is not None else None
+        return found if found is not None else self._refresh().get(wanted)
+
+    def _all(self) -> list[KeySet]:
+        """Every set at hand, the one in use first."""
+        opened, current = self._refresh(), self._current
+        others = [keys for keys in opened.values() if current is None or keys.id != current.id]
+        return others if current is None else [current, *others]
+
+    def _refresh(self) -> dict[bytes, KeySet]:
+        """All sets at hand; looked for again once somebody has written keys. A rotation counts for every process."""
+        if self._sets is None or self._look() != self._seen:
+            return self._load()
         return self._sets
 
+    def _look(self) -> object:
+        return [_traits(path) for path in (self.seal_file, self.folder)]
+
+    def _load(self) -> dict[bytes, KeySet]:
+        for _ in range(MOST_LOOKS):
+            seen = self._look()
+            found = self._load_once()
+            self._seen = seen
+            if self._look() == seen:
+                break  # else keys were written, and older ones removed, while we read
+        return found
+
+    def _load_once(self) -> dict[bytes, KeySet]:
+        texts = self._texts()
+        entries = _merged(texts)
+        own = self._own(".key")
+        # Where the store's file with its id was damaged or written anew, its keys lie under another one; what is sealed
+        # must not be lost for that.
+        sets: dict[bytes, KeySet] = {}
+        files: dict[str, list[str]] = {}
+        keys: dict[bytes, tuple[str, bytes]] = {}
+        for path in (*own, *self._foreign()):
+            if path not in own and len(sets) == len(entries):
+                break
+            wrapping = _key_in(_read(path))
+            found = _unwrapped(wrapping, entries) if wrapping is not None else []
+            if path in own or found:
+                files[path] = [one.id.hex() for one in found]
+            for one in found:
+                sets.setdefault(one.id, one)
+                keys.setdefault(one.id, (path, wrapping or b""))
+        ids = [bytes.fromhex(entry["id"]) for entry in entries if entry.get("seals", True)]
+        current = next((sets[one] for one in ids if one in sets), None)
+        self._entries = _trimmed(entries, texts[0] if texts else [], [wrapping for _, wrapping in keys.values()])
+        self._files, self._is_settled = files, False
+        self._found, self._wrapping = keys[current.id] if current is not None else ("", b"")
+        self._sets, self._current = sets, current
+        return sets
+
     def _make(self) -> None:
-        """A new set of keys: nothing at hand opens what there is, and new contents must be sealed all the same."""
-        entries = self._wraps()
-        self.was_made = bool(entries)
-        keys = KeySet(urandom(32))
-        wrapping = self._wrapping_key()
-        self._write_seal([{"id": keys.id.hex(), "wraps": [_wrap(wrapping, keys)]}, *entries])
+        """A new set under a new key: nothing at hand may seal, and new contents must be sealed all the same."""
+        self.was_made = any(bytes.fromhex(entry["id"]) not in self._refresh() for entry in self._entries)
+        self._begin(lambda wrapping, keys: [*self._wrapped(wrapping), _entry(wrapping, keys)])
+
+    def _admit(self, new: list[KeySet]) -> None:
+        own = [entry["id"] for entry in self._entries if entry.get("seals", True)]
+        if self._wrapping:
+            entries = _with(self._entries, self._wrapping, new)
+            self._write_seal(entries, self._copy_of(self._found, self._wrapping))
+        elif any(keys.id.hex() in own for keys in new):
+            self._begin(lambda wrapping, _: _with(self._wrapped(wrapping), wrapping, new))
+        else:
+            self._begin(lambda wrapping, keys: [_entry(wrapping, keys), *_with(self._wrapped(wrapping), wrapping, new)])
         self._load()
 
-    def _load(self) -> None:
-        sets, self._found = self._opened_by(self.key_file), ""
-        # The key lies under the store's id. Where the file with that id was damaged or written anew, the key is still
-        # there under another name, and what is sealed must not be lost for that.
-        for path in self._other_keys():
-            if sets and len(sets) == len(self._wraps()):
-                break
-            others = self._opened_by(path)
-            self._found = path if others and not sets else self._found
-            sets = {**others, **sets}
-        order = [bytes.fromhex(one["id"]) for one in self._wraps()] if sets else []
-        self._sets, self._current = sets, next((sets[one] for one in order if one in sets), None)
-
-    def _opened_by(self, path: str) -> dict[bytes, KeySet]:
-        wrapping = _key_in(_read(path))
-        if wrapping is None:
-            return {}
-        wraps = [(wrap, entry["id"]) for entry in self._wraps() for wrap in entry["wraps"]]
-        opened = [_unwrap(wrapping, wrap, name) for wrap, name in wraps]
-        return {keys.id: keys for keys in opened if keys is not None}
-
-    def _other_keys(self) -> list[str]:
+    def _rotate(self) -> str:
+        old = [path for path in self._own(".key") if self._files.get(path)]
+        opened = self._refresh()
+        made = self._begin(
+            lambda wrapping, keys: [
+                _entry(wrapping, keys),
+                *[{**entry, "seals": False} if _id(entry) in opened else entry for entry in self._wrapped(wrapping)],
+            ],
+            durable=True,
+        )
+        step("key:wrapped")
+        mine, copy = _key_id(self._wrapping), self._copy_of(self._found, self._wrapping)
+        old += [path for path in self._copies() if path != copy]  # this one has all that they have
+        alone = [
+            {**entry, "wraps": [wrap for wrap in entry["wraps"] if wrap["key"] == mine] or entry["wraps"]}
+            for entry in self._entries
+        ]
         try:
-            names = sorted(listdir(self.folder))
+            self._write_seal(alone, copy, durable=True)
+            step("key:alone")
+            for path in old:
+                _unlink(path)
+                step("key:removed")
+            sync_folder(self.folder)
+        except OSError as error:
+            raise Failed(
+                f"New contents are sealed with a new key, but the old key is not let go yet: {error.strerror}.",
+                "Run `holdfast key rotate` again.",
+            ) from None
+        self._load()
+        return made
+
+    def _begin(self, entries: Callable[[bytes, KeySet], list[Entry]], durable: bool | None = None) -> str:
+        """Put a new key, and perhaps a new set, into force; return that set's id. Where that fails, all is as it was."""
+        wrapping, keys = urandom(32), KeySet(urandom(32))
+        path = f"{self.folder}/{store_id(self.store)}-{_key_id(wrapping)}.key"
+        copy = self._copy_of(path, wrapping)
+        wanted = entries(wrapping, keys)
+        try:
+            self._write_key(path, wrapping)
+            step("key:made")
+            self._write_seal(wanted, copy, durable)
+        except OSError:
+            for left in (copy, path):
+                try:
+                    _unlink(left)
+                except OSError:
+                    pass  # it opens nothing
+            raise
+        self._load()
+        return keys.id.hex()
+
+    def _settle(self) -> None:
+        """Bring the store's part and the copy beside the key to the same: either must be enough. No matter if it fails."""
+        self._is_settled = True
+        places = self.seal_file, self._copy_of(self._found, self._wrapping)
+        if all(_sets_in(_checked(_read(path))) == self._entries for path in places):
+            return
+        try:
+            with self._lock():
+                self._load()
+                if self._current is not None:
+                    self._write_seal(self._entries, self._copy_of(self._found, self._wrapping))
+                    self._load()
+        except OSError:
+            pass
+        self._is_settled = True
+
+    def _wrapped(self, wrapping: bytes) -> list[Entry]:
+        """All entries; those that open here are wrapped by this key too."""
+        return _with(self._entries, wrapping, list(self._refresh().values()))
+
+    def _texts(self) -> list[list[Entry]]:
+        """What the store says of its sets, and what the copies beside the keys say. Raises `Damaged` if none can be read."""
+        texts = [text for path in (self.seal_file, *self._copies()) if (text := _read(path)) is not None]
+        good = [checked for text in texts if (checked := _checked(text)) is not None]
+        if texts and not good:
+            raise Damaged(f"{self.seal_file} is damaged, and so is its copy.", HINT)
+        return [_sets_in(text) for text in good]
+
+    def _copies(self) -> list[str]:
+        return self._own(".seal")
+
+    def _own(self, ending: str) -> list[str]:
+        """The files with this ending that were made for this store; the one that older versions made comes first."""
+        plain = f"{store_id(self.store)}{ending}"
+        names = [name for name in self._names() if name.endswith(ending)]
+        return [
+            f"{self.folder}/{name}"
+            for name in sorted(names, key=lambda name: (name != plain, name))
+            if name == plain or name.startswith(plain[: -len(ending)] + "-")
+        ]
+
+    def _foreign(self) -> list[str]:
+        own = store_id(self.store)
+        return [f"{self.folder}/{name}" for name in self._names() if name.endswith(".key") and not name.startswith(own)]
+
+    def _names(self) -> list[str]:
+        try:
+            return sorted(listdir(self.folder))
         except OSError:
             return []
-        own = self.key_file.rpartition("/")[2]
-        return [f"{self.folder}/{name}" for name in names if name.endswith(".key") and name != own]
 
-    def _wraps(self) -> list[dict[str, Any]]:
-        text = self._seal_text()
-        return list(loads(text)["sets"]) if text is not None else []
+    def _copy_of(self, path: str, wrapping: bytes) -> str:
+        """Where the copy of the store's part lies that goes with this key file."""
+        own = f"{self.folder}/{store_id(self.store)}"
+        return (path.removesuffix(".key") if path.startswith(own) else f"{own}-{_key_id(wrapping)}") + ".seal"
 
-    def _seal_text(self) -> bytes | None:
-        """The store's part; its copy beside the key if that is lost or damaged. Raises `Damaged` if both are."""
-        texts = [_read(self.seal_file), _read(self._copy)]
-        for text in texts:
-            checked = _checked(text)
-            if checked is not None:
-                return checked
-        if any(text is not None for text in texts):
-            raise Damaged(f"{self.seal_file} is damaged, and so is its copy.", HINT)
-        return None
-
-    def _wrapping_key(self) -> bytes:
-        """The key in the key file; a new one if there is none, or none that is one."""
-        text = _read(self.key_file)
-        key = _key_in(text)
-        if key is None:
-            if text is not None:
-                rename(self.key_file, f"{self.key_file}.damaged-{urandom(4).hex()}")
-            key = urandom(32)
-            self._write_key(key)
-        return key
-
-    def _write_key(self, key: bytes) -> None:
+    def _write_key(self, path: str, key: bytes) -> None:
         text = f"holdfast key\nversion 1\nstore {store_id(self.store)}\nkey {key.hex()}\n"
-        replace(self.key_file, text.encode("ascii"), self.durable)
+        # Always synced, whatever the settings say of contents: an old key may go as soon as this one is there.
+        replace(path, text.encode("ascii"))
 
-    def _write_seal(self, entries: list[dict[str, Any]]) -> None:
-        text = dumps({"v": 1, "sets": entries}).encode("ascii")
+    def _write_seal(self, entries: list[Entry], copy: str, durable: bool | None = None) -> None:
+        synced = self.durable if durable is None else durable
         # The copy first: what was sealed with a key must open when either of both files is there.
-        self._put(self._copy, text)
-        self._put(self.seal_file, text)
+        self._put(copy, entries, synced)
+        step("key:copied")
+        self._put(self.seal_file, entries, synced)
 
-    def _put(self, path: str, text: bytes) -> None:
+    def _put(self, path: str, entries: list[Entry], durable: bool) -> None:
+        text = dumps({"v": 1, "sets": entries}).encode("ascii")
         growing = self.store + "/tmp" if path == self.seal_file else ""
-        replace(path, text + b"\n" + digest(text).hex().encode("ascii") + b"\n", self.durable, growing)
+        replace(path, text + b"\n" + digest(text).hex().encode("ascii") + b"\n", durable, growing)
 
-    def _lock(self) -> Lock:
+    def _lock(self) -> _Locks:
         folder = self.folder
         missing = []
         while folder and _read(folder) is None:
@@ -282,7 +393,28 @@ class Keys:
             folder = folder.rpartition("/")[0]
         for path in reversed(missing):
             make_folder(path)
-        return Lock(self.folder + "/lock")
+        return _Locks(self.folder + "/lock", self.store + "/seal.lock")
+
+
+class _Locks:
+    """Two locks at once: users of one folder of keys, and users of one store, who may have keys elsewhere."""
+
+    def __init__(self, first: str, second: str) -> None:
+        self.first, self.second = Lock(first), Lock(second)
+
+    def __enter__(self) -> None:
+        self.first.__enter__()
+        try:
+            self.second.__enter__()
+        except BaseException:
+            self.first.__exit__(None, None, None)
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.second.__exit__(kind, error, trace)
+        self.first.__exit__(kind, error, trace)
 
 
 def unlock(backup: object, passphrase: str) -> list[bytes]:
@@ -332,6 +464,51 @@ def _wrap(wrapping: bytes, keys: KeySet) -> dict[str, str]:
     return {"key": _key_id(wrapping), "box": (nonce + box).hex()}
 
 
+def _entry(wrapping: bytes, keys: KeySet) -> Entry:
+    return {"id": keys.id.hex(), "wraps": [_wrap(wrapping, keys)]}
+
+
+def _id(entry: Entry) -> bytes:
+    return bytes.fromhex(entry["id"])
+
+
+def _with(entries: list[Entry], wrapping: bytes, sets: list[KeySet]) -> list[Entry]:
+    """The entries, with a wrap of each of these sets by this key; what is not listed yet came from elsewhere, and only opens."""
+    wanted, found = {keys.id: keys for keys in sets}, []
+    for entry in entries:
+        keys = wanted.pop(_id(entry), None)
+        found.append(entry if keys is None else {**entry, "wraps": [*entry["wraps"], _wrap(wrapping, keys)]})
+    return found + [{**_entry(wrapping, keys), "seals": False} for keys in wanted.values()]
+
+
+def _merged(texts: list[list[Entry]]) -> list[Entry]:
+    """What all of them know. A set that one of them calls rotated away is that: an old copy must not bring it back."""
+    found: dict[str, Entry] = {}
+    for entry in [entry for text in texts for entry in text]:
+        known = found.setdefault(entry["id"], {**entry, "wraps": []})
+        known["wraps"] += [wrap for wrap in entry["wraps"] if wrap not in known["wraps"]]
+        if not entry.get("seals", True):
+            known["seals"] = False
+    return list(found.values())
+
+
+def _trimmed(entries: list[Entry], first: list[Entry], wrappings: list[bytes]) -> list[Entry]:
+    """The entries without wraps that only older copies have, unless nothing else opens their set."""
+    said = {entry["id"]: entry["wraps"] for entry in first}
+    return [
+        {**entry, "wraps": said[entry["id"]]}
+        if any(_unwrapped(one, [{**entry, "wraps": said.get(entry["id"], [])}]) for one in set(wrappings))
+        else entry
+        for entry in entries
+    ]
+
+
+def _unwrapped(wrapping: bytes, entries: list[Entry]) -> list[KeySet]:
+    """The sets that this key opens."""
+    tried = [_unwrap(wrapping, wrap, entry["id"]) for entry in entries for wrap in entry["wraps"]]
+    return list({keys.id: keys for keys in tried if keys is not None}.values())
+
+
 def _unwrap(wrapping: bytes, wrap: dict[str, str], name: str) -> KeySet | None:
     if wrap["key"] != _key_id(wrapping):
         return None
@@ -372,6 +549,26 @@ def _checked(text: bytes | None) -> bytes | None:
     except (ValueError, KeyError, TypeError, HoldfastError):
         return None
     return body if good else None
+
+
+def _sets_in(text: bytes | None) -> list[Entry]:
+    return list(loads(text)["sets"]) if text is not None else []
+
+
+def _traits(path: str) -> tuple[int, ...]:
+    """What changes when somebody writes this file, or puts another one into this folder."""
+    try:
+        seen = stat(path)
+    except OSError:
+        return ()
+    return seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns
+
+
+def _unlink(path: str) -> None:
+    try:
+        unlink(path)
+    except FileNotFoundError:
+        pass
 
 
 def _read(path: str) -> bytes | None:

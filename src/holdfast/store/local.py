@@ -34,7 +34,7 @@ try:
 except ImportError:  # macOS has none
     posix_fadvise = None  # type: ignore[assignment]
 
-from holdfast.core.errors import DiskFull, Failed, HoldfastError, Unreachable
+from holdfast.core.errors import DiskFull, Failed, HoldfastError, Unreachable, shortage
 from holdfast.core.steps import step
 
 TYPE_CHECKING = False
@@ -97,7 +97,7 @@ class LocalBlobs:
             close(last[1])
 
     def names(self) -> list[str]:
-        return sorted(name[:-5] for name in listdir(self.folder) if name.endswith(".pack"))
+        return sorted(name[:-5] for name in _names(self.folder) if name.endswith(".pack"))
 
     def delete(self, name: str) -> None:
         with self._guard:
@@ -211,6 +211,14 @@ class LocalRecords:
         except FileNotFoundError:
             return b""
 
+    def remove(self, log: str) -> None:
+        try:
+            unlink(self._path(log))
+        except FileNotFoundError:
+            return
+        if self.durable:
+            sync_folder(self.folder)
+
     def size(self, log: str) -> int:
         try:
             return stat(self._path(log)).st_size
@@ -227,7 +235,7 @@ class LocalRecords:
             close(fd)
 
     def logs(self) -> list[str]:
-        return sorted(name[:-4] for name in listdir(self.folder) if name.endswith(".log"))
+        return sorted(name[:-4] for name in _names(self.folder) if name.endswith(".log"))
 
     def _path(self, log: str) -> str:
         return f"{self.folder}/{_plain(log)}.log"
@@ -267,6 +275,14 @@ class Lock:
                 return False
             raise
         return True
+
+
+def _names(folder: str) -> list[str]:
+    """What lies in the folder. Nothing does in one that is gone: what should be there is missed by name."""
+    try:
+        return listdir(folder)
+    except FileNotFoundError:
+        return []
 
 
 def _plain(name: str) -> str:
@@ -312,6 +328,24 @@ def replace(path: str, data: bytes, durable: bool = True, growing: str = "") -> 
         sync_folder(path.rpartition("/")[0])
 
 
+def replace_in(folder: int, name: str, data: bytes, durable: bool = True) -> None:
+    """The same in a folder that is open: no link on the way to it leads the writing elsewhere."""
+    temporary = f"{name}.{urandom(12).hex()}"
+    fd = open_fd(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600, dir_fd=folder)
+    try:
+        write_all(fd, data)
+        if durable:
+            fsync(fd)
+        rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except OSError:
+        unlink(temporary, dir_fd=folder)
+        raise
+    finally:
+        close(fd)
+    if durable:
+        fsync(folder)
+
+
 def _new_file(prefix: str) -> tuple[str, int]:
     """A new file, locked: that tells a sweep that its writer lives. Returns path and descriptor."""
     while True:
@@ -334,6 +368,9 @@ def make_folder(path: str) -> None:
 def explain(error: OSError, what: str, store: str = "") -> HoldfastError:
     """Turn an error of the operating system into a sentence with a way out."""
     named = f"the store {store}".rstrip()
+    short = shortage(error)
+    if short is not None:
+        return short
     if error.errno in FULL:
         return DiskFull(f"The disk is full: {what} was not done; nothing was changed in {store or named}.")
     if error.errno == EROFS:

@@ -7,10 +7,10 @@ from errno import ENOENT
 from threading import Lock, get_ident
 from types import TracebackType
 
-from holdfast.core.entry import FILE, GONE, Entry
+from holdfast.core.entry import FILE, GONE, LEFT_OUT, Entry
 from holdfast.core.errors import Damaged
 from holdfast.core.steps import step
-from holdfast.store.rows import CheckpointRow, Location, PackRow, Query, WorkspaceRow
+from holdfast.store.rows import SAFETY, CheckpointRow, Location, PackRow, Query, WorkspaceRow
 
 Interval = tuple[int, int | None, Entry]
 
@@ -100,6 +100,9 @@ class MemoryRecords:
     def logs(self) -> list[str]:
         return sorted(self._logs)
 
+    def remove(self, log: str) -> None:
+        self._logs.pop(log, None)
+
 
 class MemoryLedger:
     """The ledger port on dicts. A transaction writes into a copy, which takes the place of the original at its end."""
@@ -122,6 +125,10 @@ class MemoryLedger:
     def checkpoint(self, workspace: str, version: int) -> CheckpointRow | None:
         return self._tables().checkpoints.get((workspace, version))
 
+    def count(self, workspace: str) -> int:
+        rows = self._tables().checkpoints.values()
+        return sum(row.workspace == workspace and not row.forgotten for row in rows)
+
     def find(self, query: Query) -> list[CheckpointRow]:
         newest: Callable[[CheckpointRow], int] = (lambda row: row.version) if query.workspace else (lambda row: row.seq)
         rows = [row for row in self._tables().checkpoints.values() if _answers(row, query)]
@@ -135,6 +142,9 @@ class MemoryLedger:
     def state(self, workspace: str, version: int, below: bytes = b"") -> Iterator[Entry]:
         rows = [interval[2] for interval in self.intervals(workspace) if _covers(interval, version)]
         return iter([row for row in rows if not below or (row.path + b"/").startswith(below + b"/")])
+
+    def left_out(self, workspace: str, version: int, below: bytes = b"") -> list[Entry]:
+        return [row for row in self.state(workspace, version, below) if row.kind in LEFT_OUT]
 
     def at(self, workspace: str, version: int, path: bytes) -> Entry | None:
         rows = [interval[2] for interval in self.history(workspace, path) if _covers(interval, version)]
@@ -286,6 +296,14 @@ class MemoryTransaction:
                 del nodes[key]
         return dropped
 
+    def drop_workspace(self, workspace: str) -> None:
+        tables = self._tables
+        tables.workspaces.pop(workspace, None)
+        tables.checkpoints = {key: row for key, row in tables.checkpoints.items() if key[0] != workspace}
+        tables.nodes = {key: rows for key, rows in tables.nodes.items() if key[0] != workspace}
+        tables.kept = {key: ids for key, ids in tables.kept.items() if key[0] != workspace}
+        tables.meta.pop(f"base {workspace}", None)
+
     def set_meta(self, key: str, value: str) -> None:
         self._tables.meta[key] = value
 
@@ -332,4 +350,5 @@ def _answers(row: CheckpointRow, query: Query) -> bool:
         and (not query.before or row.version < query.before)
         and (not query.created_until or row.created_at <= query.created_until)
         and (bool(query.forgotten) or not row.forgotten)
+        and (query.safety or row.trigger not in SAFETY)
     )

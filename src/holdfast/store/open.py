@@ -8,38 +8,47 @@ from posix import open as open_fd
 from holdfast.core.errors import NoWorkspace
 from holdfast.store.local import LocalBlobs, LocalRecords, Lock, explain, make_folder, replace, sync_folder
 from holdfast.store.place import FORMAT, store_id
+from holdfast.store.reserve import renew
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from holdfast.store.repository import Repository
 
-RESERVE = 1 << 20
-FOLDERS = ("packs", "log", "tmp", "workspaces")
+EMPTY, FULL = ("tmp", "workspaces"), ("packs", "log")
+FOLDERS = (*FULL, *EMPTY)
+"""The folders of a store. Without what was in the first two, checkpoints are lost: those are made again by a repair only."""
 
 
-def open_store(path: str, *, durable: bool = True, keys: str = "") -> Repository:
-    """Return the repository in this folder; `keys` is where its keys lie. Raises as `store_id` does."""
+def open_store(path: str, *, durable: bool = True, keys: str = "", beside: bool = False) -> Repository:
+    """Return the repository in this folder; `keys` is where its keys lie. Raises as `store_id` does.
+
+    `beside`: this process has it open already, and this one asks for little.
+    """
     identity = store_id(path)
+    make_again(path, EMPTY)
     from holdfast.store.repository import Repository
     from holdfast.store.sqlite import SqliteLedger
+    from holdfast.store.sqlite_file import CACHE, SMALL_CACHE
 
+    cache = SMALL_CACHE if beside else CACHE
     repository = Repository(
         identity,
         LocalBlobs(path, durable),
         LocalRecords(path, durable),
-        SqliteLedger(path + "/ledger.db", path + "/lock", durable=durable),
+        SqliteLedger(path + "/ledger.db", path + "/lock", durable=durable, cache=cache),
     )
+    repository.folder = path
     repository.keys = path, keys or path.rpartition("/")[0] + "/keys", durable
     return repository
 
 
-def create_store(path: str, *, durable: bool = True, keys: str = "") -> Repository:
-    """Make a store in this folder unless there is one, and open it."""
+def create_store(path: str, *, durable: bool = True, keys: str = "", identity: str = "") -> Repository:
+    """Make a store in this folder unless there is one, and open it. `identity`: the id that it had, if it is known."""
     try:
         store_id(path)
     except NoWorkspace:
         try:
-            _make_folders(path)
+            make_folders(path)
             with Lock(path + "/lock"):
                 if not _exists(path + "/format"):
                     for name in FOLDERS:
@@ -48,9 +57,9 @@ def create_store(path: str, *, durable: bool = True, keys: str = "") -> Reposito
                         _touch(f"{path}/{name}")  # now: compaction needs them when no inode may be left
                     if not _exists(path + "/ledger.db"):  # it gets that name whole, so one that is there is good
                         _make_ledger(path, durable)
-                    make_reserve(path)
+                    renew(path)
                     # The format file comes last: a folder without it is not a store yet.
-                    describe(path, urandom(16).hex())
+                    describe(path, identity or urandom(16).hex())
         except OSError as error:
             raise explain(error, "Making the store", path) from None
     return open_store(path, durable=durable, keys=keys)
@@ -69,21 +78,24 @@ def _make_ledger(path: str, durable: bool) -> None:
         _remove(new + leftover)
 
 
+def make_again(path: str, names: tuple[str, ...]) -> list[str]:
+    """Make those of these folders that a store has lost, as far as it can be written; return their names."""
+    made = [name for name in names if not _exists(f"{path}/{name}")]
+    for name in list(made):
+        try:
+            make_folder(f"{path}/{name}")
+        except OSError:
+            made.remove(name)  # who needs it says what is wrong
+    return made
+
+
 def describe(path: str, identity: str) -> None:
     text = f"holdfast store\nversion {FORMAT}\nid {identity}\n"
     replace(path + "/format", text.encode("ascii"), growing=path + "/tmp")
 
 
-def make_reserve(path: str) -> None:
-    """Keep a little space that `forget` can give back when the disk is full."""
-    if not _exists(path + "/reserve"):
-        try:
-            replace(path + "/reserve", bytes(RESERVE), growing=path + "/tmp")
-        except OSError:
-            pass
-
-
-def _make_folders(path: str) -> None:
+def make_folders(path: str) -> None:
+    """Make a folder and those above it, durably."""
     missing = []
     while not _exists(path):
         missing.append(path)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from _struct import pack as pack_numbers
 from _struct import unpack, unpack_from
 
-from holdfast.core.errors import Damaged
+from holdfast.core.errors import Damaged, shortage
 from holdfast.store.compressing import Workers, native, squeezer, start
 from holdfast.store.digest import digest
 from holdfast.store.rows import SEALED, Location
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from holdfast.store.compressing import Job
@@ -142,7 +142,7 @@ class PackWriter:
             self._workers.close()
             self._workers = None
 
-    def entries(self) -> list[tuple[bytes, Location]]:
+    def entries(self) -> Iterator[tuple[bytes, Location]]:
         return _entries(self.name, self.frames, self.digests, self.lengths, self.kinds)
 
     def _flush(self) -> None:
@@ -248,7 +248,8 @@ def _inflated(stored: bytes, most: int) -> tuple[bytes, bool]:
         kind = type(error)
         if not (isinstance(error, (EOFError, ValueError)) or kind.__module__ == "zlib" or kind.__name__ == "ZstdError"):
             raise
-        raise Damaged(f"a frame does not decompress: {error}") from None
+        # What could not be unpacked for want of memory is not damaged, and must not be healed or passed over.
+        raise shortage(error) or Damaged(f"a frame does not decompress: {error}") from None
     return data, inflater.eof
 
 
@@ -283,7 +284,7 @@ def read_index(
     kinds = index[at + 8 * blob_count :]
     if sum(frame[3] for frame in frames) != blob_count or not _fits(frames, lengths, table):
         raise Damaged(f"the index of pack {name} contradicts itself")
-    return size, _entries(name, frames, digests, lengths, kinds), frames
+    return size, list(_entries(name, frames, digests, lengths, kinds)), frames
 
 
 def _fits(frames: Any, lengths: Any, table: int) -> bool:
@@ -297,13 +298,12 @@ def _fits(frames: Any, lengths: Any, table: int) -> bool:
     return at == table
 
 
-def _entries(name: str, frames: Any, digests: Any, lengths: Any, kinds: Any) -> list[tuple[bytes, Location]]:
-    result, blob = [], 0
+def _entries(name: str, frames: Any, digests: Any, lengths: Any, kinds: Any) -> Iterator[tuple[bytes, Location]]:
+    blob = 0
     for frame_offset, stored, _, count in frames:
         offset = 0
         for _ in range(count):
             length = lengths[blob]
-            result.append((digests[blob], Location(name, frame_offset, stored, offset, length, kinds[blob])))
+            yield digests[blob], Location(name, frame_offset, stored, offset, length, kinds[blob])
             offset += length
             blob += 1
-    return result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fcntl import LOCK_EX, LOCK_NB, flock
+from fcntl import LOCK_EX, LOCK_NB, flock, lockf
 from posix import close as close_fd
 from posix import fstat, ftruncate, listdir, pread, pwrite, stat, unlink
 from time import monotonic, sleep
@@ -20,6 +20,9 @@ PATIENCE, STEP = 20.0, 0.02
 LIFE = 20_000_000_000
 """Nanoseconds after which nobody comes for a part any more; below the rest between two starts of one session."""
 MOST = 256 << 10
+FIRST = "first"
+FOLLOWING, MOMENT = 1.0, 0.03
+"""Seconds that a later part waits for the first one's hook to end, and then for the client to hear of that."""
 
 
 def shared(
@@ -56,11 +59,53 @@ def shared(
         close_fd(fd)
 
 
+def lead(folder: str, session: str, now: int) -> None:
+    """Let the hooks of later parts wait until this process ends: a client joins texts in the order in which hooks end.
+
+    The lock is the process's own: whatever it forks does not have it, and it goes with the process.
+    """
+    try:
+        fd = sessions.opened(sessions.path(folder, session, FIRST))
+        lockf(fd, LOCK_EX | LOCK_NB)
+        ftruncate(fd, 0)
+        pwrite(fd, str(now).encode("ascii"), 0)
+    except OSError:
+        pass  # the parts can be read in any order
+
+
+def follow(folder: str, session: str, clock: Callable[[], int], patience: float = FOLLOWING) -> None:
+    """Wait until the hook of the first part has ended, but not for long: it may never come."""
+    end = monotonic() + patience
+    while monotonic() < end:
+        if _has_ended(sessions.path(folder, session, FIRST), clock()):
+            sleep(MOMENT)
+            return
+        sleep(STEP)
+
+
+def _has_ended(name: str, now: int) -> bool:
+    """Did the first hook of this very start begin, and is it gone?"""
+    try:
+        fd = sessions.opened(name)
+    except OSError:
+        return False
+    try:
+        begun = pread(fd, MOST, 0)
+        if not begun.isdigit() or not 0 <= now - int(begun) < LIFE:
+            return False
+        lockf(fd, LOCK_EX | LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        close_fd(fd)
+    return True
+
+
 def sweep(folder: str, now: int) -> None:
     """Take away parts that nobody came for. Texts of a conversation do not lie about."""
     place = folder + sessions.FOLDER
     try:
-        found = [f"{place}/{name}" for name in listdir(place) if name.endswith("." + KIND)]
+        found = [f"{place}/{name}" for name in listdir(place) if name.endswith((f".{KIND}", f".{FIRST}"))]
     except OSError:
         return
     for name in found:

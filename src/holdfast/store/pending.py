@@ -14,7 +14,16 @@ if TYPE_CHECKING:
 
 FOLDER = "/pending"
 MOST = 64 << 10
-KNOWN = {"trigger": "auto", "session": "", "agent": "", "cwd": "", "transcript": "", "reason": "", "model": ""}
+KNOWN = {
+    "trigger": "auto",
+    "session": "",
+    "agent": "",
+    "cwd": "",
+    "transcript": "",
+    "reason": "",
+    "model": "",
+    "said": "",
+}
 
 
 def append(folder: str, event: Mapping[str, object]) -> str:
@@ -37,6 +46,7 @@ def append(folder: str, event: Mapping[str, object]) -> str:
         except FileNotFoundError:
             from holdfast.store.local import make_folder
 
+            make_folder(folder.rpartition("/")[0])
             make_folder(folder)
             make_folder(folder + FOLDER)
             continue

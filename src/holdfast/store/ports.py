@@ -52,6 +52,8 @@ class Records(Protocol):
     def size(self, log: str) -> int: ...
     def truncate(self, log: str, size: int) -> None: ...
     def logs(self) -> list[str]: ...
+    def remove(self, log: str) -> None:
+        """Take a log away as a whole; no error if it is gone already."""
 
 
 class Transaction(Protocol):
@@ -59,6 +61,9 @@ class Transaction(Protocol):
 
     def add_workspace(self, row: WorkspaceRow) -> None: ...
     def update_workspace(self, row: WorkspaceRow) -> None: ...
+    def drop_workspace(self, workspace: str) -> None:
+        """Take a workspace away with all its checkpoints, intervals and tags."""
+
     def add_pack(self, name: str, size: int, entries: Iterable[tuple[bytes, Location]]) -> None:
         """Register a pack; a blob that has a place already keeps it."""
 
@@ -100,11 +105,17 @@ class Ledger(Protocol):
     def find(self, query: Query) -> list[CheckpointRow]:
         """Newest first. Forgotten ones only if the query asks for them."""
 
+    def count(self, workspace: str) -> int:
+        """How many checkpoints there are: without those that were forgotten."""
+
     def current(self, workspace: str, paths: Sequence[bytes]) -> dict[bytes, Entry]:
         """The newest state of these paths; those that are not there are missing."""
 
     def state(self, workspace: str, version: int, below: bytes = b"") -> Iterator[Entry]:
         """Every row of a version, sorted by path; `below` limits it to one path and what lies under it."""
+
+    def left_out(self, workspace: str, version: int, below: bytes = b"") -> list[Entry]:
+        """The rows of a version that name what was left out, sorted by path; `below` limits it as that of `state`."""
 
     def at(self, workspace: str, version: int, path: bytes) -> Entry | None: ...
     def history(self, workspace: str, path: bytes) -> list[tuple[int, int | None, Entry]]:

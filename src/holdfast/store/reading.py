@@ -6,6 +6,7 @@ from _collections import deque  # type: ignore[import-not-found]  # `collections
 from _thread import allocate_lock, get_ident
 from posix import close
 
+from holdfast.core.compiled import demand
 from holdfast.core.errors import Damaged
 from holdfast.store.compressing import native
 from holdfast.store.digest import digest
@@ -65,6 +66,8 @@ def _unpacking() -> Unpack | None:
     """What unpacks and checks a whole frame without Python; None if it was not built, or finds no Zstandard."""
     try:
         from holdfast.store import _unpack  # type: ignore[attr-defined]
+
+        demand(_unpack)
     except ImportError:
         return None
     module: Any = native()

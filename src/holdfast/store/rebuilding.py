@@ -106,11 +106,16 @@ def replace_ledger(
 
 
 def _empty(place: Place, ledger: str) -> Repository:
+    try:
+        made = SqliteLedger(ledger, ledger + "-lock", durable=place.durable, create=True)
+    except BaseException:
+        remove_ledger(ledger)  # on a full disk, what there is of it would stay in the way
+        raise
     return Repository(
         place.id(),
         LocalBlobs(place.path, place.durable),
         LocalRecords(place.path, place.durable),
-        SqliteLedger(ledger, ledger + "-lock", durable=place.durable, create=True),
+        made,
     )
 
 

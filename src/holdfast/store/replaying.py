@@ -106,10 +106,22 @@ class Replay(Contents):
                 key = bytes.fromhex(record["doc"])
                 tx.update_checkpoint(self._row(row.id, record["v"])._replace(document=key))
                 row = row._replace(document=key) if row.version == record["v"] else row
+        elif kind in ("restore", "base"):
+            base = record.get("base")
+            if kind == "restore" and not base:
+                base = self.base_in_log(row.id, row.log_size, record)
+            tx.set_meta(base_key(row.id), base_text(base, row.version))
         # An unknown kind is from a newer holdfast: it is kept in the log and changes nothing here.
         row = row._replace(log_size=log_size, log_head=log_head)
         tx.update_workspace(row)
         return row
+
+    def base_in_log(self, workspace: str, size: int, *more: dict[str, Any]) -> list[Any] | None:
+        """What the folder is at, by so many bytes of its log and these records after them."""
+        from holdfast.store.bases import base_after
+
+        records = Chain(self.records.read(workspace)[:size]).records
+        return base_after(self.ledger, workspace, [*records, *more])
 
     def _replay_checkpoint(self, tx: Transaction, row: WorkspaceRow, record: dict[str, Any]) -> WorkspaceRow:
         key = bytes.fromhex(record["doc"])
@@ -192,6 +204,15 @@ class Replay(Contents):
         if found is None:
             raise Damaged(f"A log speaks of v{version}, which the ledger does not have.", "Run `holdfast rebuild`.")
         return found
+
+
+def base_key(workspace: str) -> str:
+    return f"base {workspace}"
+
+
+def base_text(base: list[Any] | None, version: int) -> str:
+    """What the ledger keeps of the version that a folder was set to: it counts until there is a version after `version`."""
+    return f"{base[0]} {int(base[1])} {version}" if base else ""
 
 
 def checkpoint_row(workspace: str, record: dict[str, Any], header: dict[str, Any], rows: int) -> CheckpointRow:

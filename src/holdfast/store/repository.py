@@ -6,7 +6,8 @@ from holdfast.core import document
 from holdfast.core.errors import Failed, HoldfastError, NoWorkspace
 from holdfast.store.digest import ZERO
 from holdfast.store.records import line
-from holdfast.store.replaying import Replay
+from holdfast.store.replaying import Replay, base_key
+from holdfast.store.rows import SAFETY, Query
 from holdfast.store.saving import Saving
 
 TYPE_CHECKING = False
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from holdfast.store.ports import Blobs, Ledger, Records, Transaction
     from holdfast.store.rows import CheckpointRow, WorkspaceRow
 
+MAY_STAND = (
+    "Its record is in the log, so it may be there all the same: see `holdfast list`, once the disk can be written."
+)
+
 
 class Repository(Replay):
     """Checkpoints of all workspaces, over the three ports."""
@@ -25,6 +30,8 @@ class Repository(Replay):
     def __init__(self, store_id: str, blobs: Blobs, records: Records, ledger: Ledger) -> None:
         super().__init__(blobs, records, ledger)
         self.id = store_id
+        self.folder = ""
+        """Where it lies, if that is a disk: what is saved there leaves room for the reserve."""
 
     # Workspaces
 
@@ -49,13 +56,39 @@ class Repository(Replay):
         assert row is not None
         return row
 
+    def base(self, workspace: str) -> CheckpointRow | None:
+        """Return the version that the folder was last saved as, or set to by a restore; None if there is none."""
+        row = self.ledger.workspace(workspace)
+        if row is not None:
+            owner, _, rest = (self.ledger.meta(base_key(workspace)) or "").partition(" ")
+            version, _, until = rest.partition(" ")
+            if until == str(row.version) and version.isdecimal():
+                found = self.ledger.checkpoint(owner, int(version))
+                if found is not None and not found.forgotten:
+                    return found
+        newest = self.ledger.find(Query(workspace=workspace, limit=1))
+        if row is None or not newest or newest[0].trigger not in SAFETY:
+            return newest[0] if newest else None
+        # A restore was cut off after its safety checkpoint, or an older program made one and did not note where to.
+        base = self.base_in_log(workspace, row.log_size)
+        found = self.ledger.checkpoint(*base) if base else None
+        return found if found is not None and not found.forgotten else newest[0]
+
     # Saving
 
     def begin(self, workspace: str) -> Saving:
         row = self.workspace(workspace)
         if row is None:
             raise NoWorkspace(f"The store does not know the workspace {workspace}.")
+        self.renew_reserve()
         return Saving(self, row)
+
+    def renew_reserve(self) -> None:
+        """Before anything takes room: without its reserve a full store could never give any back. Raises `DiskFull`."""
+        if self.folder:
+            from holdfast.store.reserve import renew
+
+            renew(self.folder)
 
     def commit(
         self,
@@ -68,14 +101,12 @@ class Repository(Replay):
         `ready` runs once all rows are made: what the records speak of is durable when it returns.
 
         This is the only way anything becomes true: record and rows together, durable when it returns. Raises a
-        `HoldfastError` whatever goes wrong with the disk, and then nothing has become true.
+        `HoldfastError` whatever goes wrong with the disk, and then nothing has become true, or the error says that it may have.
         """
         try:
             return self._commit(workspace, work, ready)
         except OSError as error:
-            from holdfast.store.local import explain
-
-            raise explain(error, "Writing to the store") from None
+            raise _explained(error) from None
 
     def _commit(
         self,
@@ -84,6 +115,7 @@ class Repository(Replay):
         ready: Callable[[], None] | None,
     ) -> WorkspaceRow:
         before: int | None = None
+        size = 0
         try:
             with self.ledger.transaction() as tx:
                 row = self.reconcile(tx, workspace)
@@ -100,25 +132,58 @@ class Repository(Replay):
                 if lines:
                     before = size - sum(map(len, lines))
                     self.records.append(workspace, b"".join(lines))
-        except BaseException:
-            if before is not None:
-                self._cut_off(workspace, before)
-            raise
+        except BaseException as error:
+            stands = before is not None and self._stands(workspace, before, size)
+            if stands is False or not isinstance(error, OSError | HoldfastError):
+                raise
+            if stands is None:
+                told = _explained(error) if isinstance(error, OSError) else error
+                told.hint = MAY_STAND
+                raise told from None
         if row is None:
             raise Failed("Nothing was recorded.")
         return row
 
-    def _cut_off(self, workspace: str, size: int) -> None:
-        """Cut off records whose rows did not become durable: they must not speak of what nobody was promised."""
+    def _stands(self, workspace: str, before: int, after: int) -> bool | None:
+        """Did records become true although their commit ended with an error? Else they are cut off: they must not speak
+        of what nobody was promised. None where neither can be had.
+
+        SQLite may fail when all is durable, and only its journal is to be emptied yet.
+        """
         try:
-            # Under the lock again, and only if no row knows of them: the error may have come after all was durable, and
-            # another process may have adopted them and built on them in the meantime.
+            # Under the lock again: another process may have adopted them and built on them in the meantime.
             with self.ledger.transaction():
                 row = self.ledger.workspace(workspace)
-                if row is None or row.log_size <= size:
-                    self.records.truncate(workspace, size)
+                if row is not None and row.log_size >= after:
+                    return True
+                self.records.truncate(workspace, before)
         except (OSError, HoldfastError):
-            pass  # then the next process adopts them: more is kept than was promised, never less
+            # If they are there, the next process adopts them: more is kept than was promised, never less.
+            return None if self._size(workspace) >= after else False
+        return False
+
+    def _size(self, workspace: str) -> int:
+        """Bytes of the log, as far as it can be asked."""
+        try:
+            return self.records.size(workspace)
+        except OSError:
+            return 0
+
+    def take_back(self, names: list[str], log: str = "") -> None:
+        """Remove packs that got their names before their commit failed. If that fails too, compaction does it.
+
+        Not if the log has records that no row knows: they may speak of these packs, and the next process adopts them.
+        """
+        try:
+            with self.ledger.transaction():
+                row = self.ledger.workspace(log) if log else None
+                if log and self.records.size(log) != (row.log_size if row is not None else 0):
+                    return
+                known = {pack.name for pack in self.ledger.packs()}
+                for name in set(names) - known:
+                    self.blobs.delete(name)
+        except (OSError, HoldfastError):
+            pass
 
     # Loading
 
@@ -129,6 +194,12 @@ class Repository(Replay):
     def close(self) -> None:
         self.ledger.close()
         self.blobs.close()
+
+
+def _explained(error: OSError) -> HoldfastError:
+    from holdfast.store.local import explain
+
+    return explain(error, "Writing to the store")
 
 
 def _escape(path: bytes) -> str:

@@ -22,7 +22,9 @@ def resolve(repository: Repository, workspace: str, text: str, now: int) -> Chec
 
     Raises `NotFound` if there is none, if it was forgotten, or if the beginning of an id fits several.
     """
-    if text in ("latest", "@"):
+    if text == "latest":
+        return _latest(repository, workspace)
+    if text == "@":
         return _steps_back(repository, workspace, 0)
     if _is_version(text):
         return _version(repository, workspace, int(text.removeprefix("v")))
@@ -80,12 +82,29 @@ def _version(repository: Repository, workspace: str, version: int) -> Checkpoint
 
 
 def _steps_back(repository: Repository, workspace: str, steps: int) -> CheckpointRow:
-    rows = repository.ledger.find(Query(workspace=workspace, limit=steps + 1))
-    if not rows:
-        raise NotFound("This workspace has no checkpoint yet.", "Run `holdfast save`.")
-    if len(rows) <= steps:
-        raise NotFound(f"There are only {len(rows)} checkpoints; @~{steps} is before the first.")
+    """From the version that the folder was last saved as or set to, over those that `list` shows."""
+    base = repository.base(workspace)
+    if base is None:
+        raise _none_yet()
+    if not steps:
+        return base
+    rows = repository.ledger.find(Query(workspace=base.workspace, before=base.version, limit=steps, safety=False))
+    if len(rows) < steps:
+        raise NotFound(f"There are only {len(rows)} checkpoints before v{base.version}; @~{steps} is before the first.")
     return rows[-1]
+
+
+def _latest(repository: Repository, workspace: str) -> CheckpointRow:
+    """The newest that somebody made, whatever was restored since; a safety one only if there is no other."""
+    for safety in (False, True):
+        rows = repository.ledger.find(Query(workspace=workspace, limit=1, safety=safety))
+        if rows:
+            return rows[0]
+    raise _none_yet()
+
+
+def _none_yet() -> NotFound:
+    return NotFound("This workspace has no checkpoint yet.", "Run `holdfast save`.")
 
 
 def _moment(repository: Repository, workspace: str, text: str, now: int) -> CheckpointRow:

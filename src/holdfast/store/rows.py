@@ -71,6 +71,8 @@ if TYPE_CHECKING:
         created_until: int = 0
         limit: int = 0
         forgotten: bool = False
+        safety: bool = True
+        """False: without those of `SAFETY`."""
 
 else:
     from holdfast.core.light_tuple import light_tuple
@@ -94,9 +96,11 @@ else:
     )
     Query = light_tuple(
         "Query",
-        "workspace session task trigger tag name id_prefix before created_until limit forgotten",
+        "workspace session task trigger tag name id_prefix before created_until limit forgotten safety",
         __name__,
-        ("", "", "", "", "", "", "", 0, 0, 0, False),
+        ("", "", "", "", "", "", "", 0, 0, 0, False, True),
     )
 
+SAFETY = ("before_restore", "patch")
+"""Triggers of what restores make for themselves: a way back, and what hunks were chosen."""
 CONTENT, CHUNKS, DOCUMENT, SEALED, LIST = 0, 1, 2, 3, 4

@@ -161,13 +161,15 @@ def _pieces(data: bytes) -> Iterator[tuple[bytes, bytes, int]]:
 
 
 def _sealed_pieces(repository: Repository, data: bytes) -> list[tuple[bytes, bytes, int]]:
-    """The same for a content that is sealed; none if its key is not at hand."""
+    """The same for a content that is sealed, under every key that is at hand."""
     from io import BytesIO
 
     found: list[tuple[bytes, bytes, int]] = []
-    if repository.keys is not None and repository.sealing().is_ready():
-        repository.sealing().parts(
-            BytesIO(data).read, lambda key, part, is_list: found.append((key, part, LIST if is_list else SEALED))
+    if repository.keys is not None:
+        repository.sealing().forms_of(
+            BytesIO(data).read,
+            lambda key, part, is_list: found.append((key, part, LIST if is_list else SEALED)),
+            repository.has,
         )
     return found
 

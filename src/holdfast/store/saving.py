@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.core import document
-from holdfast.core.entry import FILE, GONE, gone, same
+from holdfast.core.entry import FILE, GONE, LEFT_OUT, gone, same
 from holdfast.core.errors import Failed
 from holdfast.core.light_json import loads
 from holdfast.core.steps import step
@@ -25,6 +25,8 @@ MOST_WAITING, MOST_WAITING_BYTES = 200, 1 << 20
 """What waits stays in memory: more of it would cost more to make room for than fewer questions save."""
 MANY_ROWS = 200
 """So many take longer to make than the disk needs for the packs. Of fewer it would be others who wait, for the lock."""
+PAGE = 5000
+"""Rows of the newest version that are compared at a time."""
 LARGE = 4 << 20
 MOST_PACK = 256 << 20
 CHUNK_MIN, CHUNK_AVERAGE, CHUNK_MAX = 16 << 10, 64 << 10, 256 << 10
@@ -32,6 +34,26 @@ CHUNK_MIN, CHUNK_AVERAGE, CHUNK_MAX = 16 << 10, 64 << 10, 256 << 10
 
 class Swept(Failed):
     """A blob we relied on was swept while we saved; saving again stores it anew."""
+
+
+class Replaced:
+    """What a version takes the place of: the paths that were there, and what they add up to.
+
+    Not their rows: those of a large tree would take as much memory as all else that a save holds.
+    """
+
+    __slots__ = ("bytes", "counts", "paths", "tree")
+
+    def __init__(self) -> None:
+        self.paths: set[bytes] = set()
+        self.counts: dict[str, int] = {}
+        self.bytes = self.tree = 0
+
+    def add(self, path: bytes, row: Entry) -> None:
+        self.paths.add(path)
+        self.counts[row.kind] = self.counts.get(row.kind, 0) + 1
+        self.bytes += row.size if row.kind == FILE else 0
+        self.tree = add(self.tree, plus=weight(row))
 
 
 class Saving:
@@ -50,7 +72,8 @@ class Saving:
         """The document holds the whole state: there is nothing yet, or what there was could not be rebuilt."""
         self._state: dict[bytes, Entry] | None = None
         self.regrouped: list[Entry] = []
-        """Files that got or lost a second name: no reason for a version, but part of the one that is made."""
+        """Files that got or lost a second name, and left-out ones of another size or time: no reason for a version, but part of
+        the one that is made."""
 
     def _new_writer(self) -> PackWriter:
         self.writers.append(PackWriter(self.repository.blobs))
@@ -97,7 +120,7 @@ class Saving:
         return self.repository.sealing().parts(
             read,
             lambda key, data, is_list: self.keep(key, data, LIST if is_list else SEALED),
-            lambda key: bool(self.repository.ledger.locate([key])),
+            self.repository.has,
         )
 
     def keep(self, key: bytes, data: bytes, kind: int) -> None:
@@ -138,35 +161,69 @@ class Saving:
             self._state = {row.path: row for row in rows}
         return self._state
 
-    def changes(self, rows: dict[bytes, Entry], seen: set[bytes] | None) -> tuple[list[Entry], dict[bytes, Entry]]:
-        """Return what differs from the newest version, sorted, and the rows that it replaces.
+    def changes(self, rows: dict[bytes, Entry], seen: set[bytes] | None) -> tuple[list[Entry], Replaced]:
+        """Return what differs from the newest version, sorted, and what it replaces.
 
         `seen` is every path that exists, after a walk; None if `rows` alone says what is gone.
         """
+        old = Replaced()
+        return self.compare(rows, seen, old.add), old
+
+    def compare(
+        self, rows: dict[bytes, Entry], seen: set[bytes] | None, replace: Callable[[bytes, Entry], None]
+    ) -> list[Entry]:
+        """The same, calling `replace` with each path and row that is replaced."""
         self.settle()
         self.writer.send()
-        if seen is None:
-            old = self.repository.ledger.current(self.row.id, list(rows))
-            lost: Iterable[bytes] = ()
-        else:
-            old = self.state()
-            lost = [path for path in old if path not in seen and path not in rows]
         changed: list[Entry] = []
         self.regrouped = []
-        for path, row in rows.items():
-            before = old.get(path)
-            if row.kind == GONE:
-                if before is not None:
-                    changed.append(row)
-            elif before is None or not same(before, row):
-                changed.append(row)
-            elif before.group != row.group:
-                self.regrouped.append(row)
-        changed += [gone(path) for path in lost]
+        if seen is None:
+            paths = list(rows)
+            for start in range(0, len(paths), PAGE):
+                part = paths[start : start + PAGE]
+                self._compare(part, rows, self.repository.ledger.current(self.row.id, part), changed, replace)
+        else:
+            old = self.state()
+            self._compare(rows, rows, old, changed, replace)
+            for path, before in old.items():
+                if path not in seen and path not in rows:
+                    changed.append(gone(path))
+                    replace(path, before)
+            self._state = None  # the walk is over, and nobody else asks
         changed.sort()
-        return changed, old
+        return changed
 
-    def finish(self, header: dict[str, Any], changed: list[Entry], old: dict[bytes, Entry]) -> CheckpointRow:
+    def _compare(
+        self,
+        paths: Iterable[bytes],
+        rows: dict[bytes, Entry],
+        old: dict[bytes, Entry],
+        changed: list[Entry],
+        replace: Callable[[bytes, Entry], None],
+    ) -> None:
+        for path in paths:
+            row, before = rows[path], old.get(path)
+            if before is None:
+                if row.kind != GONE:
+                    changed.append(row)
+                continue
+            if row.kind == GONE or not same(before, row):
+                changed.append(row)
+            elif before.group != row.group or (row.kind in LEFT_OUT and before[4:6] != row[4:6]):
+                self.regrouped.append(row)
+            else:
+                continue
+            replace(path, before)
+
+    def follow(self) -> bool:
+        """Go on from the version that is the newest by now; False if there is none, or it could not be rebuilt."""
+        row = self.repository.workspace(self.row.id)
+        if row is None or not row.version or not row.tree:
+            return False
+        self.row, self.whole, self._state = row, False, None
+        return True
+
+    def finish(self, header: dict[str, Any], changed: list[Entry], old: Replaced) -> CheckpointRow:
         """Make the checkpoint durable and return its row. Raises `Swept` if it must be done again."""
         repository, row = self.repository, self.row
         self.settle()
@@ -175,6 +232,7 @@ class Saving:
         data = document.encode(header, changed)
         key = digest(data)
         self.writer.add(key, data, DOCUMENT)
+        del data
         for writer in self.writers:
             writer.sync(wait=len(changed) < MANY_ROWS)
         record = {
@@ -199,9 +257,12 @@ class Saving:
             for writer in self.writers:
                 writer.finish()
 
-        repository._at_hand = {key: (header, changed, old)}
+        repository._at_hand = {key: (header, changed, old.paths)}
         try:
             final = repository.commit(row.id, work, name)
+        except BaseException:
+            repository.take_back([writer.name for writer in self.writers], row.id)
+            raise
         finally:
             # If the record stays although this failed, whoever adopts it must read the pack and register it.
             repository._at_hand = {}
@@ -214,17 +275,14 @@ class Saving:
         for writer in self.writers:
             writer.abort()
 
-    def _complete(self, header: dict[str, Any], changed: list[Entry], old: dict[bytes, Entry]) -> dict[str, Any]:
+    def _complete(self, header: dict[str, Any], changed: list[Entry], old: Replaced) -> dict[str, Any]:
         row = self.row
         counts: dict[str, int] = {} if self.whole else loads(row.counts)
-        tree = 0 if self.whole else int(row.tree, 16)
-        size = counts.get("bytes", 0)
+        tree = (0 if self.whole else int(row.tree, 16)) - old.tree
+        size = counts.get("bytes", 0) - old.bytes
+        for kind, number in old.counts.items():
+            counts[kind] = counts.get(kind, 0) - number
         for entry in changed:
-            before = old.get(entry.path)
-            if before is not None:
-                tree -= weight(before)
-                counts[before.kind] = counts.get(before.kind, 0) - 1
-                size -= before.size if before.kind == FILE else 0
             if entry.kind != GONE:
                 tree += weight(entry)
                 counts[entry.kind] = counts.get(entry.kind, 0) + 1

@@ -14,7 +14,7 @@ from holdfast.store.keys import HINT, Keys, KeySet, cipher, derive
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 MAGIC = b"HFS1"
 HEAD, TAG = 53, 16
@@ -46,7 +46,7 @@ class Sealer(Keys):
     def open(self, sealed: bytes) -> bytes:
         """Return the content. Raises `WrongKey` if its key is not at hand, `Damaged` if it is not what was sealed."""
         head, length = sealed[:HEAD], length_of(sealed)
-        keys = self._opening().get(head[5:13])
+        keys = self._opening(head[5:13])
         if keys is None:
             raise WrongKey(f"This content is sealed with the key {head[5:13].hex()}, which is not at hand.", HINT)
         from cryptography.exceptions import InvalidTag
@@ -65,7 +65,7 @@ class Sealer(Keys):
 
     def opens(self, sealed: bytes) -> bool:
         """Is the key for this one at hand?"""
-        return len(sealed) > HEAD and sealed[5:13] in self._opening()
+        return len(sealed) >= 13 and self._opening(sealed[5:13]) is not None
 
     def parts(
         self,
@@ -75,44 +75,66 @@ class Sealer(Keys):
     ) -> bytes:
         """Seal a stream in parts and return its id; `keep(id, bytes, is_list)` gets everything that is to be stored.
 
-        A content that is `known` under another key set, which came with a bundle, keeps the id that it has there.
+        A part that is `known` under another key set, from before a rotation or from a bundle, keeps the id that it has
+        there: only what is new is sealed anew.
         """
         ids: list[bytes] = []
-        while True:
-            part = _filled(read, PART)
-            if part or not ids:
-                sealed = self.seal(part)
-                if not ids and len(part) < PART and known is not None:
-                    sealed = next((form for form in self._forms(part) if known(digest(form))), sealed)
-                ids.append(digest(sealed))
-                keep(ids[-1], sealed, False)
-            if len(part) < PART:
-                break
+        for part in _parts(read):
+            sealed = self._kept(part, known)
+            ids.append(digest(sealed))
+            keep(ids[-1], sealed, False)
         if len(ids) == 1:
             return ids[0]
         names = b"".join(ids)
         keep(digest(names), names, True)
         return digest(names)
 
-    def ids_of(self, read: Callable[[int], bytes]) -> list[bytes]:
-        """The ids that a content has, or would have, when it is sealed. Nothing is stored, and no key is made."""
-        if not self.is_ready():
-            return []
-        first = _filled(read, PART)
-        if len(first) < PART:
-            return [digest(form) for form in self._forms(first)]
-        held = [first]
-        return [self.parts(lambda most: held.pop() if held else read(most), lambda *_: None)]
-
-    def _forms(self, content: bytes) -> list[bytes]:
-        """A content as each key set at hand seals it, the one in use first."""
+    def _kept(self, part: bytes, known: Callable[[bytes], bool] | None) -> bytes:
         current = self._sealing()
-        others = [keys for keys in self._opening().values() if keys is not current]
-        return [_seal(keys, RAW, content, len(content)) for keys in (current, *others)]
+        sealed, others = _seal(current, RAW, part, len(part)), self._all()[1:]
+        if known is None or not others or known(digest(sealed)):
+            return sealed
+        forms = (_seal(keys, RAW, part, len(part)) for keys in others)
+        return next((form for form in forms if known(digest(form))), sealed)
 
-    def proof(self, content: bytes) -> bytes:
-        """A digest that only holders of the key can make: it shows whether a content is still the same, and nothing else."""
-        return blake3(content, key=derive("holdfast 2026 key for proofs", self._sealing().master)).digest()
+    def ids_of(self, read: Callable[[int], bytes], known: Callable[[bytes], bool] | None = None) -> list[bytes]:
+        """The ids that a content has, or would have, when it is sealed. Nothing is stored, and no key is made.
+
+        First as it would be sealed now, if parts that are `known` keep their ids; then under each key set at hand.
+        """
+        return self.forms_of(read, lambda *_: None, known)
+
+    def forms_of(
+        self,
+        read: Callable[[int], bytes],
+        tell: Callable[[bytes, bytes, bool], None],
+        known: Callable[[bytes], bool] | None = None,
+    ) -> list[bytes]:
+        """The same; `tell(id, bytes, is_list)` gets all forms of all parts, and all lists of them."""
+        sets = self._all()
+        if not sets:
+            return []
+        chosen: list[bytes] = []
+        every: list[list[bytes]] = [[] for _ in sets]
+        for part in _parts(read):
+            for keys, ids in zip(sets, every, strict=True):
+                sealed = _seal(keys, RAW, part, len(part))
+                ids.append(digest(sealed))
+                tell(ids[-1], sealed, False)
+            now = [ids[-1] for ids in every]
+            chosen.append(next((one for one in now if len(now) > 1 and known is not None and known(one)), now[0]))
+        if len(chosen) == 1:
+            return list(dict.fromkeys([*chosen, *[ids[0] for ids in every]]))
+        lists = [b"".join(ids) for ids in (chosen, *every)]
+        for names in lists:
+            tell(digest(names), names, True)
+        return list(dict.fromkeys([digest(names) for names in lists]))
+
+    def proofs(self, content: bytes) -> list[bytes]:
+        """Digests that only holders of a key can make, the one in use first: they show whether a content is still the same."""
+        self._sealing()
+        purpose = "holdfast 2026 key for proofs"
+        return [blake3(content, key=derive(purpose, keys.master)).digest() for keys in self._all()]
 
     # Values with a name: what an agent's environment holds
 
@@ -134,7 +156,7 @@ class Sealer(Keys):
                 raise ValueError
         except ValueError:
             raise Damaged(f"The sealed value of {name} is none.") from None
-        keys = self._opening().get(raw[4:12])
+        keys = self._opening(raw[4:12])
         if keys is None:
             raise WrongKey(f"The value of {name} is sealed with the key {raw[4:12].hex()}, which is not at hand.", HINT)
         try:
@@ -161,6 +183,16 @@ def length_of(sealed: bytes) -> int:
     if length > MOST or (sealed[4] == RAW and length != len(sealed) - HEAD - TAG):
         raise Damaged("A sealed content has another length than it says.")
     return length
+
+
+def _parts(read: Callable[[int], bytes]) -> Iterator[bytes]:
+    """A stream in parts; an empty one has one that is empty."""
+    part = _filled(read, PART)
+    yield part
+    while len(part) == PART:
+        part = _filled(read, PART)
+        if part:
+            yield part
 
 
 def _filled(read: Callable[[int], bytes], size: int) -> bytes:

@@ -13,6 +13,7 @@ from posix import (
     O_WRONLY,
     close,
     ftruncate,
+    kill,
     listdir,
     pread,
     pwrite,
@@ -33,16 +34,22 @@ FOLDER = "/sessions"
 MOST, MOST_TOUCHED, MOST_EARLIER = 64 << 10, 256 << 10, 2 << 20
 PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 KEPT, AGE = 400, 30 * 86_400_000_000_000
+CUT_OFF = "crash"
+"""How a session ended that did not tell so, once what it said is kept."""
 
 
 def path(folder: str, session: str, kind: str) -> str:
-    """Where a session's file of a kind lies: `json` (facts), `touched`, `extract`; `parts.py` has `brief`, `figures.py` `usage`."""
+    """Where a session's file of a kind lies: `json` (facts), `touched`, `extract`, `earlier`, `inherited`.
+
+    `parts.py` has `brief`, `figures.py` `usage`.
+    """
     name = "".join([letter if letter in PLAIN else "_" for letter in session[:80]]) or "none"
     return f"{folder}{FOLDER}/{name}.{kind}"
 
 
-# Facts: `taken` (trigger → nanoseconds), `session`, `transcript`, `model`, `prompt`, `said`, `client` (its process),
-# `ended` (why, once it has).
+# Facts: `taken` (trigger → nanoseconds), `session`, `agent`, `transcript`, `model`, `prompt`, `said`, `client` (its process),
+# `ended` (why, once it has), `prompted` and `heard` (nanoseconds: when it was last asked something, and asked or answered),
+# `tried` (nanoseconds: when what it said before a crash could not be kept).
 
 
 def facts(folder: str, session: str) -> dict[str, Any]:
@@ -67,14 +74,76 @@ def claim(folder: str, session: str, trigger: str, now: int, rest: int) -> bool:
     return _change(path(folder, session, "json"), change)
 
 
-def remember(folder: str, name: str, /, **texts: str) -> None:
+def ease(folder: str, session: str, trigger: str, at: int) -> None:
+    """The trigger counts as taken at an earlier time: its checkpoint failed. Raises `OSError`."""
+
+    def change(found: dict[str, Any]) -> bool:
+        found["taken"] = {**_times(found), trigger: at}
+        return True
+
+    _change(path(folder, session, "json"), change)
+
+
+def remember(folder: str, name: str, /, **known: str | int) -> None:
     """Keep facts of a session. What was asked and said must be redacted already."""
 
     def change(found: dict[str, Any]) -> bool:
-        found.update({key: value for key, value in texts.items() if value})
+        found.update({key: value for key, value in known.items() if value})
         return True
 
     _change(path(folder, name, "json"), change)
+
+
+def reopen(folder: str, session: str) -> None:
+    """The session goes on, although it had ended. Raises `OSError`."""
+    if facts(folder, session).get("ended"):
+        _change(path(folder, session, "json"), lambda found: bool(found.pop("ended", "")))
+
+
+def cut_off(folder: str, but: str, client: int, is_new: bool) -> list[dict[str, Any]]:
+    """The facts of sessions whose client is gone and which did not tell of an end, the one last heard of last.
+
+    `but` is the session that begins, in the process `client`; `is_new`: the process begins with it, so that an earlier
+    session of a process of this number was another one's. Where no process is known nobody can say that it is gone.
+    """
+    found = [
+        one
+        for one in every(folder)
+        if one.get("client")
+        and one.get("transcript")
+        and not one.get("ended")
+        and one.get("session") not in (None, "", but)
+        and ((is_new and str(one["client"]) == str(client)) or not lives(one["client"]))
+    ]
+    return sorted(found, key=heard)
+
+
+def heard(known: Mapping[str, Any]) -> int:
+    """When the session was last asked something, or answered; 0 for never."""
+    return _time(known, "heard")
+
+
+def tried(known: Mapping[str, Any]) -> int:
+    """When keeping what the session said before it crashed last failed; 0 for never."""
+    return _time(known, "tried")
+
+
+def _time(known: Mapping[str, Any], key: str) -> int:
+    at = known.get(key)
+    return at if isinstance(at, int) else 0
+
+
+def lives(process: object) -> bool:
+    try:
+        number = int(str(process))
+        if number <= 1:
+            return False
+        kill(number, 0)
+    except PermissionError:
+        return True
+    except (ValueError, OverflowError, OSError):
+        return False
+    return True
 
 
 def every(folder: str) -> list[dict[str, Any]]:
@@ -164,11 +233,31 @@ def keep_earlier(folder: str, name: str, /, **known: object) -> None:
     _change(path(folder, name, "earlier"), change)
 
 
+# The work of the checkpoint that a session was resumed from (`core/inheritance.py`).
+
+
+def inherited(folder: str, session: str) -> dict[str, Any]:
+    """Empty if the session began with nothing; texts in it have no secrets."""
+    return _read(path(folder, session, "inherited"), MOST_EARLIER) if session else {}
+
+
+def keep_inherited(folder: str, name: str, /, **known: object) -> None:
+    """Raises `OSError`."""
+
+    def change(found: dict[str, Any]) -> bool:
+        found.clear()
+        found.update(known)
+        return True
+
+    _change(path(folder, name, "inherited"), change)
+
+
 # /clear: the session that ended, for the one that begins in the same client.
 
 
 def cleared(folder: str, client: int) -> dict[str, Any]:
-    """What is known of the session that `/clear` ended in this client: `session`, `at`, and then `status`, `id`, `version`.
+    """What is known of the session that `/clear` ended in this client: `session`, `at`, and then `status`, `id`, `version`;
+    `asked` is the session that asks whether to keep it, until that is answered.
 
     Without `status` its checkpoint is still being made.
     """
@@ -183,6 +272,27 @@ def note_cleared(folder: str, client: int, /, **known: object) -> None:
         return True
 
     _change(f"{folder}/cleared/{client}", change)
+
+
+def note_asked(folder: str, client: int, session: str) -> None:
+    """A new session asks whether to keep the checkpoint of the one that was cleared: a question that is open."""
+    _change(f"{folder}/cleared/{client}", lambda found: found.update(asked=session) or True)
+
+
+def settle(folder: str, client: int) -> None:
+    """Close the question, if there is one: its checkpoint is kept. Raises `OSError`."""
+    if cleared(folder, client).get("asked"):
+        _change(f"{folder}/cleared/{client}", lambda found: bool(found.pop("asked", "")))
+
+
+def questions(folder: str) -> dict[int, dict[str, Any]]:
+    """What is known of cleared sessions whose checkpoints an open question is about, by client."""
+    try:
+        clients = [int(name) for name in listdir(folder + "/cleared") if name.isdecimal()]
+    except OSError:
+        return {}
+    found = {client: cleared(folder, client) for client in clients}
+    return {client: known for client, known in found.items() if known.get("asked")}
 
 
 def sweep(folder: str, now: int) -> None:

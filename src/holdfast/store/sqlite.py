@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from holdfast.core.entry import Entry
+from holdfast.core.entry import LEFT_OUT, Entry
 from holdfast.core.light_json import loads
 from holdfast.store.light_sqlite import sqlite3
-from holdfast.store.rows import CheckpointRow, Location, PackRow, WorkspaceRow
+from holdfast.store.rows import SAFETY, CheckpointRow, Location, PackRow, WorkspaceRow
 from holdfast.store.sqlite_file import SqliteFile
 from holdfast.store.writing import CHECKPOINT, MANY_PATHS, NODE, WORKSPACE, SqliteTransaction, marks
 
@@ -31,6 +31,7 @@ WORKSPACES = frozenset([(str, bytes, int, str, int, bytes, int, bytes, int, str,
 CHECKPOINTS = frozenset([(str, int, str, bytes, int, int, *(str,) * 7, *(int,) * 6, str)])
 PLACES = frozenset([(bytes, str, int, int, int, int, int)])
 PACKS = frozenset([(str, int)])
+NUMBERS = frozenset([(int,)])
 KEYS = frozenset([(bytes,)])
 WANTED = frozenset([(int, bytes, str, bytes)])
 TAGS = frozenset([(str, int)])
@@ -62,6 +63,10 @@ class SqliteLedger(SqliteFile):
             (workspace, self._key(workspace), version),
         )
         return CheckpointRow(*rows[0]) if rows else None
+
+    def count(self, workspace: str) -> int:
+        statement = "SELECT count(*) FROM checkpoint WHERE ws = ? AND forgotten = 0"
+        return int(self._rows(NUMBERS, statement, (self._key(workspace),))[0][0])
 
     def find(self, query: Query) -> list[CheckpointRow]:
         where: list[str] = []
@@ -96,6 +101,9 @@ class SqliteLedger(SqliteFile):
             values.append(query.created_until)
         if not query.forgotten:
             where.append("c.forgotten = 0")
+        if not query.safety:
+            where.append(f"c.trigger NOT IN ({marks(SAFETY)})")
+            values += SAFETY
         order = ("t.version" if query.tag else "c.version") if query.workspace else "c.seq"
         rows = self._rows(
             CHECKPOINTS,
@@ -150,6 +158,18 @@ class SqliteLedger(SqliteFile):
             if len(rows) < PAGE:
                 return
             after = self._onward(after, rows[-1][0])
+
+    def left_out(self, workspace: str, version: int, below: bytes = b"") -> list[Entry]:
+        limits, values = "", list[bytes]()
+        if below:
+            limits, values = " AND (path = ? OR (path >= ? AND path < ?))", [below, below + b"/", below + b"0"]
+        rows = self._nodes(
+            NODES,
+            f"SELECT {NODE} FROM node WHERE ws = ? AND since <= ? AND (until IS NULL OR until > ?)"
+            f" AND kind IN ({marks(LEFT_OUT)}){limits} ORDER BY path",
+            (self._key(workspace), version, version, *LEFT_OUT, *values),
+        )
+        return [make(Entry, row) for row in rows]
 
     def at(self, workspace: str, version: int, path: bytes) -> Entry | None:
         rows = self._nodes(

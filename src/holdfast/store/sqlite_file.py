@@ -5,7 +5,7 @@ from __future__ import annotations
 from posix import O_CLOEXEC, O_CREAT, O_RDWR, close, stat
 from posix import open as open_fd
 
-from holdfast.core.errors import Busy, Damaged, DiskFull, Failed, HoldfastError, NewerFormat, Unreachable
+from holdfast.core.errors import Busy, Damaged, DiskFull, Failed, HoldfastError, NewerFormat, OutOfMemory, Unreachable
 from holdfast.store.light_sqlite import sqlite3
 from holdfast.store.local import FULL, Lock
 from holdfast.store.writing import SCHEMA
@@ -16,13 +16,20 @@ if TYPE_CHECKING:
     from typing import Any
 
 VERSION = 1
+ANY_ROW = 32 << 20
+"""Bytes that are more than any row of ours has."""
+
+
+CACHE, SMALL_CACHE = 32 << 10, 4 << 10
+"""Kilobytes of pages that are kept in memory; the small one is for a connection that asks beside another one."""
 
 
 class SqliteFile:
     """One SQLite file. `lock` is the store's lock file; writers queue there, not in SQLite."""
 
-    def __init__(self, path: str, lock: str, *, durable: bool = True, create: bool = False) -> None:
+    def __init__(self, path: str, lock: str, *, durable: bool = True, create: bool = False, cache: int = CACHE) -> None:
         self.path = path
+        self.cache = cache
         self.lock = lock
         self.durable = durable
         self.inode = -1
@@ -52,7 +59,9 @@ class SqliteFile:
         """What is the same in every ledger of ours: the head of the file, and the definitions of its tables."""
         with open(self.path, "rb") as file:
             head = file.read(100)
-        return head[:24] + head[44:48] + head[56:92], self._all("SELECT type, name, tbl_name, sql FROM sqlite_master")
+        # In order of their names: VACUUM writes them down in another one.
+        tables = self._all("SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name")
+        return head[:24] + head[44:48] + head[56:92], tables
 
     def copy(self, path: str) -> None:
         """Write all of it, page by page, into a new file."""
@@ -106,7 +115,7 @@ class SqliteFile:
             # WAL would die with SIGBUS on a full disk, and NORMAL loses acknowledged rows at power loss.
             mode = db.execute("PRAGMA journal_mode=TRUNCATE").fetchone()[0]
             db.execute(f"PRAGMA synchronous={'FULL' if self.durable else 'OFF'}")
-            db.execute("PRAGMA cache_size=-32768")
+            db.execute(f"PRAGMA cache_size=-{self.cache}")
             version = db.execute("PRAGMA user_version").fetchone()[0]
         except (sqlite3.Error, UnicodeError):
             db.close()
@@ -153,6 +162,8 @@ class SqliteFile:
 
     def _explain(self, error: Exception) -> HoldfastError:
         text = str(error)
+        if isinstance(error, MemoryError) and not _is_memory_left():
+            return OutOfMemory(f"There is not enough memory to read the ledger {self.path}.")
         if isinstance(error, UnicodeEncodeError):
             return Failed(f"A text has half a character in it (\\u{ord(error.object[error.start]):04x}).")
         if "locked" in text or "busy" in text:
@@ -169,6 +180,15 @@ class SqliteFile:
             f"The ledger {self.path} is damaged: {text}.",
             "Run `holdfast rebuild`: it is made again from packs and logs.",
         )
+
+
+def _is_memory_left() -> bool:
+    """Could memory be had? Then it was a damaged row that asked for more than there ever is."""
+    try:
+        bytearray(ANY_ROW)
+    except MemoryError:
+        return False
+    return True
 
 
 def _are_of(rows: list[Any], types: frozenset[Any]) -> bool:

@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
-from posix import unlink
+from bisect import bisect_left
+from posix import statvfs
 
-from holdfast.core.errors import Busy, Conflict, Damaged, DiskFull, NotFound
+from holdfast.core.entry import FILE
+from holdfast.core.errors import Busy, Conflict, Damaged, DiskFull, Failed, HoldfastError, NotFound
 from holdfast.core.steps import step
 from holdfast.store.compacting import Compacting
 from holdfast.store.journal import Journal
 from holdfast.store.keyframes import keyframe_if_worth_it
-from holdfast.store.local import FULL, Lock, explain
+from holdfast.store.local import Lock, replace
 from holdfast.store.mounts import Unmounted
-from holdfast.store.open import make_reserve
-from holdfast.store.records import STORE_LOG
+from holdfast.store.records import STORE_LOG, Chain
+from holdfast.store.reserve import make_reserve, needed, with_reserve
+from holdfast.store.rows import Query
 from holdfast.store.store_log import check_store_log, settle_store_log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any, TypeVar
+    from collections.abc import Sequence
+    from typing import Any
 
     from holdfast.store.compacting import Progress
     from holdfast.store.ports import Transaction
     from holdfast.store.repository import Repository
     from holdfast.store.rows import WorkspaceRow
 
-    Done = TypeVar("Done")
-
 ATTEMPTS = 3
+OVER = "/over"
+"""A file in the store; see `note_over`."""
 
 
 class Compaction:
@@ -43,8 +46,60 @@ def store_size(repository: Repository) -> int:
     return sum(pack.size for pack in repository.ledger.packs())
 
 
+def note_over(folder: str, size: int) -> None:
+    """Write down the size that a store over its cap could not be brought below, so that not every save tries again."""
+    try:
+        replace(folder + OVER, str(size).encode("ascii"), durable=False, growing=folder + "/tmp")
+    except OSError:
+        pass  # then the next save tries again
+
+
+def is_over(folder: str, size: int, most: int) -> bool:
+    """Is the store over its cap, and did it grow by a tenth since that could not be helped?"""
+    if size <= most:
+        return False
+    try:
+        with open(folder + OVER, encoding="ascii") as file:
+            tried = int(file.read(32) or 0)
+    except (OSError, ValueError):
+        tried = 0
+    return size > tried + tried // 10
+
+
+def unneeded(repository: Repository, workspace: str, versions: Sequence[int], with_newest: bool = False) -> int:
+    """Return the bytes of contents that nothing would need any more if these versions were forgotten.
+
+    Each content counts once, and not at all where another version, path or workspace has it too. The newest version's
+    stay, whatever becomes of it: the next save builds on them. `with_newest` counts those too if it is among the versions.
+    """
+    row = repository.workspace(workspace)
+    if row is None or not versions:
+        return 0
+    gone = set(versions)
+    left = {one.version for one in repository.ledger.find(Query(workspace=workspace))} - gone
+    living = sorted(left if with_newest and row.version in gone else left | {row.version})
+    freed: dict[bytes, int] = {}
+    needed: set[bytes] = set()
+    for since, until, entry in repository.ledger.intervals(workspace):
+        if entry.kind != FILE:
+            continue
+        at = bisect_left(living, since)
+        if at < len(living) and (until is None or living[at] < until):
+            needed.add(entry.content)
+        else:
+            freed[entry.content] = entry.size
+    freed = {key: size for key, size in freed.items() if key not in needed}
+    for other in repository.ledger.workspaces():
+        if freed and other.id != workspace:
+            for _, _, entry in repository.ledger.intervals(other.id):
+                freed.pop(entry.content, None)
+    return sum(freed.values())
+
+
 def forget(repository: Repository, workspace: str, versions: Sequence[int], why: str, folder: str = "") -> int:
-    """Hide these versions; return the bytes of contents that no version shows any more. Compaction gives them back.
+    """Hide these versions; return at most how many bytes of contents that lets go. Compaction gives them back.
+
+    The bound is cheap: `unneeded` counts exactly.
 
     All of them, or none. On a full disk the reserve in the store's `folder` is used. Raises `NotFound` for a version that
     is not there.
@@ -70,11 +125,29 @@ def forget(repository: Repository, workspace: str, versions: Sequence[int], why:
 
     def commit() -> None:
         repository.dropped = 0
-        repository.commit(workspace, work)
+        try:
+            repository.commit(workspace, work)
+        except (DiskFull, Failed, OSError):
+            if not _are_forgotten(repository, workspace, wanted):
+                raise
 
-    _with_reserve(folder, "Forgetting", commit)
+    with_reserve(folder, "Forgetting", commit)
+    if folder:
+        make_reserve(folder)
     step("forget:committed")
     return repository.dropped
+
+
+def _are_forgotten(repository: Repository, workspace: str, versions: Sequence[int]) -> bool:
+    """Did a forgetting that ended with an error become true all the same?
+
+    The log is asked, not the ledger, which may be what failed: a record that could not be cut off is adopted by whoever comes next.
+    """
+    try:
+        records = Chain(repository.records.read(workspace)).records
+    except OSError:
+        return False
+    return any(record.get("r") == "forget" and set(versions) <= set(record["v"]) for record in records)
 
 
 def needed_by_restore(folder: str, workspace: str) -> set[int]:
@@ -91,57 +164,92 @@ def compact(
     """Merge small packs, drop what no checkpoint needs, and give the space back.
 
     Raises `Busy` if another one runs, or if the store is mounted: mounts show versions that were forgotten meanwhile.
+    Anything else that it raises says how much was given back before.
     """
     guard = Lock(folder + "/compact.lock")
     if not guard.try_now():
         raise Busy("Another compaction is running.")
     try:
         with Unmounted(folder):
-            return _with_reserve(folder, "Compaction", lambda: _compact(repository, everything, progress))
+            before = store_size(repository)
+            try:
+                return _compact(repository, folder, everything, progress)
+            except (DiskFull, Failed) as error:
+                raise _cut_short(repository, before, error) from None
     finally:
         guard.__exit__(None, None, None)
 
 
-def _compact(repository: Repository, everything: bool, progress: Progress | None) -> Compaction:
+def _compact(repository: Repository, folder: str, everything: bool, progress: Progress | None) -> Compaction:
+    """First what gives space back and takes next to none; only then, with the reserve whole again, what is written anew."""
+    result = with_reserve(folder, "Compaction", lambda: _clear(repository))
+    # Where only the reserve was left, one keyframe more is worth it: packs whose documents it replaces can go as they are.
+    is_tight = bool(folder) and not _has_room(folder)
+    with_reserve(folder, "Compaction", lambda: _drop_dead(repository, everything or is_tight))
+    with_reserve(folder, "Compaction", lambda: _rewrite(repository, everything, progress))
+    packs = repository.ledger.packs()
+    result.bytes_after, result.packs_after = sum(pack.size for pack in packs), len(packs)
+    try:
+        getattr(repository.ledger, "vacuum", int)()
+    except (DiskFull, Failed):
+        pass  # free pages stay in the ledger and are used again
+    if folder:
+        make_reserve(folder)
+    return result
+
+
+def _clear(repository: Repository) -> Compaction:
+    """Remove what dead writers left."""
     for log in repository.records.logs():
         if log != STORE_LOG:
             repository.workspace(log)  # adopt what is complete before anything is called an orphan
     repository.blobs.sweep()
     _remove_orphans(repository)
-    result = Compaction(store_size(repository), len(repository.ledger.packs()))
+    return Compaction(store_size(repository), len(repository.ledger.packs()))
+
+
+def _has_room(folder: str) -> bool:
+    """Is there more room on the disk than a compaction is likely to need beside the reserve?"""
+    disk = statvfs(folder)
+    return disk.f_bavail * disk.f_frsize >= 2 * needed(folder)
+
+
+def _drop_dead(repository: Repository, every_keyframe: bool) -> None:
     for workspace in repository.ledger.workspaces():
-        keyframe_if_worth_it(repository, workspace.id, everything)
-    attempts, size = ATTEMPTS, result.bytes_before
-    while attempts and not Compacting(repository, everything, progress).run():
+        try:
+            keyframe_if_worth_it(repository, workspace.id, every_keyframe)
+        except DiskFull:
+            pass  # then more documents stay, and the packs that they are in
+    for _ in range(ATTEMPTS):
+        if Compacting(repository, False, None).drop_dead():
+            return
+
+
+def _rewrite(repository: Repository, everything: bool, progress: Progress | None) -> None:
+    attempts, size = ATTEMPTS, store_size(repository)
+    while attempts:
+        compacting = Compacting(repository, everything, progress)
+        if compacting.run():
+            return
         before, size = size, store_size(repository)
         attempts -= size >= before  # where the disk is nearly full, every part that gives space back counts
-    packs = repository.ledger.packs()
-    result.bytes_after, result.packs_after = sum(pack.size for pack in packs), len(packs)
-    try:
-        getattr(repository.ledger, "vacuum", int)()
-    except DiskFull:
-        pass  # free pages stay in the ledger and are used again
-    return result
+        if not attempts and compacting.lacked_room:
+            raise DiskFull("The disk is full: there is no room to write packs anew.")
 
 
-def _with_reserve(folder: str, what: str, work: Callable[[], Done]) -> Done:
-    """Do it; if the disk is full, once more with the space that the store keeps for this."""
+def _cut_short(repository: Repository, before: int, error: HoldfastError) -> HoldfastError:
+    """The same error, and how far compaction came: nothing is lost by it, but nobody may be told that nothing was done."""
     try:
-        try:
-            return work()
-        except (DiskFull, OSError) as error:
-            if not folder or not (isinstance(error, DiskFull) or error.errno in FULL):
-                raise
-            try:
-                unlink(folder + "/reserve")
-            except FileNotFoundError:
-                raise error from None
-        return work()
-    except OSError as error:
-        raise explain(error, what, folder) from None
-    finally:
-        if folder:
-            make_reserve(folder)
+        given_back = max(0, before - store_size(repository))
+    except HoldfastError:
+        return error
+    told = f"{given_back:,} bytes were given back before" if given_back else "no space was given back"
+    if isinstance(error, DiskFull):
+        return DiskFull(
+            f"The disk is full: compaction stopped, {told}.",
+            "Forget more, or free some space elsewhere; then run `holdfast compact`.",
+        )
+    return Failed(f"{str(error).rstrip('.')}; {told}.", error.hint)
 
 
 def _remove_orphans(repository: Repository) -> None:

@@ -191,6 +191,17 @@ class SqliteTransaction:
         ledger._all(f"DELETE FROM node WHERE {which}", values)
         return int(size)
 
+    def drop_workspace(self, workspace: str) -> None:
+        ledger = self.ledger
+        key = ledger._key(workspace)
+        for table in ("node", "tag", "checkpoint"):
+            ledger._all(f"DELETE FROM {table} WHERE ws = ?", (key,))
+        ledger._all("DELETE FROM workspace WHERE key = ?", (key,))
+        beginning = f"kept {workspace} "
+        ledger._all("DELETE FROM meta WHERE key > ? AND key < ?", (beginning, beginning + ":"))
+        ledger._all("DELETE FROM meta WHERE key = ?", (f"base {workspace}",))
+        ledger._keys.pop(workspace, None)
+
     def set_meta(self, key: str, value: str) -> None:
         self.ledger._all("INSERT OR REPLACE INTO meta VALUES(?, ?)", (key, value))
 

@@ -1,7 +1,8 @@
 """The tools of a supervised agent, over MCP on standard streams: what the blocks in its text say, as calls.
 
-Run as `python -I -m holdfast.supervisor.agent_tools FOLDER`. A call is checked, appended to the run's journal and answered;
-the supervisor reads the journal. Nothing else is touched: no database, no network.
+Run as `python -I -m holdfast.supervisor.agent_tools FOLDER NAME…`. A call is checked, appended to the run's journal and
+answered; the supervisor reads the journal. Nothing else is touched: no database, no network. With `--failure` it notes what
+the client's hook of a failed stop is given. The values of the named variables, and whatever looks like a secret, are left out.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ import sys
 from typing import IO, Any
 
 from holdfast.supervisor.protocol import Malformed, check
+from holdfast.supervisor.redaction import clean
+from holdfast.supervisor.stripping import MARK, forms
 
 PROTOCOLS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
+MOST = 8 << 20
 WORDS = {"type": "string"}
 END = "Recorded. End your turn now; the answer comes with your next prompt."
 
@@ -59,10 +63,10 @@ TOOLS: dict[str, tuple[str, dict[str, str], str, dict[str, Any]]] = {
         _tool("Say what you are doing and how far the phase is.", [], step=WORDS, percent={"type": "number"}, message=WORDS),
     ),
 }  # fmt: skip
-DEFAULTS = {"DEPENDENCY_REQUEST": {"type": "env_variable"}, "ERROR": {"recovery": "notify_user"}}
+DEFAULTS = {"DEPENDENCY_REQUEST": {"type": "env_variable"}}
 
 
-def call(folder: str, name: str, arguments: dict[str, Any]) -> tuple[str, bool]:
+def call(folder: str, name: str, arguments: dict[str, Any], hidden: list[bytes] | None = None) -> tuple[str, bool]:
     """Record a call; return what the agent is told, and whether it was refused."""
     if name not in TOOLS:
         return f"There is no tool {name!r}.", True
@@ -81,17 +85,51 @@ def call(folder: str, name: str, arguments: dict[str, Any]) -> tuple[str, bool]:
     checked = check(block, fields, lists)
     if isinstance(checked, Malformed):
         return checked.why, True
-    line = json.dumps({"name": block, "fields": checked.fields, "lists": checked.lists}, ensure_ascii=False) + "\n"
-    fd = os.open(f"{folder}/tools.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    try:
-        os.write(fd, line.encode("utf-8", "replace"))
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    _append(f"{folder}/tools.jsonl", {"name": block, "fields": checked.fields, "lists": checked.lists}, hidden or [])
     return answer, False
 
 
-def serve(folder: str, given: IO[bytes], answers: IO[bytes]) -> None:
+def note_failure(folder: str, given: IO[bytes], hidden: list[bytes]) -> None:
+    """Note what the client says of a turn that failed."""
+    try:
+        facts = json.loads(given.read(MOST))
+    except (ValueError, RecursionError):
+        return
+    if isinstance(facts, dict):
+        _append(f"{folder}/failures.jsonl", facts, hidden)
+
+
+def values_of(names: list[str]) -> list[bytes]:
+    """Every spelling of what these variables hold in our environment, or in that of the client, which may keep it from us."""
+    known: dict[str, str] = {}
+    for process in ("self", str(os.getppid())):
+        try:
+            with open(f"/proc/{process}/environ", "rb") as file:
+                parts = file.read().decode("utf-8", "surrogateescape").split("\0")
+        except OSError:
+            continue
+        for name, _, value in [part.partition("=") for part in parts]:
+            known.setdefault(name, value)
+    return forms([known[name] for name in names if known.get(name)])
+
+
+def _append(path: str, value: dict[str, Any], hidden: list[bytes]) -> None:
+    line = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+    for form in hidden:
+        line = line.replace(form, MARK)
+    try:
+        line = json.dumps(clean(json.loads(line)), ensure_ascii=False).encode("utf-8", "replace")
+    except ValueError:
+        line = b"{}"  # a value that is a part of JSON itself
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        os.write(fd, line + b"\n")
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def serve(folder: str, given: IO[bytes], answers: IO[bytes], hidden: list[bytes] | None = None) -> None:
     """Answer requests until the client closes its end."""
     for line in given:
         try:
@@ -102,7 +140,7 @@ def serve(folder: str, given: IO[bytes], answers: IO[bytes]) -> None:
             continue
         answer: dict[str, Any] = {"jsonrpc": "2.0", "id": request["id"]}
         try:
-            answer["result"] = _result(folder, str(request.get("method")), request.get("params") or {})
+            answer["result"] = _result(folder, str(request.get("method")), request.get("params") or {}, hidden or [])
         except LookupError as error:
             answer["error"] = {"code": -32601, "message": str(error)}
         except (OSError, TypeError, ValueError, AttributeError) as error:
@@ -111,7 +149,7 @@ def serve(folder: str, given: IO[bytes], answers: IO[bytes]) -> None:
         answers.flush()
 
 
-def _result(folder: str, method: str, parameters: dict[str, Any]) -> dict[str, Any]:
+def _result(folder: str, method: str, parameters: dict[str, Any], hidden: list[bytes]) -> dict[str, Any]:
     if method == "initialize":
         wanted = parameters.get("protocolVersion")
         return {
@@ -125,10 +163,13 @@ def _result(folder: str, method: str, parameters: dict[str, Any]) -> dict[str, A
     if method == "tools/list":
         return {"tools": [{"name": name, **row[3]} for name, row in TOOLS.items()]}
     if method == "tools/call":
-        text, refused = call(folder, str(parameters.get("name")), dict(parameters.get("arguments") or {}))
+        text, refused = call(folder, str(parameters.get("name")), dict(parameters.get("arguments") or {}), hidden)
         return {"content": [{"type": "text", "text": text}], "isError": refused}
     raise LookupError(f"There is no method {method}.")
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1], sys.stdin.buffer, sys.stdout.buffer)
+    if sys.argv[1] == "--failure":
+        note_failure(sys.argv[2], sys.stdin.buffer, values_of(sys.argv[3:]))
+    else:
+        serve(sys.argv[1], sys.stdin.buffer, sys.stdout.buffer, values_of(sys.argv[2:]))

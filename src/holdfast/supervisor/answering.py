@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.errors import Conflict, Usage
-from holdfast.supervisor import checkpoints, documents, questions, reviews, telling
+from holdfast.supervisor import checkpoints, documents, finals, questions, reviews, telling, vault
 from holdfast.supervisor import task as machine
 from holdfast.supervisor.asking import hold_open
 from holdfast.supervisor.protocol import VARIABLES, is_variable
-from holdfast.supervisor.settling import keep_final
 from holdfast.supervisor.showing import Shown
 from holdfast.supervisor.tables import Prompt, Task
 from holdfast.supervisor.task import BUDGET, NotAllowed
@@ -44,9 +43,15 @@ class Moved(Shown):
     def _go_on(self, id: str, trigger: str) -> Task:
         """Lift the hold of a task whose questions are all answered."""
         hold = self.tables.hold(id)
-        if hold is None or hold.kind not in (machine.QUESTION, machine.SECRET):
+        if hold is None or hold.kind not in machine.ASKING:
             return self._told(id)
         return self._lift(self.tables.task(id), trigger)
+
+    def _marked(self, task: str, text: str, name: str = "") -> str:
+        """A text of a person's with its secrets sealed: its agent is told them, and nobody else. Marks stay as they are."""
+        marked = vault.mark(self.ground, text, name)
+        with self.tables.write():
+            return str(vault.keep(self.tables, task, marked, self.ground.now()))
 
     def _check_epoch(self, task: Task) -> None:
         if self.tables.task(task.id).epoch != task.epoch:
@@ -69,15 +74,28 @@ class Answered(Moved):
         if prompt.tree and not anyway and checkpoints.changed_since(self.ground, task, prompt.tree):
             raise Conflict("The workspace changed since the review began.", "Look again, and approve with --anyway.")
         last = task.phase >= len(task.phases)
-        text = "" if last else telling.next_phase(task, task.phase + 1)
-        more = {} if last else {"phase": task.phase + 1, "reworks": 0, "fraction": 0.0, "next_prompt": text}
+        text = "" if last else self._marked(task.id, telling.next_phase(task, task.phase + 1))
+        more = {"phase": task.phase + 1, "reworks": 0, "step": "", "fraction": 0.0, "next_prompt": text}
+        final = finals.keep(self.ground, task, epoch=task.epoch + 1) if last else None
         with self.tables.write():
             self._answer(prompt, "approved", by)
             self._check_epoch(task)
-            done = self._move(task, "finish" if last else "approve", "approve", epoch=task.epoch + 1, **more)
-        if last:
-            keep_final(self.ground, task.id)
-        return done
+            if not last:
+                return self._move(task, "approve", "approve", epoch=task.epoch + 1, **more)
+            finals.finish(self.ground, task, final, "approve", epoch=task.epoch + 1)
+            noted = checkpoints.note(self.ground, final) if final is not None else None
+        if noted is not None:
+            checkpoints.publish(self.ground, noted)
+        return self._told(task.id)
+
+    def accept(self, ref: str) -> Task:
+        """Call a task done whose work is complete, although its last state could not be saved."""
+        task = self.find(ref)
+        hold = self.tables.hold(task.id)
+        if hold is None or hold.kind != machine.UNSAVED:
+            raise NotAllowed("Nothing is to be accepted here.", "`holdfast task show` says what the task does.")
+        why = f"accepted by a person without its last checkpoint: {hold.reason}"
+        return self._move(task, "finish", "accept", epoch=task.epoch + 1, why=why)
 
     def reject(self, ref: str, comments: str, remarks: Sequence[Remark] = (), *, by: str = "user") -> Task:
         """Ask for changes; the comments become the next prompt, behind those that were kept of this review.
@@ -85,6 +103,7 @@ class Answered(Moved):
         After three reworks only approve or cancel is left.
         """
         task, prompt = self._approval(ref)
+        comments, remarks = self._marked_all(task.id, comments, remarks)
         comments, remarks = self._with_kept(prompt, comments, remarks)
         if not comments and not remarks:
             raise Usage("Changes need a comment: it is what the agent is told.")
@@ -92,7 +111,8 @@ class Answered(Moved):
             raise NotAllowed(
                 f"Phase {task.phase} was reworked {task.reworks} times already.", "Approve it, or cancel the task."
             )
-        text = reviews.rejected(comments, remarks)
+        # Beside the path of a remark, a word may be a secret that it is not by itself.
+        text = self._marked(task.id, reviews.rejected(comments, remarks))
         with self.tables.write():
             self._answer(prompt, "changes requested", by)
             self._check_epoch(task)
@@ -111,10 +131,15 @@ class Answered(Moved):
         _, prompt = self._approval(ref)
         if not comments.strip() and not remarks:
             raise Usage("There is nothing in this comment.")
+        comments, remarks = self._marked_all(prompt.task, comments, remarks)
         reviews.rejected(*self._with_kept(prompt, comments, remarks))  # all of it must be tellable
         with self.tables.write():
             self._note("review_comment", prompt, comments.strip(), remarks, by)
         return self._told(prompt.task)
+
+    def _marked_all(self, task: str, comments: str, remarks: Sequence[Remark]) -> tuple[str, Sequence[Remark]]:
+        said = [one._replace(path=self._marked(task, one.path), text=self._marked(task, one.text)) for one in remarks]
+        return self._marked(task, comments), said
 
     def _with_kept(self, prompt: Prompt, comments: str, remarks: Sequence[Remark]) -> tuple[str, Sequence[Remark]]:
         """These comments and remarks behind those that were kept of the review."""
@@ -128,24 +153,31 @@ class Answered(Moved):
         facts = {"id": prompt.id, "phase": prompt.phase, "comments": comments, "by": by, "remarks": said}
         self.tables.log(prompt.task, self.ground.now(), type, facts)
 
-    def answer(self, id: str, text: str, *, by: str = "user") -> tuple[Task, str]:
+    def answer(self, id: str, text: str, *, by: str = "user", exactly: bool = False) -> tuple[Task, str]:
         """Answer a question by its id, or the only open one of a task; return the task and a warning.
 
-        Raises `Conflict` if it is no longer waiting, and `Usage` with a suggestion if the answer is none of the options.
+        Raises `Conflict` if it is no longer waiting, and `Usage` with a suggestion if the answer is nearly one of the options,
+        unless it is meant `exactly` so.
         """
         prompt = self._question(id)
         if prompt.kind == "secret":
             return self._answer_need(prompt, text, by)
         if prompt.kind == "approval":
             raise Usage("A review is not a question.", "`holdfast task approve` or `holdfast task reject`.")
-        checked = questions.check(text, prompt.options)
+        checked = questions.check(text, prompt.options, exactly)
         if checked.value is None:
             with self.tables.write():
                 self.tables.do("UPDATE prompt SET tries = tries + 1 WHERE id = ?", prompt.id)
-            raise Usage(checked.why, f"Answer with {checked.suggestion!r}." if checked.suggestion else None)
+            near = f"Answer with {checked.suggestion!r}, or with --exactly if you mean it so."
+            raise Usage(checked.why, near if checked.suggestion else None)
         with self.tables.write():
-            self._answer(prompt, checked.value, by)
+            self._answer(prompt, self._marked_answer(prompt, checked.value), by)
             return self._go_on(prompt.task, "answer"), checked.warning
+
+    def _marked_answer(self, prompt: Prompt, text: str) -> str:
+        """An answer with its secrets sealed; one that was asked for by name is one, unless the agent offered it itself."""
+        name = "" if text in prompt.options else vault.secret_name(f"{prompt.key} {prompt.text}")
+        return self._marked(prompt.task, text, name)
 
     def _answer_need(self, prompt: Prompt, text: str, by: str) -> tuple[Task, str]:
         """A need is refused, or, if it is no variable, met in the world; the agent is told either."""
@@ -160,11 +192,14 @@ class Answered(Moved):
         if not text.strip():
             raise Usage("The answer is empty.")
         with self.tables.write():
-            self._answer(prompt, questions.REFUSED if refused else text.strip(), by)
+            self._answer(prompt, questions.REFUSED if refused else self._marked_answer(prompt, text.strip()), by)
             return self._go_on(prompt.task, "answer"), ""
 
-    def secret(self, ref: str, name: str, value: str, *, type: str = "env_variable") -> Task:
-        """Keep a value, sealed; it is in the agent's environment from its next start on."""
+    def secret(self, ref: str, name: str, value: str, *, type: str = "") -> Task:
+        """Keep a value, sealed; it is in the agent's environment from its next start on.
+
+        Without a `type` it is of the one that was asked for.
+        """
         task = self.find(ref)
         if not is_variable(name):
             raise Usage(f"{name!r} cannot be the name of an environment variable.")
@@ -173,11 +208,13 @@ class Answered(Moved):
         sealed = self.ground.seals.seal_value(name, value.encode())
         now = self.ground.now()
         with self.tables.write():
+            asked = self.tables.prompts("task = ? AND kind = 'secret' AND key = ?", task.id, name)
+            type = type or next((prompt.category for prompt in reversed(asked)), "") or "env_variable"
             self.tables.keep_secret(task.id, name, sealed, type, now)
             self.tables.log(task.id, now, "secret_provided", {"name": name})
-            where = "task = ? AND kind = 'secret' AND key = ? AND status IN ('pending', 'presented')"
-            for prompt in self.tables.prompts(where, task.id, name):
-                self._answer(prompt, questions.PROVIDED, "user")
+            for prompt in asked:
+                if prompt.status in ("pending", "presented"):
+                    self._answer(prompt, questions.PROVIDED, "user")
             return self._go_on(task.id, "secret")
 
     def budget(
@@ -206,11 +243,14 @@ class Answered(Moved):
     def _answer(self, prompt: Prompt, answer: str, by: str) -> None:
         """Compare and set: of two answers only the first counts."""
         now = self.ground.now()
-        changed = self.tables.do(
-            "UPDATE prompt SET status = 'answered', answer = ?, answered_by = ?, answered_at = ? "
-            "WHERE id = ? AND status IN ('pending', 'presented')",
-            answer, by, now, prompt.id,
-        )  # fmt: skip
+        changed = self.tables.change_prompt(
+            prompt.id,
+            "status IN ('pending', 'presented')",
+            status="answered",
+            answer=answer,
+            answered_by=by,
+            answered_at=now,
+        )
         if not changed:
             raise Conflict(f"{prompt.id} is no longer waiting.", "It was answered, or the task went on without it.")
         self.tables.log(

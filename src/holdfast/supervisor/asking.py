@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from holdfast.supervisor.protocol import Block
+from holdfast.supervisor.protocol import VARIABLES, Block
 from holdfast.supervisor.questions import PENDING, key
+from holdfast.supervisor.redaction import clean
 from holdfast.supervisor.tables import Run, Tables, Task
-from holdfast.supervisor.task import QUESTION, SECRET
+from holdfast.supervisor.task import DEPENDENCY, SECRET
 
 if TYPE_CHECKING:
     from holdfast.supervisor.ground import Ground
@@ -20,6 +20,7 @@ SECOND = 1_000_000_000
 def ask(ground: Ground, task: Task, run: Run, now: int, block: Block) -> None:
     """Make a row of a question or a need, unless the same is there already. Inside a transaction."""
     tables = ground.tables
+    block = block._replace(fields=clean(block.fields), lists=clean(block.lists))
     if block.name == "DEPENDENCY_REQUEST":
         name = block.fields["name"]
         if tables.one("SELECT 1 FROM secret WHERE task = ? AND name = ?", task.id, name):
@@ -37,14 +38,12 @@ def ask(ground: Ground, task: Task, run: Run, now: int, block: Block) -> None:
         tables.log(task.id, now, "duplicate_refused", {"kind": kind, "text": text}, run.id)
         return
     id = ("q_" if kind == "question" else "d_") + sha256(f"{run.id}:{kind}:{mark}".encode()).hexdigest()[:12]
-    options = json.dumps(block.lists.get("options", []), ensure_ascii=False)
     timeout = int(ground.options.question_timeout * SECOND)
-    tables.do(
-        "INSERT INTO prompt (id, task, run, kind, key, text, category, options, standard, required, status, "
-        "created_at, expires_at, phase) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-        id, task.id, run.id, kind, mark, text, block.fields.get("category", block.fields.get("type", "")),
-        options, block.fields.get("default", ""), int(block.flag("required")), PENDING,
-        now, now + timeout, task.phase,
+    tables.insert(
+        "prompt", once=True, id=id, task=task.id, run=run.id, kind=kind, key=mark, text=text,
+        category=block.fields.get("category", block.fields.get("type", "")), options=block.lists.get("options", []),
+        standard=block.fields.get("default", ""), required=int(block.flag("required")), status=PENDING, created_at=now,
+        expires_at=now + timeout, phase=task.phase,
     )  # fmt: skip
     tables.log(
         task.id,
@@ -53,7 +52,12 @@ def ask(ground: Ground, task: Task, run: Run, now: int, block: Block) -> None:
         {"id": id, "text": text},
         run.id,
     )
-    tables.notify(task.id, now, kind, f"{task.title}: {text}", id)
+    tables.notify(task.id, now, kind_of(kind, block.fields.get("type", "")), f"{task.title}: {text}", id)
+
+
+def kind_of(kind: str, category: str) -> str:
+    """What a prompt is called outside, and its hold: a need that is no value for the environment is no secret."""
+    return DEPENDENCY if kind == SECRET and category not in VARIABLES else kind
 
 
 def hold_open(tables: Tables, task: str, now: int, trigger: str, run: str = "") -> bool:
@@ -62,6 +66,6 @@ def hold_open(tables: Tables, task: str, now: int, trigger: str, run: str = "") 
     if not waiting:
         return False
     first = next((prompt for prompt in waiting if prompt.kind == "secret"), waiting[0])
-    hold = SECRET if first.kind == "secret" else QUESTION
+    hold = kind_of(first.kind, first.category)
     tables.move(task, "hold", now, trigger=trigger, run=run, hold=hold, why=first.text, prompt=first.id, human=1)
     return True

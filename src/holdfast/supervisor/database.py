@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from holdfast.core.errors import Busy, Damaged, DiskFull, NewerFormat, Unreachable, Usage
+from holdfast.core.errors import Busy, Damaged, DiskFull, NewerFormat, Unreachable, Usage, extra
 
 WAIT = 30.0
 """Seconds until a database that others hold counts as busy."""
@@ -58,9 +58,7 @@ def connect(address: str, version: int, tables: str) -> Database:
         try:
             from holdfast.supervisor.postgres import Postgres
         except ImportError:
-            raise Usage(
-                "PostgreSQL needs an extra that is not installed.", "Install it: pip install 'holdfast[serve]'."
-            ) from None
+            raise Usage("PostgreSQL needs an extra that is not installed.", extra("serve")) from None
         return Postgres(address, version, tables)
     if "://" in address:
         raise Usage(

@@ -8,12 +8,17 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.core.errors import Damaged, NewerFormat
-from holdfast.core.redact import redact
+from holdfast.supervisor import dialogue, process
 from holdfast.supervisor import task as machine
-from holdfast.supervisor.tables import Run, Task
+from holdfast.supervisor.dialogue import Dialogue
+from holdfast.supervisor.protocol import VARIABLES
+from holdfast.supervisor.questions import REFUSED
+from holdfast.supervisor.redaction import clean
+from holdfast.supervisor.rows import MARKED
+from holdfast.supervisor.tables import Prompt, Run, Tables, Task
 from holdfast.workspace.capture import OWN_IGNORE
 
 if TYPE_CHECKING:
@@ -26,7 +31,8 @@ METADATA, CHECKPOINTS, LOGS = ".metadata", ".checkpoints", ".logs"
 BY = {"interval": "auto", "user_pause": "user", "cancel": "user", "manual": "user"}
 PLAIN = 3
 """So many of the newest documents are left uncompressed."""
-DELIVERABLES = 500
+DELIVERABLES, MOST_SEEN = 500, 20_000
+"""So many of the newest files are listed, of so many that are looked at."""
 COLUMNS = (
     "id", "title", "type", "brief", "workspace", "workspace_id", "agent", "phases", "budget", "priority", "after", "needs",
     "state", "phase", "attempt", "reworks", "session", "tokens", "money", "seconds", "fork_of", "created_at", "started_at",
@@ -39,98 +45,121 @@ def prepare(workspace: str) -> None:
         own_folder(workspace, name)
 
 
-def write(
-    ground: Ground,
-    task: Task,
-    run: Run | None,
-    reason: str,
-    checkpoint: str,
-    output: Output | None,
-    kept: dict[str, Any] | None = None,
-) -> tuple[str, int]:
-    """Write the document of a checkpoint, then `latest.json`; return its name and size. A failure is not fatal.
+class Seen(NamedTuple):
+    """What a document tells that is in no row: found out when the checkpoint is made, before anything else changes."""
 
-    `kept` is where the whole conversation lies in the store.
-    """
-    document = describe(ground, task, run, reason, checkpoint, output, kept)
-    folder = own_folder(task.workspace, CHECKPOINTS)
-    if folder is None:
-        return "", 0
-    text = _signed(ground, document)
-    tail = (
-        "" if reason == "interval" else f"_phase{task.phase}_complete" if reason == "phase_complete" else f"_{reason}"
+    dialogue: Dialogue
+    workspace: dict[str, Any]
+    session: str
+    pid: int | None
+    step: str
+    fraction: float
+    tokens: int
+    """Of a run that goes on: what its row does not count yet."""
+
+
+def look(ground: Ground, task: Task, run: Run | None, output: Output | None) -> Seen:
+    """Look at everything that takes time: what was said, and the workspace."""
+    return Seen(
+        dialogue=dialogue.read(ground, run, output) if run is not None else Dialogue(),
+        workspace={"path": task.workspace, **_deliverables(task.workspace)},
+        session=(output.session if output is not None else "") or (run.session if run is not None else task.session),
+        pid=process.agent(run.folder).get("pid") if run is not None else None,
+        step=output.step if output is not None else "",
+        fraction=output.fraction if output is not None else 0.0,
+        tokens=output.tokens if output is not None else 0,
     )
-    stamp = moment(ground.now()).replace(":", "-").replace(".", "-").removesuffix("Z")
-    name = f"checkpoint_{stamp}{tail}.json"
-    number = 1
-    try:
-        while os.path.lexists(f"{folder}/{name}") or os.path.lexists(f"{folder}/{name}.gz"):
-            number += 1
-            name = f"checkpoint_{stamp}_{number}{tail}.json"
-        replace(f"{folder}/{name}", text)
-        point(folder, "latest.json", name)
-        _sync(folder)
-    except OSError:
-        return "", 0
-    return name, len(text)
 
 
 def describe(
-    ground: Ground,
-    task: Task,
-    run: Run | None,
-    reason: str,
-    checkpoint: str,
-    output: Output | None,
-    kept: dict[str, Any] | None = None,
+    ground: Ground, task: Task, run: Run | None, seen: Seen, head: dict[str, Any], kept: dict[str, Any] | None
 ) -> dict[str, Any]:
-    """The document of a checkpoint: the source's fields, redacted and bounded, and a schema version."""
+    """The document of a checkpoint: the source's fields, redacted and bounded, and a schema version.
+
+    It tells what the rows say now: whoever changes a state because of a checkpoint describes it afterwards, in the same
+    transaction. `head` holds `id`, `reason` and `createdAt`; `kept` says where the whole conversation lies in the store.
+    """
     tables = ground.tables
     state = tables.state(task)
+    lives = run is not None and run.state != machine.ENDED
     prompts = tables.prompts("task = ? AND status IN ('pending', 'presented')", task.id)
-    secrets = tables.all("SELECT name, type, sealed, given_at FROM secret WHERE task = ? ORDER BY name", task.id)
-    messages = _messages(task, run, output, ground.now())
+    secrets = tables.variables(task.id)
+    fraction = (seen.fraction if lives else 0.0) or task.fraction
     return {
         "schemaVersion": VERSION,
-        "id": checkpoint,
+        "id": head["id"],
         "taskId": task.id,
-        "createdAt": moment(ground.now()),
-        "createdBy": BY.get(reason, "system"),
-        "reason": reason,
+        "createdAt": head["createdAt"],
+        "createdBy": BY.get(head["reason"], "system"),
+        "reason": head["reason"],
         "task": {
             "status": machine.status(state),
             "type": task.type,
             "currentPhase": task.phase if task.phases else None,
-            "progress": machine.progress(task.phase, max(len(task.phases), 1), task.fraction, task.state),
+            "progress": progress(task, prompts, fraction),
         },
         "agent": {
-            "status": machine.agent_status(state, run.state if run else ""),
-            "pid": run.pid if run else None,
-            "currentPhase": task.phase if task.phases else None,
-            "currentStep": task.step or None,
-            "tokensUsed": task.tokens,
+            "status": machine.agent_status(state, run.state if run is not None and seen.pid else ""),
+            "pid": seen.pid,
+            "currentPhase": (run.phase if run is not None else task.phase) if task.phases else None,
+            "currentStep": seen.step or task.step or None,
+            "tokensUsed": task.tokens + (seen.tokens if lives else 0),
             "blockedBy": state.hold or None,
         },
         "conversationHistory": {
-            "messages": messages,
-            "lastMessageIndex": (output.count if output else len(messages)) - 1,
-            "session": run.session if run else task.session,
+            "messages": [_message(message) for message in seen.dialogue.messages],
+            "lastMessageIndex": seen.dialogue.total - 1,
+            "session": seen.session,
             "digest": kept["content"] if kept is not None else None,
             "bytes": kept["bytes"] if kept is not None else None,
         },
         "environment": {
             "variables": {row["name"]: row["sealed"] for row in secrets},
-            "dependencies": [
-                {"type": row["type"], "name": row["name"], "providedAt": moment(row["given_at"])} for row in secrets
-            ],
+            "dependencies": dependencies(tables, task.id),
         },
-        "workspace": {"path": task.workspace, **_deliverables(task.workspace)},
+        "workspace": seen.workspace,
         "protocols": {
-            "pendingDependencies": [_pending(prompt) for prompt in prompts if prompt.kind == "secret"],
-            "pendingQuestions": [_pending(prompt) for prompt in prompts if prompt.kind == "question"],
-            "completedPhases": list(range(1, task.phase)) if task.phases else [],
+            "pendingDependencies": [_need(prompt) for prompt in prompts if prompt.kind == "secret"],
+            "pendingQuestions": [_question(prompt) for prompt in prompts if prompt.kind == "question"],
+            "completedPhases": completed(task, prompts),
         },
     }
+
+
+def name(reason: str, phase: int, at: int, number: int = 1) -> str:
+    """What the document of a checkpoint is called; a `number` above 1 tells apart what else would be called the same."""
+    tail = "" if reason == "interval" else f"_phase{phase}_complete" if reason == "phase_complete" else f"_{reason}"
+    stamp = moment(at).replace(":", "-").replace(".", "-").removesuffix("Z")
+    return f"checkpoint_{stamp}{f'_{number}' if number > 1 else ''}{tail}.json"
+
+
+def is_there(workspace: str, name: str) -> bool:
+    path = f"{workspace}/{CHECKPOINTS}/{name}"
+    return os.path.lexists(path) or os.path.lexists(path + ".gz")
+
+
+def put(workspace: str, name: str, text: bytes, newest: bool) -> bool:
+    """Put a document into its folder, and let `latest.json` point to it if it is the newest; False if that failed."""
+    folder = own_folder(workspace, CHECKPOINTS)
+    if folder is None:
+        return False
+    try:
+        replace(f"{folder}/{name}", text)
+        if newest:
+            point(folder, "latest.json", name)
+        _sync(folder)
+    except OSError:
+        return False
+    return True
+
+
+def dependencies(tables: Tables, id: str) -> list[dict[str, Any]]:
+    """What a task was provided with: values for its environment, and what else it needed and somebody has seen to."""
+    values = tables.variables(id)
+    met = tables.prompts("task = ? AND kind = 'secret' AND status = 'answered' AND answer != ?", id, REFUSED)
+    found = [(row["given_at"], row["type"], row["name"]) for row in values]
+    found += [(one.answered_at, one.category, one.key) for one in met if one.category not in VARIABLES]
+    return [{"type": type, "name": name, "providedAt": moment(at)} for at, type, name in sorted(found)]
 
 
 def project(ground: Ground, id: str) -> None:
@@ -149,16 +178,19 @@ def project(ground: Ground, id: str) -> None:
         "status": machine.status(tables.state(task)),
         "hold": hold.kind if hold else None,
         "updatedAt": moment(task.updated_at),
-        "secrets": {
-            row["name"]: row["sealed"] for row in tables.all("SELECT name, sealed FROM secret WHERE task = ?", id)
+        "secrets": {row["name"]: row["sealed"] for row in tables.variables(id)},
+        "marked": {
+            row["name"]: row["sealed"]
+            for row in tables.all("SELECT name, sealed FROM secret WHERE task = ? AND type = ?", id, MARKED)
         },
+        "dependencies": dependencies(tables, id),
         "questions": [
-            {**_pending(prompt), "answer": prompt.answer, "status": prompt.status, "delivered": bool(prompt.delivered)}
+            {**_question(prompt), "answer": prompt.answer, "status": prompt.status, "delivered": bool(prompt.delivered)}
             for prompt in tables.prompts("task = ? AND kind = 'question'", id)
         ],
     }
     try:
-        replace(f"{folder}/task.json", _signed(ground, document))
+        replace(f"{folder}/task.json", signed(ground, document))
         logs.extend(ground, id, f"{folder}/history.jsonl", line)
     except OSError:
         pass
@@ -188,6 +220,10 @@ def prune(workspace: str, order: Iterable[str] = (), keep: int = KEEP) -> None:
     age = {name: number for number, name in enumerate(order, 1)}
     try:
         found = [name for name in os.listdir(folder) if name.startswith("checkpoint_")]
+        for name in found:
+            if name.endswith(".new"):  # a supervisor was killed while it compressed; the document is there
+                os.unlink(f"{folder}/{name}")
+        found = [name for name in found if not name.endswith(".new")]
         names = sorted(found, key=lambda name: (age.get(name.removesuffix(".gz"), 0), name))
         linked = os.path.basename(os.readlink(f"{folder}/latest.json"))
     except OSError:
@@ -261,31 +297,19 @@ def _phase(document: dict[str, Any]) -> dict[str, Any]:
 MIGRATIONS = (_roles, _dependencies, _phase)
 
 
-def incremental(base: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
-    """The source's incremental form: what `now` has that `base` had not."""
-    before, after = base["conversationHistory"], now["conversationHistory"]
-    start = before["lastMessageIndex"] + 1
-    fresh = max(after["lastMessageIndex"] - before["lastMessageIndex"], 0)
-    old = set(base["workspace"]["deliverables"])
-    since = base["workspace"]["lastModified"] or ""
-    files = now["workspace"]["deliverables"]
+def incremental(base: dict[str, Any], now: dict[str, Any], files: dict[str, list[str]]) -> dict[str, Any]:
+    """The source's incremental form: what `now` has that `base` had not. `files` are `newFiles` and `modifiedFiles`."""
+    before, after = base["conversationHistory"]["lastMessageIndex"], now["conversationHistory"]["lastMessageIndex"]
+    messages = now["conversationHistory"]["messages"]
+    fresh = messages[-(after - before) :] if after > before else []
     return {
         "baseCheckpointId": base["id"],
         "changes": {
-            "conversationHistory": {"newMessages": after["messages"][-fresh:] if fresh else [], "startIndex": start},
-            "workspace": {
-                "newFiles": [name for name in files if name not in old],
-                "modifiedFiles": [name for name in files if name in old and _modified(now, name) > since],
-            },
+            # Of very many new messages only the newest are at hand: the index is that of the first one given.
+            "conversationHistory": {"newMessages": fresh, "startIndex": after + 1 - len(fresh)},
+            "workspace": files,
         },
     }
-
-
-def _modified(document: dict[str, Any], name: str) -> str:
-    try:
-        return moment(os.stat(f"{document['workspace']['path']}/{name}").st_mtime_ns)
-    except OSError:
-        return ""
 
 
 def moment(nanoseconds: int) -> str:
@@ -294,21 +318,39 @@ def moment(nanoseconds: int) -> str:
     return whole.strftime("%Y-%m-%dT%H:%M:%S.") + f"{nanoseconds // 1_000_000 % 1000:03d}Z"
 
 
-def _messages(task: Task, run: Run | None, output: Output | None, now: int) -> list[dict[str, Any]]:
-    stamp = moment(run.started_at if run else now)
-    found: list[dict[str, Any]] = []
-    if run is not None:
-        found.append(
-            {"role": "user", "content": redact(run.prompt[:4000]), "timestamp": stamp, "metadata": {"phase": run.phase}}
-        )
-    for message in output.messages if output is not None else []:
-        if "struck" not in message:
-            message["struck"] = redact(message["content"])  # once: a run's messages are told of at every checkpoint
-        found.append({
-            "role": message["role"], "content": message["struck"], "timestamp": stamp,
-            "metadata": {"phase": task.phase, "step": task.step or None, "type": message["type"]},
-        })  # fmt: skip
-    return found
+def nanoseconds(moment: str) -> int:
+    """The other way round."""
+    return round(datetime.fromisoformat(moment).timestamp() * 1000) * 1_000_000
+
+
+def _touched(folder: str) -> int:
+    try:
+        return os.stat(folder).st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _message(message: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "role": message["role"], "content": message["content"], "timestamp": moment(message["at"]),
+        "metadata": message["metadata"],
+    }  # fmt: skip
+
+
+def progress(task: Task, waiting: Iterable[Prompt], fraction: float) -> int:
+    """How far a task is; of a phase that is complete, the agent's own figure no longer counts."""
+    complete = completed(task, waiting)
+    part = 0.0 if task.phase in complete else fraction
+    return machine.progress(len(complete), len(task.phases), part, task.state)
+
+
+def completed(task: Task, waiting: Iterable[Prompt]) -> list[int]:
+    """Phases that are behind a task: one that waits for its review is complete, unless its verification fails."""
+    if not task.phases:
+        return []
+    flagged = any(prompt.kind == "approval" and prompt.flagged for prompt in waiting)
+    complete = task.state == machine.DONE or (task.state == machine.REVIEW and not flagged)
+    return list(range(1, task.phase + int(complete)))
 
 
 def _deliverables(workspace: str) -> dict[str, Any]:
@@ -322,22 +364,30 @@ def _deliverables(workspace: str) -> dict[str, Any]:
             path = os.path.join(folder, name)
             with suppress(OSError):
                 found.append((os.lstat(path).st_mtime_ns, os.path.relpath(path, workspace)))
-        if len(found) >= 4 * DELIVERABLES:
+        if len(found) >= MOST_SEEN:
             break
-    newest = max([at for at, _ in found], default=0)
+    newest = max([at for at, _ in found], default=0) or _touched(workspace)
     listed = sorted(name.encode("utf-8", "replace").decode() for _, name in sorted(found, reverse=True)[:DELIVERABLES])
-    return {"deliverables": listed, "lastModified": moment(newest) if newest else None}
+    # Names of files look random often enough; only keys of known forms are none.
+    return {"deliverables": [clean(name, "id") for name in listed], "lastModified": moment(newest) if newest else None}
 
 
-def _pending(prompt: Any) -> dict[str, Any]:
+def _question(prompt: Prompt) -> dict[str, Any]:
     return {
-        "id": prompt.id, "kind": prompt.kind, "name": prompt.key if prompt.kind == "secret" else None, "question": prompt.text,
-        "category": prompt.category, "options": prompt.options, "default": prompt.standard or None,
-        "required": bool(prompt.required), "createdAt": moment(prompt.created_at),
+        "id": prompt.id, "category": prompt.category, "question": prompt.text, "options": prompt.options,
+        "default": prompt.standard or None, "required": bool(prompt.required), "createdAt": moment(prompt.created_at),
     }  # fmt: skip
 
 
-def _signed(ground: Ground, document: dict[str, Any]) -> bytes:
+def _need(prompt: Prompt) -> dict[str, Any]:
+    return {
+        "id": prompt.id, "type": prompt.category, "name": prompt.key, "description": prompt.text,
+        "default": prompt.standard or None, "required": bool(prompt.required), "createdAt": moment(prompt.created_at),
+    }  # fmt: skip
+
+
+def signed(ground: Ground, document: dict[str, Any]) -> bytes:
+    """A document as it is written, with its code."""
     return json.dumps({**document, "mac": ground.key.code(_canonical(document))}, indent=2, ensure_ascii=False).encode(
         "utf-8", "replace"
     )

@@ -8,16 +8,18 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import tzinfo
 from hashlib import sha256
 from shutil import which
 from typing import Any, NamedTuple
 
+from holdfast.agents import launcher
 from holdfast.core.errors import Usage
 from holdfast.supervisor.options import Options
 from holdfast.supervisor.process import TOKEN
 from holdfast.supervisor.reading import ClaudeOutput, Output, PlainOutput
+from holdfast.supervisor.redaction import clean_text, is_telling
 from holdfast.supervisor.tables import Run, Task
 
 ALLOWED = frozenset((
@@ -62,8 +64,16 @@ class Driver:
             return f"The agent's program {program!r} was not found."
         return ""
 
-    def launch(self, task: Task, run: Run, variables: Mapping[str, str], secrets: Mapping[str, str]) -> Launch:
-        places = {"prompt_file": f"{run.folder}/prompt", "session": run.session, "workspace": task.workspace}
+    def launch(
+        self,
+        task: Task,
+        run: Run,
+        variables: Mapping[str, str],
+        secrets: Mapping[str, str],
+        folders: Sequence[str] = (),
+    ) -> Launch:
+        """`folders` are the user's home, configuration and data, for hooks."""
+        places = {"session": run.session, "workspace": task.workspace}  # the shim knows the place of `{prompt_file}`
         command = [_filled(word, places) for word in self._command()]
         return Launch(command, self._environment(task, run, variables, secrets), {})
 
@@ -80,7 +90,7 @@ class Driver:
 
     def account(self, variables: Mapping[str, str]) -> str:
         """Whose limits these are: agent, configuration, endpoint, digest of the key."""
-        return f"{self.name}:{self._program()}"
+        return clean_text(f"{self.name}:{self._program()}")
 
     def _command(self) -> list[str]:
         return list(self.agent["command"])
@@ -124,7 +134,14 @@ class Claude(Driver):
         "AWS_*", "CLOUD_ML_REGION", "IS_SANDBOX", "API_TIMEOUT_MS", "BASH_*",
     )  # fmt: skip
 
-    def launch(self, task: Task, run: Run, variables: Mapping[str, str], secrets: Mapping[str, str]) -> Launch:
+    def launch(
+        self,
+        task: Task,
+        run: Run,
+        variables: Mapping[str, str],
+        secrets: Mapping[str, str],
+        folders: Sequence[str] = (),
+    ) -> Launch:
         mode = self.agent.get("permission_mode") or self.options.permission_mode
         allowed = [*(self.agent.get("allowed_tools") or self.options.allowed_tools)]
         allowed += [f"mcp__holdfast__{name}" for name in TOOL_NAMES]
@@ -136,9 +153,13 @@ class Claude(Driver):
         if self.agent.get("model"):
             words += ["--model", str(self.agent["model"])]
         words += [str(word) for word in self.agent.get("arguments", [])]
+        # Variables whose values must not be written: our programs that the client starts have them in their environment.
+        chosen = self.agent.get("set", {}).items()
+        names = sorted({*secrets, *[name for name, value in chosen if is_telling(name, str(value))]})
         files = {
-            "settings.json": json.dumps(_claude_settings(run.folder), indent=1),
-            "mcp.json": json.dumps(_claude_tools(run.folder), indent=1),
+            "settings.json": json.dumps(_claude_settings(run.folder, names), indent=1),
+            "mcp.json": json.dumps(_claude_tools(run.folder, names), indent=1),
+            launcher.NAME: launcher.script(sys.executable, HOOK, f"{run.folder}/{launcher.NAME}", folders),
         }
         return Launch(words, self._environment(task, run, variables, secrets), files)
 
@@ -158,7 +179,7 @@ class Claude(Driver):
     def account(self, variables: Mapping[str, str]) -> str:
         key = variables.get("ANTHROPIC_API_KEY") or variables.get("CLAUDE_CODE_OAUTH_TOKEN") or ""
         mark = sha256(key.encode()).hexdigest()[:12] if key else "login"
-        return f"claude:{self._config(variables)}:{variables.get('ANTHROPIC_BASE_URL', '')}:{mark}"
+        return f"claude:{self._config(variables)}:{clean_text(variables.get('ANTHROPIC_BASE_URL', ''))}:{mark}"
 
     def _command(self) -> list[str]:
         return list(self.agent.get("command") or self.options.agent)
@@ -179,7 +200,7 @@ def driver(agent: Mapping[str, Any], options: Options) -> Driver:
     return KINDS[kind](agent, options)
 
 
-def _claude_settings(folder: str) -> dict[str, Any]:
+def _claude_settings(folder: str, names: list[str]) -> dict[str, Any]:
     """Hooks in shell: they cost two milliseconds, and do nothing until somebody wants a pause. One guards commands."""
     place = shlex.quote(folder)
     deny = {
@@ -197,19 +218,25 @@ def _claude_settings(folder: str) -> dict[str, Any]:
         f"if [ -e {place}/pause ]; then : > {place}/stopped; printf %s {shlex.quote(json.dumps(stop))}; "
         f"elif [ -e {place}/nudge ]; then mv {place}/nudge {place}/nudged && cat {place}/nudged; fi"
     )
-    failure = f"cat >> {place}/failures.jsonl; echo >> {place}/failures.jsonl"
+    failure = shlex.join([sys.executable, "-I", "-m", TOOLS, "--failure", folder, *names]) + " 2>/dev/null || :"
 
     def hook(command: str) -> list[dict[str, Any]]:
         return [{"hooks": [{"type": "command", "command": command, "timeout": 10}]}]
 
-    guard = shlex.join([sys.executable, "-I", "-S", "-B", HOOK, "hook", Claude.client, "--part", "0"])
+    # An agent goes on for hours, and holdfast may be upgraded or removed meanwhile.
+    guard = launcher.hook(f"{folder}/{launcher.NAME}", "hook", Claude.client, "--part", "0", shell="sh")
     saves = {"matcher": "Bash", "hooks": [{"type": "command", "command": guard, "timeout": 30}]}
     starts = [*hook(before), saves]
     return {"hooks": {"PreToolUse": starts, "PostToolUse": hook(after), "StopFailure": hook(failure)}}
 
 
-def _claude_tools(folder: str) -> dict[str, Any]:
-    server = {"type": "stdio", "command": sys.executable, "args": ["-I", "-m", TOOLS, folder], "alwaysLoad": True}
+def _claude_tools(folder: str, names: list[str]) -> dict[str, Any]:
+    server = {
+        "type": "stdio",
+        "command": sys.executable,
+        "args": ["-I", "-m", TOOLS, folder, *names],
+        "alwaysLoad": True,
+    }
     return {"mcpServers": {"holdfast": server}}
 
 

@@ -5,25 +5,40 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from holdfast.supervisor import documents, fullness, process, runs, telling, verdict
+from holdfast.core.cuts import head
+from holdfast.supervisor import (
+    checkpoints,
+    documents,
+    finals,
+    fullness,
+    process,
+    restores,
+    runs,
+    telling,
+    vault,
+    verdict,
+)
 from holdfast.supervisor.asking import ask, hold_open
-from holdfast.supervisor.checkpoints import Taken
+from holdfast.supervisor.checkpoints import Kept, Noted
 from holdfast.supervisor.drivers import driver
-from holdfast.supervisor.limits import LimitHit
+from holdfast.supervisor.limits import OVERLOAD, LimitHit
 from holdfast.supervisor.questions import PENDING
 from holdfast.supervisor.reading import Output
+from holdfast.supervisor.redaction import clean_text
 from holdfast.supervisor.tables import Overtaken, Run, Tables, Task
-from holdfast.supervisor.task import APPROVAL, BACKOFF, BUDGET, CRASHED, ENDED, RATE_LIMIT, USER_PAUSE
+from holdfast.supervisor.task import APPROVAL, BACKOFF, BUDGET, CRASHED, DONE, ENDED, RATE_LIMIT, STALLED, USER_PAUSE
 from holdfast.supervisor.verdict import Verdict
-from holdfast.supervisor.waits import NO_PROGRESS, backoff, is_loop, jitter, stagger
+from holdfast.supervisor.waits import backoff, jitter, stagger
 
 if TYPE_CHECKING:
     from holdfast.supervisor.ground import Ground
 
 SECOND = 1_000_000_000
 LOGGED = 4_000
-RESTARTING = "Task could not be restored from checkpoint. Restarting from beginning."
-LOST_SESSION = ("No conversation found", "already in use", "no_conversation")
+COUNTED = 200
+"""So many crashes in a row are counted: more than `supervisor.max_attempts` can be."""
+ORDERLY = (verdict.PHASE, verdict.ASKED, verdict.NEEDS, verdict.DENIED)
+"""After one of these, crashes are counted anew."""
 CUT_OFF = (verdict.CRASHED, verdict.LIMITED, verdict.PAUSED, verdict.RETRY, verdict.BUDGET, verdict.FULL)
 
 
@@ -38,28 +53,43 @@ class Settlement:
         look: process.Look,
         output: Output,
         judged: Verdict,
-        taken: Taken | None,
+        kept: Kept | None,
         passed: bool | None,
         shown: str,
         rebooted: bool,
+        final: Kept | None,
     ) -> None:
         self.ground, self.task, self.run, self.look, self.output, self.judged = ground, task, run, look, output, judged
-        self.taken, self.passed, self.shown, self.rebooted = taken, passed, shown, rebooted
+        self.kept, self.passed, self.shown, self.rebooted, self.final = kept, passed, shown, rebooted, final
+        self.taken = kept.taken if kept is not None else None
         self.now = ground.now()
 
-    def write(self) -> None:
+    def write(self) -> list[Noted]:
+        """Write the rows, then the documents of the checkpoints, which tell what they say."""
         with self.ground.tables.write() as tables:
-            try:
-                self.task = tables.check_epoch(self.run)
-            except Overtaken:
-                tables.change_run(self.run.id, state=ENDED, outcome="overtaken", ended_at=self.now)
-                return
             if tables.run(self.run.id).state == ENDED:
-                return
-            self._end_run(tables)
-            for block in self.judged.blocks:
-                ask(self.ground, self.task, self.run, self.now, block)
-            _FOLLOWS[self.judged.kind](self, tables)
+                return []
+            self._follow(tables)
+            found = [self.kept]
+            if self.final is not self.kept and tables.task(self.task.id).state == DONE:
+                found.append(self.final)
+            return [checkpoints.note(self.ground, kept) for kept in found if kept is not None]
+
+    def _follow(self, tables: Tables) -> None:
+        try:
+            self.task = tables.check_epoch(self.run)
+        except Overtaken:
+            tables.change_run(self.run.id, state=ENDED, outcome="overtaken", ended_at=self.now)
+            return
+        goes_on = not self.task.wanted
+        self._end_run(tables)
+        if self.judged.kind == verdict.PAUSED and goes_on:
+            return  # whoever paused it has resumed it while the agent was still ending: it begins again at once
+        if self.judged.kind in ORDERLY and self.task.crashes:
+            tables.change(self.task.id, self.now, crashes=[])
+        for block in self.judged.blocks:
+            ask(self.ground, self.task, self.run, self.now, block)
+        _FOLLOWS[self.judged.kind](self, tables)
 
     # The run itself
 
@@ -69,14 +99,14 @@ class Settlement:
         outcome = "host_restart" if self.rebooted and self.judged.kind == verdict.CRASHED else self.judged.kind
         seconds = runs.lasted(self.ground, run, self.look)
         tables.change_run(
-            run.id, state=ENDED, outcome=outcome, reason=self.judged.reason[:2000], ended_at=self.now,
+            run.id, state=ENDED, outcome=outcome, reason=head(self.judged.reason, 2000), ended_at=self.now,
             exit_code=self.look.exit_code, tokens=output.tokens, money=output.money, left=left, said=output.last_said(),
         )  # fmt: skip
         session = output.session or run.session
         tables.change(
             self.task.id, self.now, tokens=self.task.tokens + output.tokens, money=self.task.money + output.money,
             seconds=self.task.seconds + seconds, session=session, wanted="", step=output.step or self.task.step,
-            fraction=output.fraction,
+            fraction=output.fraction or self.task.fraction,
         )  # fmt: skip
         remembers = output.began and driver(self.task.agent, self.ground.options).can_resume
         remembers = remembers and self.judged.kind != verdict.FULL
@@ -88,7 +118,7 @@ class Settlement:
         facts = {
             "outcome": outcome,
             "exit": self.look.exit_code,
-            "reason": self.judged.reason[:500],
+            "reason": head(self.judged.reason, 500),
             "tokens": output.tokens,
         }
         fullness.tell(self.ground, run, output, fullness.told(self.ground, run))
@@ -124,8 +154,7 @@ class Settlement:
             tables.notify(self.task.id, self.now, "limit", f"{self.task.title} needs you: {limit.raw}")
             return
         if not verdict.waits_by_clock(limit):
-            count = _in_a_row(tables, self.task.id, verdict.LIMITED)
-            self._back_off(tables, count, f"limited: {limit.raw}", account)
+            self._limited_for_unknown_time(tables, account, limit)
             return
         windows = self.task.windows + int(verdict.counts_as_window(limit))
         if windows > int(self.task.agent.get("limit_windows", self.ground.options.max_windows)):
@@ -148,49 +177,76 @@ class Settlement:
         least, most = int(options.limit_jitter_least * SECOND), int(options.limit_jitter_most * SECOND)
         # Seconds of a short limit are not made minutes.
         wait = min(jitter(self.ground.noise(), least, most), max(resets - self.now, SECOND))
-        others = [
-            hold.due_at
-            for hold in tables.holds()
-            if hold.account == account and hold.due_at and hold.task != self.task.id
-        ]
-        due = stagger(others, resets + wait, int(options.stagger * SECOND))
+        due = resets + wait
+        count = _in_a_row(tables, self.task.id, verdict.LIMITED)
+        if not verdict.counts_as_window(limit) and count > 1:
+            # A limit of seconds that is there again each time would start an agent every second.
+            due = max(due, self.now + self._patience(count - 1))
+        due = stagger(self._resumes_of(tables, account), due, int(options.stagger * SECOND))
         self._move(tables, "hold", hold=RATE_LIMIT, why=limit.raw, due_at=due, account=account, windows=windows)
         tables.notify(
             self.task.id, self.now, "limit", f"{self.task.title} waits for its limit until {documents.moment(due)}."
         )
 
+    def _limited_for_unknown_time(self, tables: Tables, account: str, limit: LimitHit) -> None:
+        """Nobody said when it ends: it is tried again, later each time. An overload is no limit of the account's."""
+        count = _in_a_row(tables, self.task.id, verdict.LIMITED)
+        why = f"limited: {limit.raw}"
+        if limit.scope == OVERLOAD:
+            self._back_off(tables, BACKOFF, count, why)
+            return
+        due = self._back_off(tables, RATE_LIMIT, count, why, account)
+        known = tables.one("SELECT human, due_at FROM account WHERE key = ?", account)
+        if known is None or not (known["human"] or known["due_at"] > due):
+            self._limit_account(tables, account, due, limit)
+
     def _limit_account(self, tables: Tables, account: str, until: int, limit: LimitHit) -> None:
         tables.do(
             "INSERT INTO account VALUES (?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET due_at = excluded.due_at, "
             "human = excluded.human, reason = excluded.reason, since = excluded.since",
-            account, until, int(limit.needs_human), limit.raw, self.now,
+            account, until, int(limit.needs_human), clean_text(limit.raw), self.now,
         )  # fmt: skip
 
-    def _back_off(self, tables: Tables, count: int, why: str, account: str = "") -> None:
-        options = self.ground.options
-        wait = backoff(count, int(options.backoff_first * SECOND), int(options.backoff_longest * SECOND))
+    def _back_off(self, tables: Tables, hold: str, count: int, why: str, account: str = "") -> int:
+        """Hold the task for longer each time, one after another of the same account; return when it goes on."""
+        due = self.now + self._patience(count)
+        if account:
+            due = stagger(self._resumes_of(tables, account), due, int(self.ground.options.stagger * SECOND))
         self._move(
-            tables, "hold", hold=BACKOFF, why=why, due_at=self.now + wait, due_boot=self.ground.since_boot() + wait,
+            tables, "hold", hold=hold, why=why, due_at=due, due_boot=self.ground.since_boot() + due - self.now,
             boot=self.ground.boot, account=account,
         )  # fmt: skip
+        return due
+
+    def _patience(self, count: int) -> int:
+        """Nanoseconds to wait before the next try after so many in a row."""
+        options = self.ground.options
+        return backoff(count, int(options.backoff_first * SECOND), int(options.backoff_longest * SECOND))
+
+    def _resumes_of(self, tables: Tables, account: str) -> list[int]:
+        """When the other tasks of an account go on."""
+        holds = [hold for hold in tables.holds() if hold.account == account and hold.task != self.task.id]
+        return [hold.due_at for hold in holds if hold.due_at]
 
     def _crashed(self, tables: Tables) -> None:
         task = self.task
         if self.rebooted:
             return  # the machine went down, not the agent: it goes on as soon as there is room
-        if self.run.resume and any(word in self.judged.reason for word in LOST_SESSION):
-            self._begin_anew(tables)
-            return
-        crashes = [*task.crashes[-20:], self.now]
+        if restores.is_refused(tables.run(self.run.id)):
+            return  # the next run begins with what a checkpoint holds of the conversation, or anew
+        crashes = [*task.crashes[-COUNTED:], self.now]
         tables.change(task.id, self.now, crashes=crashes)
-        options = self.ground.options
-        if is_loop(crashes, self.now, options.crash_loop, int(options.crash_loop_span * SECOND)):
-            why = f"crashed {len(crashes)} times in a row: {self.judged.reason}"
-            self._move(tables, "fail", why=why)
-            tables.notify(task.id, self.now, "failed", f"{task.title} {why}")
+        attempts = len(crashes) + task.idle
+        if attempts >= self.ground.options.max_attempts:
+            why = self.judged.reason
+            if attempts > 1:
+                why = f"crashed {attempts} times in a row: {why}"
+            if task.idle:
+                why = f"No progress in {attempts} runs: {self.judged.reason}."
+            self._move(tables, "hold", hold=CRASHED, why=why, human=1)
+            tables.notify(task.id, self.now, "error", f"{task.title}: {why}")
             return
-        recent = [at for at in crashes if self.now - at <= int(options.crash_loop_span * SECOND)]
-        self._back_off(tables, max(len(recent), 1), self.judged.reason)
+        self._back_off(tables, BACKOFF, attempts, self.judged.reason)
         errors = [block for block in self.judged.blocks if block.name == "ERROR"]
         if errors and errors[0].fields["recovery"] == "notify_user":
             tables.notify(task.id, self.now, "error", f"{task.title}: {errors[0].fields['message']}")
@@ -203,20 +259,13 @@ class Settlement:
         tables.change(self.task.id, self.now, session="")
         self._crashed(tables)
 
-    def _begin_anew(self, tables: Tables) -> None:
-        """The session cannot be gone on with: a fresh one, once; the second time a person decides."""
-        restores = self.task.restores + 1
-        tables.change(self.task.id, self.now, session="", restores=restores)
-        facts = {"checkpointId": None, "success": False, "messages_restored": 0, "environment_variables": 0}
-        tables.log(self.task.id, self.now, "checkpoint_restored", facts, self.run.id)
-        tables.notify(self.task.id, self.now, "warning", RESTARTING)
-        if restores > 1:
-            self._move(
-                tables, "hold", hold=CRASHED, why="The session could not be restored for the second time.", human=1
-            )
-
     def _asked(self, tables: Tables) -> None:
-        hold_open(tables, self.task.id, self.now, self.judged.kind, self.run.id)
+        if hold_open(tables, self.task.id, self.now, self.judged.kind, self.run.id):
+            tables.change(self.task.id, self.now, idle=0)
+            return
+        # Nobody need be asked: the agent wants what it has, and would want it for ever.
+        names = [block.fields["name"] for block in self.judged.blocks if block.name == "DEPENDENCY_REQUEST"]
+        self._lead_nowhere(tables, [f"{name} is in your environment already." for name in names])
 
     def _denied(self, tables: Tables) -> None:
         why = f"The agent {self.judged.reason}."
@@ -224,25 +273,35 @@ class Settlement:
         tables.notify(self.task.id, self.now, "denied", f"{self.task.title}: {why}")
 
     def _idle(self, tables: Tables) -> None:
-        tree = self.taken.tree if self.taken is not None else self.task.tree
-        idle = self.task.idle + 1 if tree == self.task.tree else 1
         said = [one.answer() for one in self.judged.malformed]
         if not said:
             said = [
                 "You ended your turn without completing the phase. Go on, or say what stops you.\n"
                 + telling.completion(self.task)
             ]
-        tables.change(self.task.id, self.now, idle=idle, tree=tree, next_prompt="\n\n".join(said))
-        if idle >= NO_PROGRESS:
-            why = f"No progress in {idle} runs: {self.judged.reason}."
-            self._move(tables, "hold", hold=CRASHED, why=why, human=1, idle=0)
-            tables.notify(self.task.id, self.now, "stuck", f"{self.task.title}: {why}")
-        else:
-            hold_open(tables, self.task.id, self.now, self.judged.kind, self.run.id)
+        self._lead_nowhere(tables, said)
+
+    def _lead_nowhere(self, tables: Tables, said: list[str]) -> None:
+        """Count a turn that ended without a word that counts as an attempt, whatever it changed: files can be changed
+        for ever. The next one is told what was wrong, later each time; after the last one a person decides."""
+        tree = self.taken.tree if self.taken is not None else self.task.tree
+        idle = self.task.idle + 1
+        attempts = idle + len(self.task.crashes)
+        tables.change(self.task.id, self.now, idle=idle, tree=tree, next_prompt=telling.aside("\n\n".join(said)))
+        if attempts < self.ground.options.max_attempts:
+            self._back_off(tables, BACKOFF, attempts, self.judged.reason)
+            return
+        why = f"No progress in {attempts} runs: {self.judged.reason}."
+        self._move(tables, "hold", hold=STALLED, why=why, human=1, idle=0)
+        tables.notify(self.task.id, self.now, "stuck", f"{self.task.title}: {why}")
 
     def _complete(self, tables: Tables) -> None:
-        self._move(tables, "finish", why=self.judged.reason)
-        tables.notify(self.task.id, self.now, "done", f"{self.task.title} is done.")
+        self._finish(tables, why=self.judged.reason)
+
+    def _finish(self, tables: Tables, **columns: Any) -> None:
+        finals.finish(self.ground, self.task, self.final, self.judged.kind, self.run.id, **columns)
+        if self.final is not None:
+            finals.tell(tables, self.task, self.now)
 
     def _phase(self, tables: Tables) -> None:
         task = self.task
@@ -253,16 +312,16 @@ class Settlement:
         if self.passed is not None:
             facts["output"] = self.shown[-LOGGED:]
         tables.log(task.id, self.now, "phase_complete", facts, self.run.id)
-        tables.change(task.id, self.now, crashes=[], idle=0)
+        tables.change(task.id, self.now, idle=0)
         if decided.action == "rework":
             text = telling.rework(self.shown, task.reworks + 1, most)
             tables.change(task.id, self.now, reworks=task.reworks + 1, next_prompt=text)
         elif decided.action == "next":
-            text = telling.next_phase(task, task.phase + 1)
-            self._move(tables, "next_phase", phase=task.phase + 1, reworks=0, fraction=0.0, next_prompt=text)
+            marked = vault.mark(self.ground, telling.next_phase(task, task.phase + 1))
+            text = vault.keep(tables, task.id, marked, self.now)
+            self._move(tables, "next_phase", phase=task.phase + 1, reworks=0, step="", fraction=0.0, next_prompt=text)
         elif decided.action == "finish":
-            self._move(tables, "finish")
-            tables.notify(task.id, self.now, "done", f"{task.title} is done.")
+            self._finish(tables)
         else:
             self._review(tables, phase["name"], decided.flagged)
 
@@ -271,10 +330,9 @@ class Settlement:
         id = "a_" + sha256(f"{self.run.id}:approval".encode()).hexdigest()[:12]
         text = f"Phase {task.phase} ({name}) is complete" + (" but its verification still fails." if flagged else ".")
         tree = self.taken.tree if self.taken is not None else ""
-        tables.do(
-            "INSERT INTO prompt (id, task, run, kind, key, text, status, created_at, phase, tree, flagged, output, "
-            "required) VALUES (?, ?, ?, 'approval', ?, ?, ?, ?, ?, ?, ?, ?, 1) ON CONFLICT DO NOTHING",
-            id, task.id, self.run.id, f"phase {task.phase}", text, PENDING, self.now, task.phase, tree, int(flagged), self.shown,
+        tables.insert(
+            "prompt", once=True, id=id, task=task.id, run=self.run.id, kind="approval", key=f"phase {task.phase}", text=text,
+            status=PENDING, created_at=self.now, phase=task.phase, tree=tree, flagged=int(flagged), output=self.shown, required=1,
         )  # fmt: skip
         self._move(tables, "phase_complete", why=text, prompt=id, human=1)
         tables.notify(task.id, self.now, "approval", f"{task.title}: {text}", id)

@@ -63,7 +63,7 @@ def act(ground: Ground, task: Task, run: Run, output: Output, known: set[int]) -
     if crossed.is_quiet:
         return ""
     name = "budget_warning" if crossed.is_warning else "budget"
-    said = text(name, ground.options.language, percent=round(full.percent))
+    said = text(name, ground.options.language, percent=full.reached)
     kept = {"checkpoint": f"v{taken.version}"} if taken is not None else {}
     form = "budget_agent" if taken is not None else "budget_agent_plain"
     return text(form, ground.options.language, message=said, used=full.used, budget=full.budget, **kept)

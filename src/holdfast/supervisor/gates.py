@@ -7,7 +7,8 @@ import signal
 import subprocess
 from typing import TYPE_CHECKING
 
-from holdfast.supervisor import verdict
+from holdfast.supervisor import vault, verdict
+from holdfast.supervisor.redaction import Lines
 from holdfast.supervisor.sealing import opened, struck_out
 from holdfast.supervisor.tables import Task
 from holdfast.supervisor.verdict import Verdict
@@ -15,7 +16,8 @@ from holdfast.supervisor.verdict import Verdict
 if TYPE_CHECKING:
     from holdfast.supervisor.ground import Ground
 
-OUTPUT = 20_000
+OUTPUT, LOOKED_AT = 20_000, 1 << 20
+"""Letters of the output that are kept, and bytes of its end that are looked at."""
 
 
 def verify(ground: Ground, task: Task, judged: Verdict) -> tuple[bool | None, str]:
@@ -23,7 +25,8 @@ def verify(ground: Ground, task: Task, judged: Verdict) -> tuple[bool | None, st
     command = task.phases[task.phase - 1]["verify"] if judged.kind == verdict.PHASE else ""
     if not command:
         return None, ""
-    secrets = opened(ground, task)
+    secrets, known = opened(ground, task), vault.values(ground, task)
+    command = vault.reveal(ground, task.id, command)
     environment = {
         name: value
         for name, value in ground.variables.items()
@@ -49,4 +52,12 @@ def verify(ground: Ground, task: Task, judged: Verdict) -> tuple[bool | None, st
         out, _ = child.communicate()
         out += f"\nThe verification took longer than {ground.options.verify_timeout:.0f} s and was ended.".encode()
         passed = False
-    return passed, struck_out(out.decode("utf-8", "replace"), secrets.values())[-OUTPUT:]
+    return passed, _shown(out, known)
+
+
+def _shown(out: bytes, known: list[str]) -> str:
+    """The end of an output without secrets: redacted first, cut afterwards."""
+    end = out[-LOOKED_AT:].partition(b"\n")[2] if len(out) > LOOKED_AT else out
+    return (
+        Lines().clean(struck_out(end.decode("utf-8", "replace"), known).encode()).decode("utf-8", "replace")[-OUTPUT:]
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING, Protocol
@@ -40,9 +40,12 @@ class Ground:
         variables: Mapping[str, str],
         build: Callable[[], Engine],
         seals: Seals | None = None,
+        folders: Sequence[str] = (),
+        follow: Callable[[], tuple[Options, str]] | None = None,
     ) -> None:
+        """`follow` gives the options as they are now, and why newer ones are not in force: for whoever stays."""
         self.folder, self.options, self.now, self.variables = folder, options, clock, variables
-        self.build = build
+        self.build, self.folders, self._follow = build, folders, follow
         self.tables = Tables(options.database or folder + "/tasks.db")
         self.key = DocumentKey(folder + "/key")
         self.seals: Seals = seals or StoreSeals(self.engine)
@@ -50,7 +53,15 @@ class Ground:
         self.host = os.uname().nodename
         self.trouble = ""
         """Why a step could not even say what stopped it."""
+        self.unread = ""
+        """Why the settings that are there now are not in force."""
         self.noise: Callable[[], float] = random.random
+
+    def follow_settings(self) -> None:
+        """Go by the settings as they are now. The database stays the one that was opened."""
+        if self._follow is not None:
+            options, self.unread = self._follow()
+            self.options = options.but(database=self.options.database)
 
     def close(self) -> None:
         self.tables.close()

@@ -8,6 +8,8 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
+from holdfast.core.cuts import head
+
 MINUTE, DAY = 60.0, 86_400.0
 LEAST, MOST = 60.0, 8 * DAY
 """A reset that was read from a text lies at least and at most so far ahead."""
@@ -107,7 +109,7 @@ def read_text(text: str, now: float, zone: tzinfo, source: str = TEXT) -> LimitH
     scope = next((scope for pattern, scope in _COMPILED if pattern.search(text)), None)
     if scope is None:
         return None
-    raw = text.strip()[:500]
+    raw = head(text.strip(), 500)
     if scope in HUMAN:
         return LimitHit(scope, None, source, raw)
     moment = _moment(text, now, zone)
@@ -191,7 +193,7 @@ def read_error(kind: str, details: str, message: str, now: float, zone: tzinfo) 
         return None
     found = read_text(message, now, zone, HOOK) or read_text(details, now, zone, HOOK)
     default = {"rate_limit": SHORT, "overloaded": OVERLOAD, "billing_error": CREDITS}[kind]
-    return found or LimitHit(default, None, HOOK, (message or details)[:500])
+    return found or LimitHit(default, None, HOOK, head(message or details, 500))
 
 
 def zone_of(name: str) -> tzinfo | None:

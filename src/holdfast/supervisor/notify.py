@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from threading import Lock, Thread
 from time import monotonic
@@ -29,7 +30,6 @@ class Notices:
 
     def __init__(self, ground: Ground) -> None:
         self.ground = ground
-        self._ways = {name: way for name, way in ways.WAYS.items() if getattr(ground.options, name)}
         self._lock = Lock()
         self._thread: Thread | None = None
         self._next: dict[str, float] = {}
@@ -37,6 +37,11 @@ class Notices:
         self._rung: set[str] = set()
         self._fetched = 0.0
         self._since = ""
+
+    @property
+    def _ways(self) -> dict[str, Callable[[Ground, dict[str, Any]], str]]:
+        """The ways that the settings name now."""
+        return {name: way for name, way in ways.WAYS.items() if getattr(self.ground.options, name)}
 
     def tick(self) -> None:
         """Send what is due; return at once."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+from contextlib import suppress
 from threading import Event as Flag
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -11,11 +12,12 @@ from typing import TYPE_CHECKING
 from holdfast.supervisor import checkpoints, fullness, process
 from holdfast.supervisor.drivers import driver
 from holdfast.supervisor.limits import LimitNear
-from holdfast.supervisor.reading import Tail
+from holdfast.supervisor.reading import Tail, Transcripts
 from holdfast.supervisor.run_folder import write_file
 from holdfast.supervisor.runs import age, files
 from holdfast.supervisor.tables import Overtaken, Run
 from holdfast.supervisor.task import ENDED, LIVE, STARTING, STOPPING
+from holdfast.supervisor.vault import agent_of
 from holdfast.supervisor.waits import Budget, Spent, nudge, used
 
 if TYPE_CHECKING:
@@ -42,14 +44,17 @@ class _Observer:
     def __init__(self, ground: Ground, run: Run) -> None:
         self.ground, self.run, self.folder = ground, run, run.folder
         self.task = ground.tables.task(run.task)
-        self.driver = driver(self.task.agent, ground.options)
+        self.driver = driver(agent_of(ground, self.task), ground.options)
         self.output = self.driver.output(ground.now() / SECOND, ground.zone)
         self.tails = [(Tail(f"{run.folder}/{name}"), feed) for name, feed in files(self.output)]
+        self.transcripts = Transcripts()
         self.heard_at = monotonic()
         self.began_at = self.heard_at - age(ground, run)
         self.told_at = self.asked_at = 0.0
         self.pause_at = self.stop_at = 0.0
         self.silent = False
+        self.frozen = 0
+        """The number of the wish whose freeze was kept last."""
         self.near: LimitNear | None = None
         self.saved_at = monotonic() - self._since_last_save()
         self.known: tuple[object, ...] = ()
@@ -73,9 +78,14 @@ class _Observer:
 
     def _listen(self) -> None:
         for tail, feed in self.tails:
-            for line in tail.lines():
+            for line, self.output.at in tail.timed_lines():
                 feed(line)
                 self.heard_at, self.silent = monotonic(), False
+
+    def _read_transcripts(self) -> None:
+        session = self.output.session or self.run.session
+        path = "" if self.transcripts.is_known else self.driver.transcript(session, self.ground.variables)
+        self.transcripts.read(path, self.output)
 
     def _wait(self, pid: int) -> None:
         try:
@@ -97,6 +107,7 @@ class _Observer:
         if self.run.state == ENDED:
             return
         tables.check_epoch(self.run)
+        self._read_transcripts()
         self._tell(now)
         wanted = self.task.wanted
         if self.stop_at:
@@ -105,8 +116,7 @@ class _Observer:
                 process.wish(self.folder, "kill", self.run.wanted)
             return
         if wanted == "freeze":
-            if process.last_wish(self.folder) != "freeze":
-                process.wish(self.folder, "freeze", "frozen by a person")
+            self._freeze(now)
             return
         if process.last_wish(self.folder) == "freeze":
             process.wish(self.folder, "thaw")
@@ -118,7 +128,29 @@ class _Observer:
         elif process.last_wish(self.folder) == "stop":
             self.stop_at = now  # told before we were restarted
         else:
+            if self.run.wanted == "pause":
+                self._unpause()
             self._watch(now)
+
+    def _freeze(self, now: float) -> None:
+        """Let everything stand still, and keep what there is once it does: once for each freeze, whoever sees it."""
+        if process.last_wish(self.folder) != "freeze":
+            process.wish(self.folder, "freeze", "frozen by a person")
+        state = process.state(self.folder)
+        number = int(state.get("wish", 0))
+        if state.get("done") == "freeze" and state.get("frozen") and number != self.frozen:
+            self.frozen, self.saved_at = number, now
+            key = f"{self.run.id}:freeze:{number}"
+            checkpoints.take(self.ground, self.task, self.run, "user_pause", key, self.output)
+
+    def _unpause(self) -> None:
+        """A pause was taken back before the agent was told to end. If a hook of its has told it, the next run goes on."""
+        self.pause_at = 0.0
+        with suppress(FileNotFoundError):
+            os.unlink(f"{self.folder}/pause")
+        with self.ground.tables.write() as tables:
+            tables.check_epoch(self.run)
+            tables.change_run(self.run.id, wanted="", state=LIVE)
 
     def _pause(self, now: float, at_once: bool) -> None:
         """At the next tool boundary; after that, or when none comes, by a signal."""

@@ -23,8 +23,6 @@ class Options:
     silent_after: float = 300
     backoff_first: float = 30
     backoff_longest: float = 600
-    crash_loop: int = 5
-    crash_loop_span: float = 900
     max_windows: int = 3
     limit_jitter_least: float = 20
     limit_jitter_most: float = 90

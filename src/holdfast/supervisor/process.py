@@ -183,11 +183,11 @@ def is_locked(path: str) -> bool:
         os.close(fd)
 
 
-def read(path: str) -> dict[str, Any] | None:
+def read(path: str, most: int = 1 << 20) -> dict[str, Any] | None:
     """A small JSON object, None if it is not there or not whole."""
     try:
         with open(path, "rb") as file:
-            value = json.loads(file.read(1 << 20))
+            value = json.loads(file.read(most))
     except (OSError, ValueError):
         return None
     return value if isinstance(value, dict) else None

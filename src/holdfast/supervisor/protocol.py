@@ -26,7 +26,7 @@ BLOCKS: dict[str, dict[str, Rule]] = {
         "type": Rule(True, ("recoverable", "fatal")),
         "message": Rule(True),
         "details": Rule(),
-        "recovery": Rule(True, ("pause_and_retry", "checkpoint_and_fail", "notify_user")),
+        "recovery": Rule(False, ("pause_and_retry", "checkpoint_and_fail", "notify_user")),
     },
     "DEPENDENCY_REQUEST": {
         "type": Rule(True, ("api_key", "env_variable", "service", "file", "permission", "package")),
@@ -46,6 +46,9 @@ BLOCKS: dict[str, dict[str, Rule]] = {
     "CUSTOM_TASK_COMPLETE": {"task": Rule(), "summary": Rule()},
     "PROGRESS": {"step": Rule(), "percent": Rule(), "message": Rule()},
 }
+RECOVERY = {"recoverable": "pause_and_retry", "fatal": "checkpoint_and_fail"}
+"""What an error leads to that says no more than its type: it is tried again, or the task fails."""
+UNSAID = "The agent reported a fatal error and did not say which."
 LISTS = frozenset(("options", "files"))
 VARIABLES = frozenset(("api_key", "env_variable"))
 """Needs that are met by a value in the agent's environment; all others by a person who sees to it and says so."""
@@ -54,6 +57,9 @@ PRIORITY = ("ERROR", "PHASE_COMPLETE", "CUSTOM_TASK_COMPLETE", "DEPENDENCY_REQUE
 _OPEN = re.compile(r"^[ \t]*\[(" + "|".join(BLOCKS) + r")(_JSON)?\][ \t]*", re.MULTILINE)
 _PHASE = re.compile(r"^[ \t]*===[ \t]*PHASE[ \t]+(\d{1,4})[ \t]+COMPLETE[ \t]*===[ \t]*$", re.MULTILINE | re.IGNORECASE)
 _TASK = re.compile(r"^[ \t]*===[ \t]*CUSTOM[ \t]+TASK[ \t]+COMPLETE[ \t]*===[ \t]*$", re.MULTILINE | re.IGNORECASE)
+_ONE_LINE = re.compile(
+    r"type:[ \t]*(recoverable|fatal)[ \t]*,[ \t]*message:[ \t]*(.+?)[ \t]*(?:\[/ERROR\])?", re.IGNORECASE
+)
 _KEY = re.compile(r"^([A-Za-z_]+):[ \t]?(.*)$")
 _NOTE = re.compile(r"^(phase|completed|task|summary|(?:documents|files) created):[ \t]*(.*)$", re.IGNORECASE)
 _ESCAPE = re.compile(r"\\([nrt\\])")
@@ -109,6 +115,11 @@ class Reader:
         self._text, self._open = "", False
         return found
 
+    @property
+    def is_within(self) -> bool:
+        """After a whole line: has a block or a marker begun whose end has not been seen?"""
+        return bool(self._text)
+
     def _take(self, final: bool) -> Iterator[Block | Malformed]:
         while True:
             begun = [match for match in (_OPEN.search(self._text), _marker(self._text, final)) if match is not None]
@@ -118,6 +129,15 @@ class Reader:
                 return
             first = min(begun, key=lambda match: match.start())
             if first.re is _OPEN:
+                line, after = _rest_of_line(self._text, first.end(), final)
+                if first[1] == "ERROR" and not first[2] and after < 0:
+                    self._text = self._text[first.start() :]
+                    return
+                short = _ONE_LINE.fullmatch(line) if first[1] == "ERROR" and not first[2] else None
+                if short is not None:
+                    yield check("ERROR", {"type": short[1], "message": _unescape(short[2])}, {})
+                    self._text = self._text[after:]
+                    continue
                 end = re.compile(rf"\[/{first[1]}{first[2] or ''}\]").search(self._text, first.end())
                 other = _OPEN.search(self._text, first.end())
                 if end is None or (other is not None and other.start() < end.start()):
@@ -136,6 +156,15 @@ class Reader:
                 return
             yield _completed(first, body)
             self._text = self._text[after:]
+
+
+def _rest_of_line(text: str, at: int, final: bool) -> tuple[str, int]:
+    """What a line holds from there on, and where it ends; below 0 if more of it may come."""
+    end = text.find("\n", at)
+    if end < 0 and not final and len(text) - at <= MESSAGE:
+        return "", -1
+    end = end if end >= 0 else len(text)
+    return text[at:end].strip(), end
 
 
 def clean(text: str) -> str:
@@ -224,7 +253,11 @@ def _block(name: str, is_json: bool, body: str) -> Block | Malformed:
     fields: dict[str, str] = {}
     lists: dict[str, list[str]] = {}
     why = _read_json(body, fields, lists) if is_json else _read_lines(body, fields, lists)
-    return Malformed(name, why) if why else check(name, fields, lists)
+    if why:
+        return Malformed(name, why)
+    odd = _mend_error(fields) if name == "ERROR" else []
+    found = check(name, fields, lists)
+    return found._replace(warnings=[*odd, *found.warnings]) if isinstance(found, Block) else found
 
 
 def check(name: str, fields: dict[str, str], lists: dict[str, list[str]]) -> Block | Malformed:
@@ -251,11 +284,35 @@ def check(name: str, fields: dict[str, str], lists: dict[str, list[str]]) -> Blo
             fields[key] = fields[key].strip().lower()
             if fields[key] not in rule.values:
                 return Malformed(name, f"{key} must be one of {', '.join(rule.values)}")
+    if name == "ERROR" and not fields.get("recovery"):
+        fields["recovery"] = RECOVERY[fields["type"]]
     if name == "PHASE_COMPLETE" and not (fields["phase"].isascii() and fields["phase"].isdigit()):
         return Malformed(name, "phase must be a number")
     if name == "DEPENDENCY_REQUEST" and fields["type"] in VARIABLES and not is_variable(fields["name"].strip()):
         return Malformed(name, f"name must be the name of an environment variable where type is {fields['type']}")
     return Block(name, fields, {key: items for key, items in lists.items() if items}, warnings)
+
+
+def _mend_error(fields: dict[str, str]) -> list[str]:
+    """Understand an error whose form is odd: what is fatal must not be tried again because of it. Return what was odd."""
+    warnings: list[str] = []
+    for key in ("message", "details"):
+        if len(fields.get(key, "")) > FIELD:
+            fields[key] = fields[key][:FIELD]
+            warnings.append(f"{key} was cut")
+    kind = fields.get("type", "").strip()
+    if kind and kind.lower() not in RECOVERY:
+        warnings.append(f"unknown type {kind!r}")
+        fields["type"] = "recoverable"
+        fields["message"] = fields.get("message", "").strip() or fields.get("details", "").strip() or kind
+    elif kind.lower() == "fatal" and not fields.get("message", "").strip():
+        warnings.append("the field message is missing")
+        fields["message"] = fields.get("details", "").strip() or UNSAID
+    recovery = fields.get("recovery", "").strip()
+    if recovery and recovery.lower() not in BLOCKS["ERROR"]["recovery"].values:
+        warnings.append(f"unknown recovery {recovery!r}")
+        del fields["recovery"]
+    return warnings
 
 
 def is_variable(name: str) -> bool:

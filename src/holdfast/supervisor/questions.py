@@ -37,13 +37,20 @@ def priority(task: str, category: str, waiting: int) -> int:
     return TASK_WEIGHT.get(task, 0) + CATEGORY_WEIGHT.get(category, 0) + max(waiting, 0) // MINUTE
 
 
-def check(answer: str, options: Sequence[str]) -> Checked:
-    """Compare an answer with the options: exact, then without regard to case, then similar ones are suggested."""
+def check(answer: str, options: Sequence[str], exactly: bool = False) -> Checked:
+    """Compare an answer with the options: exact, then without regard to case; what is nearly one of them is asked about.
+
+    Anything else is an answer in words of one's own. `exactly`: so is whatever is no option to the letter.
+    """
     text = normalize("NFC", answer).strip()
     if not text:
         return Checked(None, why="The answer is empty.")
     if not options or text in options:
         return Checked(text)
+    # What was typed is not said again: it may be a secret, and it is about to be sealed.
+    own = Checked(text, warning="The answer is none of the options; it was taken as it is.")
+    if exactly:
+        return own
     by_fold = {_fold(option): option for option in options}
     if _fold(text) in by_fold:
         found = by_fold[_fold(text)]
@@ -53,12 +60,11 @@ def check(answer: str, options: Sequence[str]) -> Checked:
         return Checked(found, warning=f"{text} was taken as the option {found!r}.")
     near = max(options, key=lambda option: similarity(_fold(text), _fold(option)))
     alike = similarity(_fold(text), _fold(near))
-    listed = ", ".join([repr(option) for option in options])
-    if alike >= SIMILAR:
-        return Checked(
-            None, why=f"{text!r} is none of the options. Did you mean {near!r}?", suggestion=near, similarity=alike
-        )
-    return Checked(None, why=f"{text!r} is none of the options: {listed}.", similarity=alike)
+    if alike < SIMILAR:
+        return own._replace(similarity=alike)
+    return Checked(
+        None, why=f"The answer is none of the options. Did you mean {near!r}?", suggestion=near, similarity=alike
+    )
 
 
 def similarity(one: str, other: str) -> float:

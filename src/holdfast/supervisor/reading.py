@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections import deque
 from datetime import tzinfo
+from glob import escape, glob
 from typing import Any, NamedTuple
 
+from holdfast.core.cuts import head
 from holdfast.supervisor.limits import (
     EVENT,
     SHORT,
@@ -22,6 +25,7 @@ from holdfast.supervisor.limits import (
     read_windows,
 )
 from holdfast.supervisor.protocol import Block, Malformed, Reader, check
+from holdfast.supervisor.redaction import clean_text
 
 MESSAGES, SHOWN = 200, 4_000
 """Messages of a run that are kept for its documents, and characters of each."""
@@ -49,6 +53,8 @@ class Output(ABC):
 
     def __init__(self, now: float, zone: tzinfo) -> None:
         self.now, self.zone = now, zone
+        self.at = 0
+        """When the line that is read was written, in nanoseconds; 0 if nobody noted it."""
         self.blocks: list[Block | Malformed] = []
         self.messages: deque[dict[str, Any]] = deque(maxlen=MESSAGES)
         self.count = 0
@@ -92,11 +98,16 @@ class Output(ABC):
         for block in self.blocks:
             # A wrapper that says in its own block that it was limited is believed.
             if self.limit is None and isinstance(block, Block) and block.name == "ERROR":
-                said = read_text(block.fields["message"], self.now, self.zone, STATED)
+                text = "\n".join([block.fields["message"], block.fields.get("details", "")])
+                said = read_text(text, self.now, self.zone, STATED)
                 if said is not None and block.fields["type"] == "recoverable":
                     self.limit = said
                     self.blocks = [one for one in self.blocks if one is not block]
                     return
+
+    def feed_transcript(self, line: bytes) -> None:
+        """Take a line of the transcript that the client keeps for itself. Most say nothing there that counts."""
+        return
 
     def feed_call(self, line: bytes) -> None:
         """Take a line of the tools' journal: what the agent said by calling one of our tools."""
@@ -133,13 +144,25 @@ class Output(ABC):
         if block not in self.blocks:
             self.blocks.append(block)
 
-    def _say(self, role: str, content: str, kind: str = "log") -> None:
+    def _say(self, role: str, content: str, kind: str = "log", tool: bool = False) -> None:
         self.count += 1
-        self.messages.append({"role": role, "content": content[:SHOWN], "type": kind})
+        if len(content) > SHOWN:
+            content = clean_text(content)[:SHOWN]  # half a key would not be known as one
+        self.messages.append({
+            "role": role, "content": content, "type": kind, "at": self.at, "step": self.step, "tool": tool,
+        })  # fmt: skip
+
+    def _read(self, text: str) -> str:
+        """Take what a whole message says by protocol; return its type."""
+        reader = Reader()
+        found = reader.feed(text) + reader.close()
+        for block in found:
+            self._heard(block)
+        return "protocol" if found else "log"
 
     def last_said(self) -> str:
         for message in reversed(self.messages):
-            if message["role"] == "assistant" and message["type"] == "log":
+            if message["role"] == "assistant" and not message["tool"]:
                 return str(message["content"])[-SAID:]
         return ""
 
@@ -150,7 +173,10 @@ class ClaudeOutput(Output):
     def __init__(self, now: float, zone: tzinfo) -> None:
         super().__init__(now, zone)
         self._rejected: LimitHit | None = None
-        self._counted: set[str] = set()
+        self._counted: dict[str, int] = {}
+        """Tokens of each message of this run."""
+        self._written: dict[str, int] = {}
+        """The same from the transcript, in which earlier runs are told of as well."""
         self._summed = 0
         self._measured: object = None
 
@@ -176,7 +202,21 @@ class ClaudeOutput(Output):
     def feed_error(self, line: bytes) -> None:
         text = line.decode("utf-8", "replace").strip()
         if text and not self.error_text:
-            self.error_text = text[:500]
+            self.error_text = head(text, 500)
+
+    def feed_transcript(self, line: bytes) -> None:
+        # A message is told of before its end has come, with a token or two of its answer. The transcript has all of them.
+        if b'"output_tokens"' not in line:
+            return
+        try:
+            event = json.loads(line)
+            message = event["message"] if event.get("type") == "assistant" else {}
+            id, tokens = str(message["id"]), _tokens(message.get("usage") or {})
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            return
+        self._written[id] = max(tokens, self._written.get(id, 0))
+        if id in self._counted:
+            self._count(id, tokens)
 
     def close(self, exit_code: int | None) -> None:
         if exit_code != 0 and self.limit is None and self._rejected is not None and self.lines and not self.error:
@@ -195,24 +235,22 @@ class ClaudeOutput(Output):
         texts = [part["text"] for part in message["content"] if part.get("type") == "text"]
         if event.get("error") or event.get("is_api_error_message") or message.get("model") == "<synthetic>":
             self.error = str(event.get("error") or "")
-            self.error_text = "\n".join(texts)[:500]
+            self.error_text = head("\n".join(texts), 500)
             self._say("system", self.error_text, "error")
             return
         self.retrying = ""
-        self._count(message)
+        id = str(message.get("id"))
+        self._count(id, max(_tokens(message.get("usage") or {}), self._written.get(id, 0)))
         if not event.get("parent_tool_use_id"):
             self._measure(message)
         for part in message["content"]:
             if part.get("type") == "tool_use":
                 self.tools[str(part["id"])] = Tool(str(part["name"]), _what(part.get("input")))
-                self._say("assistant", f"{part['name']} {_what(part.get('input'))}", "protocol")
+                self._say("assistant", f"{part['name']} {_what(part.get('input'))}", tool=True)
         if event.get("parent_tool_use_id"):
             return  # what a subagent says is for its agent, not for us
         for text in texts:
-            self._say("assistant", text)
-            reader = Reader()
-            for block in reader.feed(text) + reader.close():
-                self._heard(block)
+            self._say("assistant", text, self._read(text))
 
     def _user(self, event: dict[str, Any]) -> None:
         content = event["message"]["content"]
@@ -223,12 +261,11 @@ class ClaudeOutput(Output):
             if part.get("type") == "tool_result":
                 self.tools.pop(str(part.get("tool_use_id")), None)
 
-    def _count(self, message: dict[str, Any]) -> None:
-        usage, id = message.get("usage") or {}, str(message.get("id"))
-        if id in self._counted:
-            return
-        self._counted.add(id)
-        self._summed += _tokens(usage)
+    def _count(self, id: str, tokens: int) -> None:
+        """One message comes in several lines, and its figures only rise."""
+        more = max(tokens - self._counted.setdefault(id, 0), 0)
+        self._counted[id] += more
+        self._summed += more
         self.tokens = max(self.tokens, self._summed)
 
     def _measure(self, message: dict[str, Any]) -> None:
@@ -255,7 +292,7 @@ class ClaudeOutput(Output):
             self.limit = self._rejected = None
             return
         text = str(event.get("result") or self.error_text)
-        self.error_text = text[:500]
+        self.error_text = head(text, 500)
         reason = str(event.get("terminal_reason") or "")
         if reason == "prompt_too_long" or text.casefold().startswith("prompt is too long"):
             self.error = "prompt_too_long"
@@ -265,7 +302,7 @@ class ClaudeOutput(Output):
             self.limit = self._rejected
         elif event.get("api_error_status") in (429, 529) or self.error in ("rate_limit", "billing_error"):
             found = read_text(text, self.now, self.zone)
-            self.limit = found or LimitHit(SHORT, None, EVENT, text[:500])
+            self.limit = found or LimitHit(SHORT, None, EVENT, head(text, 500))
         elif self.error in ("overloaded", "server_error"):
             self.limit = read_text(text, self.now, self.zone)
 
@@ -290,14 +327,25 @@ class PlainOutput(Output):
             if isinstance(event, dict) and self._event(event):
                 return
         text = line.decode("utf-8", "replace").rstrip("\n")
-        self._say("assistant", text)
-        for block in self._reader.feed(text + "\n"):
+        found = self._reader.feed(text + "\n")
+        for block in found:
             self._heard(block)
+        self._say("assistant", text, "protocol" if self._belongs(text, found) else "log")
+
+    def _belongs(self, line: str, found: list[Block | Malformed]) -> bool:
+        """Is a line part of a block or of a marker with its notes?"""
+        if self._reader.is_within or not found:
+            return self._reader.is_within
+        if found[-1].name in ("PHASE_COMPLETE", "CUSTOM_TASK_COMPLETE"):
+            return (
+                line.strip().lower().startswith("ready for review")
+            )  # any other line only showed that the notes are over
+        return True
 
     def feed_error(self, line: bytes) -> None:
         text = line.decode("utf-8", "replace").strip()
         if text:
-            self._errors.append(text[:2000])
+            self._errors.append(head(text, 2000))
 
     def close(self, exit_code: int | None) -> None:
         for block in self._reader.close():
@@ -308,7 +356,7 @@ class PlainOutput(Output):
                 if self.limit is None:
                     self.limit = read_text(text, self.now, self.zone)
             if self._errors and not self.error_text:
-                self.error_text = self._errors[-1][:500]
+                self.error_text = head(self._errors[-1], 500)
         elif exit_code == 0:
             self.limit = None
         super().close(exit_code)
@@ -323,10 +371,8 @@ class PlainOutput(Output):
         if kind == "item.completed":
             item = event.get("item") or {}
             if item.get("type") == "agent_message":
-                self._say("assistant", str(item.get("text", "")))
-                reader = Reader()
-                for block in reader.feed(str(item.get("text", ""))) + reader.close():
-                    self._heard(block)
+                text = str(item.get("text", ""))
+                self._say("assistant", text, self._read(text))
             return True
         if kind == "turn.completed":
             usage = event.get("usage") or {}
@@ -338,7 +384,7 @@ class PlainOutput(Output):
             self.failed = True
             error = event.get("error")
             text = str(event.get("message") or (error.get("message") if isinstance(error, dict) else error) or "")
-            self.error_text = text[:500]
+            self.error_text = head(text, 500)
             self.limit = read_text(text, self.now, self.zone, EVENT) or self.limit
             return True
         if kind == "token_count":
@@ -367,8 +413,30 @@ def _what(given: object) -> str:
         return ""
     for key in ("command", "file_path", "path", "pattern", "url", "description", "prompt"):
         if isinstance(given.get(key), str):
-            return str(given[key])[:300]
-    return json.dumps(given, ensure_ascii=False)[:300]
+            return head(str(given[key]), 300)
+    return head(json.dumps(given, ensure_ascii=False), 300)
+
+
+class Transcripts:
+    """What a client writes for itself of a session, as it grows: the session's transcript and those of its subagents."""
+
+    def __init__(self) -> None:
+        self._tails: dict[str, Tail] = {}
+
+    @property
+    def is_known(self) -> bool:
+        return bool(self._tails)
+
+    def read(self, path: str, output: Output) -> None:
+        """Let the output take what came since the last time; an empty `path` is the one of the last time."""
+        path = path or next(iter(self._tails), "")
+        if not path:
+            return
+        for one in (path, *sorted(glob(f"{escape(path.removesuffix('.jsonl'))}/subagents/*.jsonl"))):
+            tail = self._tails.setdefault(one, Tail(one))
+            while lines := tail.lines():
+                for line in lines:
+                    output.feed_transcript(line)
 
 
 class Tail:
@@ -376,6 +444,35 @@ class Tail:
 
     def __init__(self, path: str, offset: int = 0) -> None:
         self.path, self.offset = path, offset
+        self._starts: list[int] = []
+        self._times: list[int] = []
+        self._noted = 0
+
+    def timed_lines(self) -> list[tuple[bytes, int]]:
+        """What came since the last time, each line with when it was written; 0 where nobody noted that."""
+        offset, lines = self.offset, self.lines()
+        if lines:
+            self._read_times()
+        found = []
+        for line in lines:
+            place = bisect_right(self._starts, offset) - 1
+            found.append((line, self._times[place] if place >= 0 else 0))
+            offset += len(line) + 1
+        return found
+
+    def _read_times(self) -> None:
+        try:
+            with open(self.path + ".times", "rb") as file:
+                file.seek(self._noted)
+                whole, newline, _ = file.read().rpartition(b"\n")
+        except OSError:
+            return
+        self._noted += len(whole) + len(newline)
+        for line in whole.splitlines():
+            start, _, at = line.partition(b" ")
+            if start.isdigit() and at.isdigit():
+                self._starts.append(int(start))
+                self._times.append(int(at))
 
     def lines(self, most: int = 4 << 20) -> list[bytes]:
         """What came since the last time; half a line stays for later."""

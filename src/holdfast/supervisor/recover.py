@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.core.errors import HoldfastError
-from holdfast.supervisor import checkpoints, documents, process
-from holdfast.supervisor.settling import keep_final
+from holdfast.supervisor import checkpoints, documents, finals, process, vault
+from holdfast.supervisor.rows import MARKED
 from holdfast.supervisor.task import ACTIVE, DONE, DRAFT, FAILED, TERMINAL, USER_PAUSE
+from holdfast.supervisor.telling import aside
 
 if TYPE_CHECKING:
     from holdfast.supervisor.ground import Ground
@@ -73,10 +74,17 @@ def _insert(ground: Ground, known: dict[str, Any], phase: int, latest: dict[str,
     ended = known["state"] in (DONE, FAILED, "cancelled", DRAFT)
     columns = {name: known[name] for name in documents.COLUMNS if name not in ("state", "phase")}
     columns["attempt"] = max([known["attempt"], *[number for task, number, _ in _folders(ground) if task == id]])
+    marked = vault.mark_older(ground, known)
+    columns |= marked.value
     with ground.tables.write() as tables:
         tables.insert("task", **columns, state=known["state"] if ended else ACTIVE, phase=phase, updated_at=now)
+        vault.keep(tables, id, marked, now)
+        provided = {one["name"]: one for one in known.get("dependencies", [])}
         for name, sealed in dict(known.get("secrets", {})).items():
-            tables.insert("secret", task=id, name=str(name), sealed=str(sealed), given_at=now)
+            given = provided.get(name, {"type": "env_variable", "providedAt": documents.moment(now)})
+            tables.keep_secret(id, str(name), str(sealed), given["type"], documents.nanoseconds(given["providedAt"]))
+        for name, sealed in dict(known.get("marked", {})).items():
+            tables.keep_secret(id, str(name), str(sealed), MARKED, now)
         for one in known.get("questions", []):
             tables.insert(
                 "prompt", id=one["id"], task=id, run="", kind="question", key=one["question"].casefold(), text=one["question"],
@@ -89,10 +97,9 @@ def _insert(ground: Ground, known: dict[str, Any], phase: int, latest: dict[str,
             why = "The task database was rebuilt; resume the task when you have looked at it."
             if cold:
                 why = f"No checkpoint was left; the task begins again at phase {phase}. Work may be lost."
-                tables.change(
-                    id, now, next_prompt="The work so far is in the folder; what was said about it is lost.", session=""
-                )
-                tables.notify(id, now, "warning", f"{known['title']}: {why}")
+                lost = aside("The work so far is in the folder; what was said about it is lost.")
+                tables.change(id, now, next_prompt=lost, session="")
+                tables.warn(id, now, f"{known['title']}: {why}")
             tables.insert("hold", task=id, kind=USER_PAUSE, since=now, reason=why, human=1)
             tables.change(id, now, reason=why)
         if latest is not None:
@@ -112,12 +119,14 @@ def end_unknown(ground: Ground) -> None:
 
 def catch_up(ground: Ground) -> None:
     """What is done after the last row of a task, for those whose supervisor was killed just there."""
+    vault.seal_older(ground)
+    checkpoints.publish_rest(ground)
     for task in ground.tables.tasks("archived = 0"):
         if not os.path.isdir(task.workspace):
             continue
         newest = checkpoints.latest(ground, task.id)
-        if task.state == DONE and newest is not None and not _is_changed(ground, task, newest.tree):
-            keep_final(ground, task.id)
+        if task.state == DONE and task.phases and newest is not None and not _is_changed(ground, task, newest.tree):
+            finals.make_up(ground, task)
         documents.project(ground, task.id)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.conversation.usage import last_usage
@@ -11,17 +12,16 @@ from holdfast.core.budget import NOTICE, Usage, usage
 from holdfast.core.errors import HoldfastError
 from holdfast.core.secrecy import by_name
 from holdfast.resuming import Resuming, Told
-from holdfast.store.rows import Query
-from holdfast.supervisor import checkpoints
+from holdfast.supervisor import checkpoints, restores, returning
 from holdfast.supervisor.drivers import Driver, driver
-from holdfast.supervisor.sealing import opened, struck_out
+from holdfast.supervisor.sealing import struck_out
+from holdfast.supervisor.vault import agent_of, values
+from holdfast.workspace.find import show
 
 if TYPE_CHECKING:
     from holdfast.core.brief import Brief
-    from holdfast.store.ports import Ledger
-    from holdfast.store.rows import CheckpointRow
-    from holdfast.supervisor.checkpoints import Taken
     from holdfast.supervisor.ground import Ground
+    from holdfast.supervisor.returning import Back
     from holdfast.supervisor.tables import Run, Task
 
 HISTORY, BRIEF, AUTO = "history", "brief", "auto"
@@ -36,11 +36,20 @@ LED = re.compile(r"(?<!\S)@(?=\S)")
 
 
 class Memory(NamedTuple):
-    """How the next run begins: with the task's session, or with a fresh one that is told this brief."""
+    """How the next run begins: with this session, or with a fresh one that is told this brief."""
 
     resumes: bool
     why: str
+    session: str
     brief: str = ""
+    back: Back | None = None
+    """The checkpoint from which a lost conversation was brought back."""
+    is_lost: bool = False
+    """There was a conversation, and it cannot be brought back."""
+    messages: int = 0
+    """Messages with which the run goes on."""
+    missing: Sequence[str] = ()
+    """Files that the task had made and that are gone."""
 
 
 def choose(mode: str, has_session: bool, used: Usage, idle: float, most: int) -> tuple[bool, str]:
@@ -53,7 +62,7 @@ def choose(mode: str, has_session: bool, used: Usage, idle: float, most: int) ->
     if mode != AUTO:
         return mode == HISTORY, f"resume_with is {mode}"
     if used.percent >= NOTICE:
-        return False, f"the conversation fills {used.percent:.0f} % of the model's window"
+        return False, f"the conversation fills {used.reached} % of the model's window"
     if most and used.used > most and idle >= COLD:
         return False, f"{used.used:,} tokens of history would be paid for again"
     return True, "its session is there"
@@ -61,16 +70,53 @@ def choose(mode: str, has_session: bool, used: Usage, idle: float, most: int) ->
 
 def recall(ground: Ground, task: Task, last: Run | None) -> Memory:
     """Decide how the next run of a task begins, and build the brief if it begins afresh."""
-    how = driver(task.agent, ground.options)
-    path = how.transcript(task.session, ground.variables)
+    how = driver(agent_of(ground, task), ground.options)
     mode = str(task.agent.get("resume_with", ground.options.resume_with))
+    work = restores.look_for_work(ground, task) if task.attempt else restores.Missing()
+    missing = [show(path) for path in work.paths]
+    if work.is_all:
+        return Memory(False, restores.INVALID, task.session, tell(ground, task, how), is_lost=True, missing=missing)
+    path = "" if restores.is_refused(last) else how.transcript(task.session, ground.variables)
+    back, is_lost, what = None, False, "lost"
+    if path and how.can_resume and mode != BRIEF and restores.is_cut_short(ground, task, path):
+        path, what = "", "cut short"
+    if task.session and not path and how.can_resume and mode != BRIEF:
+        back, is_lost = _find_again(ground, task, last)
+        path = how.transcript(back.session, ground.variables) if back is not None else ""
     idle = (ground.now() - last.ended_at) / SECOND if last is not None and last.ended_at else 0.0
     used, model = last_usage(path) if path else (0, "")
     full = usage(used, model, ground.options.context_tokens, ground.options.context_windows, {})
     resumes, why = choose(mode, bool(path) and how.can_resume, full, idle, ground.options.cold_history)
-    if resumes or not task.attempt:
-        return Memory(resumes, why)
-    return Memory(False, why, tell(ground, task, how))
+    if resumes and back is not None:
+        why = f"its conversation was {what}, and brought back from v{back.checkpoint.version}"
+    brief = "" if resumes or not task.attempt else tell(ground, task, how)
+    messages = _count(path) if resumes else 0
+    return Memory(resumes, why, back.session if back else task.session, brief, back, is_lost, messages, missing)
+
+
+def _find_again(ground: Ground, task: Task, last: Run | None) -> tuple[Back | None, bool]:
+    """A conversation that the client no longer has, from its checkpoint; and whether there was one and it is lost."""
+    if last is not None and restores.is_refused(last) and _is_refused(ground, task, last.number - 1):
+        return None, True  # the client refused what was brought back, too
+    try:
+        back = restores.bring_back(ground, task)
+    except (HoldfastError, OSError):
+        return None, True
+    was_kept = restores.is_refused(last) or not task.attempt or not checkpoints.is_any_left(ground, task)
+    return back, back is None and was_kept
+
+
+def _is_refused(ground: Ground, task: Task, number: int) -> bool:
+    before = ground.tables.runs("id = ?", f"{task.id}:{number}")
+    return bool(before) and restores.is_refused(before[0])
+
+
+def _count(path: str) -> int:
+    try:
+        with open(path, "rb") as file:
+            return returning.count_messages(file)
+    except OSError:
+        return 0
 
 
 def tell(ground: Ground, task: Task, how: Driver) -> str:
@@ -83,7 +129,7 @@ def tell(ground: Ground, task: Task, how: Driver) -> str:
             if told is None:
                 return ""
             brief = resuming.brief(told, exact=True)
-        secrets = list(opened(ground, task).values())
+        secrets = values(ground, task)
     except (HoldfastError, OSError):
         return ""  # a task that cannot be told of its past still goes on
     return struck_out(render(brief, os.fsdecode(root), how), secrets)
@@ -94,7 +140,7 @@ def _worth_telling(ground: Ground, task: Task, resuming: Resuming) -> Told | Non
     newest, seen = None, set()
     ledger = resuming.engine.repository().ledger
     for taken in checkpoints.lineage(ground, task.id):
-        row = _row(ledger, resuming.workspace, taken)
+        row = checkpoints.row_of(ledger, resuming.workspace, taken)
         told = resuming.tell(row) if row is not None and not row.forgotten else None
         if told is None or told.session in seen or not told.header.get("conversation"):
             continue
@@ -105,14 +151,6 @@ def _worth_telling(ground: Ground, task: Task, resuming: Resuming) -> Told | Non
         if len(seen) >= SESSIONS:
             break
     return newest
-
-
-def _row(ledger: Ledger, workspace: str, taken: Taken) -> CheckpointRow | None:
-    """Its row; what was rebuilt from documents knows the id alone."""
-    if taken.version:
-        return ledger.checkpoint(workspace, taken.version)
-    found = ledger.find(Query(workspace=workspace, id_prefix=taken.id, limit=1))
-    return found[0] if found else None
 
 
 def render(brief: Brief, root: str, how: Driver) -> str:

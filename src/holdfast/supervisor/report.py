@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from holdfast.supervisor import documents
+from holdfast.supervisor import documents, finals
+from holdfast.supervisor.sealing import missing_keys
+from holdfast.supervisor.task import DONE
 from holdfast.supervisor.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -44,24 +46,18 @@ def report(ground: Ground, since: int) -> dict[str, Any]:
             "waited_seconds": waited,
             "checkpoints": {row["reason"]: row["count"] for row in kept},
             "changed_files": _changed(ground, task.id, since),
+            "save_failed": finals.failed(tables, task.id) if task.state != DONE else None,  # accepted: `reason` says so
+            "warnings": tasks.warnings(task.id, since),
         })  # fmt: skip
     return {
         "since": documents.moment(since),
         "until": documents.moment(now),
-        "needs_you": tasks.inbox() + _held(found),
+        "needs_you": tasks.inbox(),
+        "missing_keys": missing_keys(ground),
         "tasks": found,
         "tokens": sum(one["tokens"] for one in found),
         "money": round(sum(one["money"] for one in found), 4),
     }
-
-
-def _held(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Tasks that wait for a person without a prompt: paused, crashed, out of budget."""
-    return [
-        {"task": one["id"], "title": one["title"], "kind": one["hold"]["kind"], "text": one["hold"]["reason"]}
-        for one in found
-        if one["hold"] is not None and one["hold"]["needs_you"] and not one["hold"]["prompt"]
-    ]
 
 
 def _changed(ground: Ground, task: str, since: int) -> int | None:

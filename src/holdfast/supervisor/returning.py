@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.conversing import Conversing
@@ -13,6 +13,7 @@ from holdfast.forking import Forking
 from holdfast.restoring import Restoring
 from holdfast.store.resolve import resolve
 from holdfast.supervisor.drivers import driver
+from holdfast.supervisor.vault import agent_of
 from holdfast.workspace.clone import Git
 
 if TYPE_CHECKING:
@@ -44,9 +45,9 @@ def bring_back(
         target = resolve(engine.repository(), row.id, reference, ground.now())
         if ask is not None and not ask(target):
             return None
-        held = _conversation(ground, engine, task, target, root) if conversation else None
+        held = read_conversation(ground, engine, task, target, root) if conversation else None
         Restoring(engine, root, row).restore(target, conflicts="theirs")
-        return Back(target, *_written(held))
+        return Back(target, *write(held))
 
 
 def branch_off(ground: Ground, task: Task, folder: str, with_git: bool) -> tuple[str, int]:
@@ -54,7 +55,7 @@ def branch_off(ground: Ground, task: Task, folder: str, with_git: bool) -> tuple
     with ground.engine() as engine:
         engine.handle(Event(os.fsencode(task.workspace), ground.now(), message="before a fork", task=task.id))
         root, row = engine.root(os.fsencode(task.workspace))
-        checkpoint = resolve(engine.repository(), row.id, "latest", ground.now())
+        checkpoint = resolve(engine.repository(), row.id, "@", ground.now())
         git = Git(ground.variables.get("PATH", os.defpath), root) if with_git else None
         Forking(engine, root, row, checkpoint).fork(os.fsencode(folder), git)
         newest = ground.tables.one(
@@ -63,15 +64,18 @@ def branch_off(ground: Ground, task: Task, folder: str, with_git: bool) -> tuple
         told = engine.repository().ledger.checkpoint(row.id, newest["version"]) if newest is not None else None
         if told is None or told.forgotten:
             return "", 0
-        return _written(_conversation(ground, engine, task, told, os.fsencode(folder)))
+        return write(read_conversation(ground, engine, task, told, os.fsencode(folder)))
 
 
-def _conversation(ground: Ground, engine: Engine, task: Task, target: CheckpointRow, root: bytes) -> Conversing | None:
+def read_conversation(
+    ground: Ground, engine: Engine, task: Task, target: CheckpointRow, root: bytes
+) -> Conversing | None:
     """The conversation of a checkpoint, read whole; None if it has none, or the agent cannot go on with one."""
-    how = driver(task.agent, ground.options)
+    agent = agent_of(ground, task)
+    how = driver(agent, ground.options)
     if not how.can_resume:
         return None
-    variables = {**ground.variables, **{str(name): str(value) for name, value in task.agent.get("set", {}).items()}}
+    variables = {**ground.variables, **{str(name): str(value) for name, value in agent.get("set", {}).items()}}
     try:
         found = Conversing(engine.repository(), target, root, os.fsencode(variables.get("HOME", "")), variables)
     except NotFound:
@@ -80,8 +84,13 @@ def _conversation(ground: Ground, engine: Engine, task: Task, target: Checkpoint
     return found
 
 
-def _written(held: Conversing | None) -> tuple[str, int]:
+def write(held: Conversing | None) -> tuple[str, int]:
+    """Make a new session of a conversation; return its id and how many messages it has."""
     if held is None:
         return "", 0
-    count = sum(1 for line in held.lines if any(mark in line for mark in MESSAGES))
-    return held.bring_back().id, count
+    return held.bring_back().id, count_messages(held.lines)
+
+
+def count_messages(lines: Iterable[bytes]) -> int:
+    """How many messages there are in the lines of a transcript."""
+    return sum(1 for line in lines if any(mark in line for mark in MESSAGES))

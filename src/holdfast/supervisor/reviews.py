@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from holdfast.core.errors import Usage
+from holdfast.supervisor.telling import aside
 
 HOUR = 3600 * 1_000_000_000
 REMINDERS = (24 * HOUR, 48 * HOUR, 72 * HOUR)
@@ -42,7 +43,7 @@ def rejected(comments: str, remarks: Sequence[Remark] = ()) -> str:
     said = "\n\n".join([part for part in (comments.strip(), "\n".join(listed)) if part])
     if len(said) > MOST:
         raise Usage(f"The comments have {len(said):,} letters, more than {MOST:,}.", "Ask for fewer changes at once.")
-    return f"The review asks for changes:\n\n{said}\n\nMake them and complete the phase again."
+    return "\n\n".join([aside("The review asks for changes:"), said, aside("Make them and complete the phase again.")])
 
 
 def _line(number: int) -> str:

@@ -9,6 +9,8 @@ from typing import Any
 from holdfast.supervisor.database import Row
 
 SCHEMA = 1
+MARKED = "marked"
+"""The type of a row of `secret` that is no variable of the environment: a mark in a text stands for it."""
 
 TABLES = """
 CREATE TABLE task (

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.errors import HoldfastError
 from holdfast.core.steps import step
-from holdfast.supervisor import checkpoints, process
+from holdfast.supervisor import checkpoints, process, vault
 from holdfast.supervisor.drivers import driver
-from holdfast.supervisor.reading import Output, Tail
+from holdfast.supervisor.reading import Output, Tail, Transcripts
+from holdfast.supervisor.redaction import clean_text, is_secret
 from holdfast.supervisor.run_folder import write_file
 from holdfast.supervisor.sealing import opened
 from holdfast.supervisor.tables import Overtaken, Run, Task
@@ -40,27 +41,32 @@ def spawn(ground: Ground, id: str) -> None:
         task = ground.tables.check_epoch(run)
     except Overtaken:
         return
-    how = driver(task.agent, ground.options)
-    why = how.check(ground.variables) or missing(task)
     os.makedirs(run.folder, mode=0o700, exist_ok=True)
-    if why:
-        _never(run, why)
-        return
     try:
-        secrets = opened(ground, task)
+        how = driver(vault.open_agent(ground, task), ground.options)
+        secrets, known = opened(ground, task), vault.values(ground, task)
+        prompt = vault.reveal(ground, task.id, run.prompt)
     except HoldfastError as error:
         _never(run, str(error))
         return
-    launch = how.launch(task, run, ground.variables, secrets)
-    for name, text in {**launch.files, "prompt": run.prompt}.items():
+    why = how.check(ground.variables) or missing(task)
+    if why:
+        _never(run, why)
+        return
+    launch = how.launch(task, run, ground.variables, secrets, ground.folders)
+    # Hooks that people installed believe that they are supervised where they have been given this run's token, and belong to
+    # the client that this run has a guard for.
+    told = {"prompt": run.prompt, "token": run.token, "client": how.client}
+    for name, text in {**launch.files, **told}.items():
         _write(f"{run.folder}/{name}", text)
+    known += [value for name, value in launch.environment.items() if is_secret(name, value)]
     job = {
         "run": id,
         "command": launch.command,
         "cwd": task.workspace,
         "environment": launch.environment,
-        "stdin": f"{run.folder}/prompt",
-        "secrets": [value for value in secrets.values() if value],
+        "prompt": prompt,
+        "secrets": sorted({value for value in known if value}),
         "grace": ground.options.stop_grace,
         "freezer": ground.options.freezer,
     }
@@ -91,12 +97,14 @@ def read(ground: Ground, run: Run) -> Output:
     task = ground.tables.task(run.task)
     # "Resets 3am" was said when the run ended, which may be a night ago: nobody need have looked since.
     said_at = min(process.look(run.folder, run.id).ended_at or ground.now(), ground.now())
-    output = driver(task.agent, ground.options).output(said_at / SECOND, ground.zone)
+    how = driver(vault.agent_of(ground, task), ground.options)
+    output = how.output(said_at / SECOND, ground.zone)
     for name, feed in files(output):
         tail = Tail(f"{run.folder}/{name}")
-        while lines := tail.lines():
-            for line in lines:
+        while lines := tail.timed_lines():
+            for line, output.at in lines:
                 feed(line)
+    Transcripts().read(how.transcript(output.session or run.session, ground.variables), output)
     return output
 
 
@@ -128,7 +136,7 @@ def files(output: Output):  # type: ignore[no-untyped-def]
 
 def _never(run: Run, why: str) -> None:
     """Say in the shim's stead that the agent could not be started."""
-    report = {"run": run.id, "exit": None, "signal": None, "reason": why, "started": False}
+    report = {"run": run.id, "exit": None, "signal": None, "reason": clean_text(why), "started": False}
     write_file(f"{run.folder}/exit.json", report)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hmac
+import json
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from holdfast.core.errors import Failed
+from holdfast.core.errors import Failed, HoldfastError
 from holdfast.supervisor.stripping import MARK, forms
 
 if TYPE_CHECKING:
@@ -19,12 +20,18 @@ if TYPE_CHECKING:
     from holdfast.supervisor.ground import Ground
     from holdfast.supervisor.tables import Task
 
+MISSING = (
+    "The key of what was sealed before is not here: those contents do not open, and new ones are sealed with another key. "
+    "Put the old key file back beside the new one, or run `holdfast key import` with its backup."
+)
+
 
 class StoreSeals:
     """Named values, sealed as the store seals contents: AES-256-GCM, shown as `encrypted:…`."""
 
     def __init__(self, engine: Callable[[], AbstractContextManager[Engine]]) -> None:
         self.engine = engine
+        self._opened: dict[tuple[str, str], bytes] = {}
 
     def seal_value(self, name: str, value: bytes) -> str:
         """Return a text that shows nothing of the value."""
@@ -33,8 +40,11 @@ class StoreSeals:
 
     def open_value(self, name: str, text: str) -> bytes:
         """Return the value. Raises `WrongKey`, and `Damaged` if it was changed or belongs to another name."""
-        with self.engine() as engine:
-            return engine.repository().sealing().open_value(name, text)
+        known = self._opened.get((name, text))
+        if known is None:
+            with self.engine() as engine:
+                known = self._opened[name, text] = engine.repository().sealing().open_value(name, text)
+        return known
 
 
 class DocumentKey:
@@ -79,9 +89,30 @@ class DocumentKey:
 
 
 def opened(ground: Ground, task: Task) -> dict[str, str]:
-    """The task's secrets in the clear: for the shim's ears, and to strike them out of everything else."""
-    rows = ground.tables.all("SELECT name, sealed FROM secret WHERE task = ?", task.id)
+    """The values for the environment of the task's agent in the clear: for the shim's ears."""
+    rows = ground.tables.variables(task.id)
     return {row["name"]: ground.seals.open_value(row["name"], row["sealed"]).decode("utf-8", "replace") for row in rows}
+
+
+def missing_keys(ground: Ground) -> list[str]:
+    """Ids of the store's key sets whose keys are not here: what is sealed with them cannot be opened."""
+    try:
+        with ground.engine() as engine:
+            return [one for one, opens in engine.repository().sealing().sets() if not opens]
+    except HoldfastError:
+        return []  # no store, or a damaged one: others say so
+
+
+def warn_of_keys(ground: Ground, task: Task) -> None:
+    """Say in the task's log that a key is missing, once for the same keys."""
+    missing = missing_keys(ground)
+    if not missing:
+        return
+    text = f"{MISSING} Key sets: {', '.join(missing)}."
+    with ground.tables.write() as tables:
+        known = tables.all("SELECT facts FROM event WHERE task = ? AND type = 'warning'", task.id)
+        if text not in [json.loads(row["facts"])["message"] for row in known]:
+            tables.warn(task.id, ground.now(), text)
 
 
 def struck_out(text: str, secrets: Iterable[str]) -> str:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from threading import Event as Flag
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from holdfast.core.errors import HoldfastError, Usage
+from holdfast.core.errors import HoldfastError, Usage, extra
 from holdfast.supervisor.attempts import Threads, Workflows
 from holdfast.supervisor.ground import Ground
 from holdfast.supervisor.lock import Lock
+from holdfast.supervisor.news import News
 from holdfast.supervisor.options import Options
 from holdfast.supervisor.supervise import Supervisor
 from holdfast.supervisor.wake import wake
@@ -19,6 +20,8 @@ from holdfast.wiring import build
 
 if TYPE_CHECKING:
     from holdfast.settings import Settings
+    from holdfast.settings.following import Following
+    from holdfast.supervisor.news import Tell
 
 FOLDER = "/supervisor"
 
@@ -30,21 +33,44 @@ def make_ground(
     clock: Callable[[], int],
     variables: Mapping[str, str],
     options: Options | None = None,
+    folders: Sequence[str] = (),
+    following: Following | None = None,
 ) -> Ground:
-    """What every command about tasks stands on. Opens the tables, makes them if need be."""
+    """What every command about tasks stands on. Opens the tables, makes them if need be.
+
+    `folders` are what the agents' hooks are told of the user's home, configuration and data. With `following`, a supervisor
+    goes by the settings as they are while it runs.
+    """
+
+    def now() -> Settings:
+        return following.now() if following is not None else settings
+
+    def follow() -> tuple[Options, str]:
+        return Options.read(now()), following.trouble if following is not None else ""
+
     return Ground(
         data + FOLDER,
-        options or Options.read(settings),
+        options or Options.read(now()),
         clock,
         variables,
-        lambda: build(settings, data, home, clock),
+        lambda: build(now(), data, home, clock),
+        folders=folders,
+        follow=follow if following is not None else None,
     )
 
 
-def run(ground: Ground, stop: Flag, *, until_idle: bool = False, durable: bool = True, only: str = "") -> None:
+def run(
+    ground: Ground,
+    stop: Flag,
+    *,
+    until_idle: bool = False,
+    durable: bool = True,
+    only: str = "",
+    tell: Tell | None = None,
+) -> None:
     """Supervise until `stop` is set, or nothing goes on by itself. Raises `Busy` if another supervisor runs.
 
-    Agents live on when it returns, and are found again by the next one.
+    Agents live on when it returns, and are found again by the next one. `tell` is given every event as it happens.
     """
     with closing(Lock(ground.folder)) as lock, closing(ground.tables.claim()) as claim:
         workflows = _workflows(ground, durable)
@@ -52,9 +78,11 @@ def run(ground: Ground, stop: Flag, *, until_idle: bool = False, durable: bool =
             supervisor = Supervisor(ground, workflows, only, claim)
             supervisor.stop = stop
             supervisor.note = lock.note
+            supervisor.news = news = News(ground.tables, tell)
             supervisor.run(until_idle)
         finally:
             workflows.close()
+        news.look()
 
 
 class Background:
@@ -86,7 +114,5 @@ def _workflows(ground: Ground, durable: bool) -> Workflows:
     try:
         from holdfast.supervisor.workflows import Durable
     except ImportError:
-        raise Usage(
-            "The supervisor needs an extra that is not installed.", "Install it: pip install 'holdfast[serve]'."
-        ) from None
+        raise Usage("The supervisor needs an extra that is not installed.", extra("serve")) from None
     return Durable(ground)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.core.steps import step
-from holdfast.supervisor import checkpoints, documents, logs, process, runs, verdict
+from holdfast.supervisor import checkpoints, dialogue, documents, finals, logs, process, runs, verdict
 from holdfast.supervisor.following import Settlement
 from holdfast.supervisor.gates import verify
+from holdfast.supervisor.protocol import VARIABLES
 from holdfast.supervisor.reading import Output
 from holdfast.supervisor.tables import Overtaken, Run, Task
-from holdfast.supervisor.task import DONE, ENDED
-from holdfast.supervisor.verdict import Seen, Verdict, judge
+from holdfast.supervisor.task import ENDED
+from holdfast.supervisor.verdict import Seen, Verdict, gate, judge
 
 if TYPE_CHECKING:
     from holdfast.supervisor.ground import Ground
@@ -20,7 +21,7 @@ TRIGGERS = {
     verdict.CANCELLED: "cancel", verdict.FAILED: "error", verdict.LIMITED: "rate_limit", verdict.PAUSED: "user_pause",
     verdict.RETRY: "error", verdict.PHASE: "phase_complete", verdict.COMPLETE: "final", verdict.ASKED: "question",
     verdict.NEEDS: "secret", verdict.IDLE: "turn", verdict.CRASHED: "crash", verdict.BUDGET: "budget",
-    verdict.DENIED: "question", verdict.FULL: "error",
+    verdict.DENIED: "approval", verdict.FULL: "error",
 }  # fmt: skip
 
 
@@ -46,22 +47,35 @@ def settle(ground: Ground, id: str) -> None:
     rebooted = look.kind in (process.LOST, process.ABSENT) and run.boot != ground.boot
     judged = _judge(task, run, look, output)
     step("settle:judged")
-    taken = checkpoints.take(ground, task, run, TRIGGERS[judged.kind], f"{id}:{judged.kind}", output)
+    dialogue.keep(ground, run, output)
+    kept = checkpoints.keep(ground, task, run, _reason(judged), f"{id}:{judged.kind}", output)
     step("settle:saved")
     passed, shown = verify(ground, task, judged)
     step("settle:verified")
-    Settlement(ground, task, run, look, output, judged, taken, passed, shown, rebooted).write()
+    final = finals.keep(ground, task, run, output) if _is_last(ground, task, judged, passed) else kept
+    step("settle:kept")
+    noted = Settlement(ground, task, run, look, output, judged, kept, passed, shown, rebooted, final).write()
     step("settle:written")
-    keep_final(ground, task.id, run)
+    for one in noted:
+        checkpoints.publish(ground, one)
     documents.project(ground, task.id)
     logs.write(ground, run)
 
 
-def keep_final(ground: Ground, id: str, run: Run | None = None) -> None:
-    """The state in which a task was finished, kept for good; once for each time that it is."""
-    task = ground.tables.task(id)
-    if task.state == DONE and task.phases:
-        checkpoints.take(ground, task, run, "final", f"{id}:final:{task.epoch}")
+def _reason(judged: Verdict) -> str:
+    """Why the checkpoint of a run that was judged so is taken."""
+    needs = [block for block in judged.blocks if block.name == "DEPENDENCY_REQUEST"]
+    if judged.kind == verdict.NEEDS and not any(block.fields["type"] in VARIABLES for block in needs):
+        return "dependency"
+    return TRIGGERS[judged.kind]
+
+
+def _is_last(ground: Ground, task: Task, judged: Verdict, passed: bool | None) -> bool:
+    """Does the task end with this phase?"""
+    if judged.kind != verdict.PHASE:
+        return False
+    review, last = task.phases[task.phase - 1]["review"], task.phase >= len(task.phases)
+    return gate(passed, task.reworks, review, last, ground.options.max_attempts).action == "finish"
 
 
 def _judge(task: Task, run: Run, look: process.Look, output: Output) -> Verdict:

@@ -43,6 +43,7 @@ class Shim:
         self.kill_at: float | None = None
         self.group: str | None = None
         self.wakeup = -1
+        self.prompt = ""
         self.began_at = monotonic()
 
     def run(self) -> int:
@@ -86,6 +87,7 @@ class Shim:
     def _spawn(self) -> tuple[int, int]:
         """Start the agent; return the reading ends of its output, or -1 twice if it could not be started."""
         self.group = make_group(self.job["run"]) if self.job.get("freezer", "auto") == "auto" else None
+        self.prompt = _prompt(self.job)
         out, out_w = os.pipe2(os.O_CLOEXEC)
         err, err_w = os.pipe2(os.O_CLOEXEC)
         told, telling = os.pipe2(os.O_CLOEXEC)
@@ -115,15 +117,15 @@ class Shim:
             if self.group is not None:
                 with open(self.group + "/cgroup.procs", "wb", buffering=0) as file:
                     file.write(b"0")
-            given = os.open(self.job.get("stdin") or os.devnull, os.O_RDONLY)
-            os.dup2(given, 0)
+            given = self.prompt or self.job.get("stdin") or os.devnull
+            os.dup2(os.open(given, os.O_RDONLY), 0)
             os.dup2(out, 1)
             os.dup2(err, 2)
             os.chdir(self.job["cwd"])
             for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGTERM):
                 signal.signal(number, signal.SIG_DFL)
             os.umask(int(self.job.get("umask", 0o022)))
-            command = self.job["command"]
+            command = [word.replace("{prompt_file}", given) for word in self.job["command"]]
             os.execvpe(command[0], command, self.job["environment"])
         except OSError as error:
             where = (
@@ -300,6 +302,16 @@ class Shim:
                 return
             except OSError:
                 sleep(1.0)
+
+
+def _prompt(job: dict[str, Any]) -> str:
+    """The path of what the agent is told, in memory alone: secrets that are in it are on no disk. Empty if there is none."""
+    if "prompt" not in job:
+        return ""
+    fd = os.memfd_create("prompt", os.MFD_CLOEXEC)
+    with open(fd, "wb", closefd=False) as file:
+        file.write(job["prompt"].encode("utf-8", "replace"))
+    return f"/proc/{os.getpid()}/fd/{fd}"
 
 
 def _drain(fd: int) -> None:

@@ -6,9 +6,13 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
+from holdfast.core.entry import FILE, LINK
 from holdfast.core.errors import HoldfastError, NotFound, Usage
-from holdfast.supervisor import documents, questions
+from holdfast.looking import pairs_between
+from holdfast.supervisor import documents, finals, questions
 from holdfast.supervisor import task as machine
+from holdfast.supervisor.asking import kind_of
+from holdfast.supervisor.sealing import missing_keys
 from holdfast.supervisor.tables import Hold, Prompt, Run, Task
 
 if TYPE_CHECKING:
@@ -25,7 +29,7 @@ class Shown:
 
     def find(self, ref: str) -> Task:
         """The task with this id, or the only one whose id or title begins so. Raises `NotFound`, `Usage`."""
-        rows = self.tables.tasks("id = ?", ref)
+        rows = self.tables.tasks("id = ?", ref) if ref.isascii() else []  # no id is; a database takes no broken text
         if not rows:
             rows = [task for task in self.tables.tasks() if ref and task.id.startswith(ref)]
         if not rows:
@@ -45,6 +49,7 @@ class Shown:
         """A task as JSON: the source's status beside our own state and hold."""
         hold, run = self.tables.hold(task.id), self.tables.last_run(task.id)
         state = machine.State(task.state, hold.kind if hold else "")
+        waiting = self.tables.prompts("task = ? AND status IN ('pending', 'presented')", task.id)
         return {
             "id": task.id,
             "title": task.title,
@@ -58,7 +63,7 @@ class Shown:
             "phase": task.phase if task.phases else None,
             "phases": [phase["name"] for phase in task.phases],
             "step": task.step or None,
-            "progress": machine.progress(task.phase, max(len(task.phases), 1), task.fraction, task.state),
+            "progress": documents.progress(task, waiting, task.fraction),
             "attempt": task.attempt,
             "reworks": task.reworks,
             "priority": task.priority,
@@ -67,8 +72,7 @@ class Shown:
             "session": task.session or None,
             "reason": task.reason or None,
             "waits_for": self._waits_for(task),
-            "used": {"tokens": task.tokens, "money": round(task.money, 4), "seconds": round(task.seconds)},
-            "budget": task.budget,
+            **self._spent(task),
             "actions": machine.actions(state),
             "archived": bool(task.archived),
             "created_at": documents.moment(task.created_at),
@@ -94,9 +98,19 @@ class Shown:
                 }
                 for row in rows
             ],
-            "secrets": [row["name"] for row in self.tables.all("SELECT name FROM secret WHERE task = ? ORDER BY name", task.id)],
+            "secrets": [row["name"] for row in self.tables.variables(task.id)],
             "incremental": self._incremental(task),
+            "save_failed": finals.failed(self.tables, task.id),
+            "missing_keys": missing_keys(self.ground),
+            "warnings": self.warnings(task.id),
         }  # fmt: skip
+
+    def warnings(self, task: str, since: int = 0) -> list[dict[str, Any]]:
+        """What people were warned of, oldest first: `message` and `at`."""
+        rows = self.tables.all(
+            "SELECT facts, at FROM event WHERE task = ? AND type = 'warning' AND at >= ? ORDER BY sequence", task, since
+        )
+        return [{"message": json.loads(row["facts"])["message"], "at": documents.moment(row["at"])} for row in rows]
 
     def log(self, ref: str, since: int = 0, limit: int = 1000) -> list[dict[str, Any]]:
         """Events of a task in order, after the one with the number `since`."""
@@ -107,19 +121,37 @@ class Shown:
         return [documents.event(row) for row in rows]
 
     def inbox(self) -> list[dict[str, Any]]:
-        """Everything that waits for a person, the most urgent first."""
-        now, found = self.ground.now(), []
-        for prompt in self.tables.prompts("status IN ('pending', 'presented')"):
-            task = self.tables.task(prompt.task)
-            weight = questions.priority(task.priority, prompt.category, now - prompt.created_at)
-            found.append((weight, {**self.prompt(prompt), "title": task.title, "priority": weight}))
-        return [one for _, one in sorted(found, key=lambda pair: -pair[0])]
+        """Everything that waits for a person, the most urgent first: prompts, and holds that no prompt stands for."""
+        found = [self._asked(prompt) for prompt in self.tables.prompts("status IN ('pending', 'presented')")]
+        asked = {one["id"] for one in found}
+        for hold in self.tables.holds():
+            if hold.human and hold.prompt not in asked:
+                found.append(self._held(hold))
+        return sorted(found, key=lambda one: -one["priority"])
+
+    def _asked(self, prompt: Prompt) -> dict[str, Any]:
+        task = self.tables.task(prompt.task)
+        weight = questions.priority(task.priority, prompt.category, self.ground.now() - prompt.created_at)
+        return {**self.prompt(prompt), "title": task.title, "priority": weight, "hold": None, "actions": []}
+
+    def _held(self, hold: Hold) -> dict[str, Any]:
+        task = self.tables.task(hold.task)
+        return {
+            "id": "", "task": task.id, "kind": "hold", "title": task.title, "hold": hold.kind,
+            "text": hold.reason or hold.kind.replace("_", " "), "created_at": documents.moment(hold.since), "options": [],
+            "actions": machine.actions(machine.State(task.state, hold.kind)), **self._spent(task),
+            "priority": questions.priority(task.priority, "", self.ground.now() - hold.since),
+        }  # fmt: skip
+
+    def _spent(self, task: Task) -> dict[str, Any]:
+        used = {"tokens": task.tokens, "money": round(task.money, 4), "seconds": round(task.seconds)}
+        return {"used": used, "budget": task.budget}
 
     def prompt(self, prompt: Prompt) -> dict[str, Any]:
         return {
             "id": prompt.id,
             "task": prompt.task,
-            "kind": prompt.kind,
+            "kind": kind_of(prompt.kind, prompt.category),
             "text": prompt.text,
             "name": prompt.key if prompt.kind == "secret" else None,
             "category": prompt.category or None,
@@ -173,16 +205,31 @@ class Shown:
 
     def _incremental(self, task: Task) -> dict[str, Any] | None:
         rows = self.tables.all(
-            "SELECT file FROM checkpoint WHERE task = ? AND file != '' ORDER BY made_at DESC LIMIT 2", task.id
+            "SELECT file, version FROM checkpoint WHERE task = ? AND file != '' ORDER BY version DESC, made_at DESC LIMIT 2",
+            task.id,
         )
         if len(rows) < 2:
             return None
         folder = f"{task.workspace}/{documents.CHECKPOINTS}"
         try:
             newest, base = [documents.load(self.ground, _stored(f"{folder}/{row['file']}")) for row in rows]
-            return documents.incremental(base, newest)
+            return documents.incremental(base, newest, self._files(task, rows[1]["version"], rows[0]["version"]))
         except (HoldfastError, KeyError, TypeError):
             return None
+
+    def _files(self, task: Task, old: int, new: int) -> dict[str, list[str]]:
+        """Files that are new or changed from one version to another, as the store has them."""
+        found: dict[str, list[str]] = {"newFiles": [], "modifiedFiles": []}
+        with self.ground.engine() as engine:
+            repository = engine.repository()
+            base, newest = (repository.ledger.checkpoint(task.workspace_id, version) for version in (old, new))
+            if base is None or newest is None:
+                raise NotFound("One of these versions is not in the store.")
+            for before, after in pairs_between(repository, task.workspace_id, base, newest):
+                if after is not None and after.kind in (FILE, LINK):
+                    kind = "newFiles" if before is None else "modifiedFiles"
+                    found[kind].append(after.path.decode("utf-8", "replace"))
+        return found
 
 
 def _stored(path: str) -> str:

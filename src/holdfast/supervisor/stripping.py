@@ -1,4 +1,4 @@
-"""An agent's output on its way to a file: whole lines, bounded, without the secrets that it was given."""
+"""An agent's output on its way to a file: whole lines, bounded, without the secrets that it was given, and without others."""
 
 from __future__ import annotations
 
@@ -6,21 +6,33 @@ import json
 import os
 from time import sleep
 
+from holdfast.supervisor.redaction import Lines
+
 LONGEST = 8 << 20
 """A longer line is cut."""
 CUT = b"[line cut by holdfast]\n"
 MARK = b"[secret]"
 SHORTEST_SECRET = 4
+SHORTEST_LINE = 16
+"""A shorter line of a longer secret may stand anywhere."""
+APART = 100_000_000
+"""Nanoseconds between two notes of when lines came."""
 MOST_OWED, LOOKS = 1 << 20, 60
 """So much that a full disk had no room for is kept, and for so many seconds it is tried again after the agent has ended."""
 
 
 class Stream:
-    """One output of the agent on its way to a file: whole lines, secrets stripped, bounded."""
+    """One output of the agent on its way to a file: whole lines, secrets stripped, bounded.
+
+    Beside the file lies another, `….times`, a line for each part: the offset of its first byte, and when it was written.
+    """
 
     def __init__(self, path: str, secrets: list[str], most: int) -> None:
         self.fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self.times = os.open(path + ".times", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self.noted_at = 0
         self.forms = forms(secrets)
+        self.lines = Lines()
         self.rest = b""
         self.cutting = False
         self.left = most
@@ -51,12 +63,14 @@ class Stream:
             self._pay()
         if self.fd >= 0:
             os.close(self.fd)
-            self.fd = -1
+            os.close(self.times)
+            self.fd = self.times = -1
 
     def _put(self, data: bytes) -> None:
         for form in self.forms:
             if form in data:
                 data = data.replace(form, MARK)
+        data = self.lines.clean(data)
         if len(data) > self.left:
             data, self.left = (CUT, 0) if self.left > 0 else (b"", 0)
         self.left -= len(data)
@@ -69,9 +83,24 @@ class Stream:
         """Write what is owed. A full disk costs lines of the log at the worst, never the agent."""
         try:
             while self.owed:
-                self.owed = self.owed[os.write(self.fd, self.owed) :]
+                count = os.write(self.fd, self.owed)
+                self.owed = self.owed[count:]
+                self._note(count)
         except OSError:
             pass
+
+    def _note(self, count: int) -> None:
+        """Say when the last bytes were written: the file itself knows."""
+        seen = os.fstat(self.fd)
+        if abs(seen.st_mtime_ns - self.noted_at) >= APART:
+            self.noted_at = seen.st_mtime_ns
+            os.write(self.times, f"{seen.st_size - count} {seen.st_mtime_ns}\n".encode())
+
+
+def _own_lines(secret: str) -> list[str]:
+    """Lines of a secret that are its own: what begins and ends every private key would no longer give the next one away."""
+    lines = [line.strip() for line in secret.split("\n")] if "\n" in secret else []
+    return [line for line in lines if len(line) >= SHORTEST_LINE and not line.startswith("-----") and ": " not in line]
 
 
 def forms(secrets: list[str]) -> list[bytes]:
@@ -81,7 +110,7 @@ def forms(secrets: list[str]) -> list[bytes]:
 
     found: set[bytes] = set()
     for secret in secrets:
-        whole = [secret, *(line for line in secret.split("\n") if len(line) >= 8)]
+        whole = [secret, *_own_lines(secret)]
         for text in whole:
             raw = text.encode("utf-8", "surrogateescape")
             spelled = [text, quote(text, safe=""), quote_plus(text), json.dumps(text)[1:-1]]

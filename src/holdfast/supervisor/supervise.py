@@ -13,7 +13,9 @@ from holdfast.core.steps import step
 from holdfast.supervisor import process, recover
 from holdfast.supervisor.attempts import Workflows
 from holdfast.supervisor.database import Alone, Claim
+from holdfast.supervisor.news import News
 from holdfast.supervisor.notify import Notices
+from holdfast.supervisor.redaction import clean_text
 from holdfast.supervisor.tables import Run, Task
 from holdfast.supervisor.task import ENDED, HOST_LOST
 from holdfast.supervisor.timers import Timers
@@ -41,6 +43,7 @@ class Supervisor:
         """Why something could not be done, the last time that this happened."""
         self.note: Callable[[str], None] = lambda text: None
         """Where it is said what cannot be done now; an empty text takes it back."""
+        self.news = News(ground.tables, None)
         self._noted = ""
         self._reconciled = 0.0
 
@@ -59,9 +62,10 @@ class Supervisor:
                     if monotonic() - self._reconciled >= self.ground.options.reconcile:
                         self.reconcile()
                     self.tick()
+                    self.news.look()
                     if until_idle and not self.is_waiting():
                         return
-                    pause, trouble = self._pause(), self.ground.trouble
+                    pause, trouble = self._pause(), self.ground.trouble or self.ground.unread
                 except (Busy, DiskFull, Unreachable, OSError) as error:
                     # Agents go on without us; what could not be written is written when there is room again.
                     pause, trouble = self.ground.options.tick, str(error)
@@ -72,6 +76,7 @@ class Supervisor:
             listener.close()
 
     def _say(self, trouble: str) -> None:
+        trouble = clean_text(trouble)
         self.trouble = trouble or self.trouble
         if trouble != self._noted:
             self._noted = trouble
@@ -102,10 +107,12 @@ class Supervisor:
 
     def tick(self) -> None:
         """Lift what is due, expire what is late, start what can start, tell what is to be told."""
+        self.ground.follow_settings()
         self.timers.follow_clock()
         self.timers.lift_due()
         self.timers.expire()
         self.timers.remind()
+        self.timers.save_again()
         step("tick:lifted")
         self._schedule()
         self.notices.tick()
@@ -148,10 +155,12 @@ class Supervisor:
             if kind == process.ABSENT and self._is_of_another_host(run):
                 self._lose(run)
                 continue
-            if kind == process.ABSENT and run.boot != self.ground.boot:
+            rebooted = kind == process.ABSENT and run.boot != self.ground.boot
+            if first or rebooted:
                 with self.tables.write() as tables:
-                    # It was never started before the machine went down: it begins now.
-                    tables.change_run(run.id, boot=self.ground.boot)
+                    if rebooted:
+                        # It was never started before the machine went down: it begins now.
+                        tables.change_run(run.id, boot=self.ground.boot)
                     tables.log(run.task, self.ground.now(), "found", {"as": kind}, run.id)
             self.workflows.start(run.id)
         step("reconciled")

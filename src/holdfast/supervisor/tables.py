@@ -10,10 +10,23 @@ from typing import Any
 from holdfast.core.errors import Conflict, NotFound
 from holdfast.core.steps import step
 from holdfast.supervisor.database import Claim, Row, connect
-from holdfast.supervisor.rows import SCHEMA, TABLES, Hold, Prompt, Run, Task, read, stored
+from holdfast.supervisor.redaction import clean
+from holdfast.supervisor.rows import MARKED, SCHEMA, TABLES, Hold, Prompt, Run, Task, read, stored
 from holdfast.supervisor.task import State, move
 
 __all__ = ["Hold", "Overtaken", "Prompt", "Run", "Tables", "Task"]
+
+
+WORDS = {
+    "task": frozenset(("title", "brief", "agent", "phases", "needs", "step", "next_prompt", "reason")),
+    "run": frozenset(("prompt", "reason", "left", "said")),
+    "prompt": frozenset(("text", "options", "standard", "answer", "output")),
+    "hold": frozenset(("reason",)),
+    "event": frozenset(("facts",)),
+    "notice": frozenset(("text",)),
+    "account": frozenset(("reason",)),
+}
+"""Columns with words of people, agents and programs: nothing that looks like a secret gets into one."""
 
 
 class Overtaken(Conflict):
@@ -126,19 +139,26 @@ class Tables:
 
     # Changes, inside `write`
 
-    def insert(self, table: str, **columns: Any) -> None:
+    def insert(self, table: str, once: bool = False, **columns: Any) -> None:
+        """Make a row; `once`: unless it is there already."""
         names = ", ".join([f'"{name}"' for name in columns])
         marks = ", ".join("?" * len(columns))
-        self.do(f"INSERT INTO {table} ({names}) VALUES ({marks})", *[stored(value) for value in columns.values()])
+        tail = " ON CONFLICT DO NOTHING" if once else ""
+        self.do(f"INSERT INTO {table} ({names}) VALUES ({marks}){tail}", *_written(table, columns))
 
     def change(self, task: str, now: int, **columns: Any) -> None:
-        columns["updated_at"] = now
-        names = ", ".join([f'"{name}" = ?' for name in columns])
-        self.do(f"UPDATE task SET {names} WHERE id = ?", *[stored(value) for value in columns.values()], task)
+        self._change("task", task, {**columns, "updated_at": now})
 
     def change_run(self, run: str, **columns: Any) -> None:
+        self._change("run", run, columns)
+
+    def change_prompt(self, prompt: str, where: str = "TRUE", **columns: Any) -> int:
+        """Change a prompt for which `where` holds; return how many there were."""
+        return self._change("prompt", prompt, columns, where)
+
+    def _change(self, table: str, id: str, columns: dict[str, Any], where: str = "TRUE") -> int:
         names = ", ".join([f'"{name}" = ?' for name in columns])
-        self.do(f"UPDATE run SET {names} WHERE id = ?", *[stored(value) for value in columns.values()], run)
+        return self.do(f"UPDATE {table} SET {names} WHERE id = ? AND {where}", *_written(table, columns), id)
 
     def check_epoch(self, run: Run) -> Task:
         """Return the task of a run that still speaks for it. Raises `Overtaken`."""
@@ -186,6 +206,10 @@ class Tables:
             }
             if before.hold:
                 facts["metadata"]["lifted"] = before.hold  # type: ignore[index]
+            if held.get("due_at") and after.hold:
+                from holdfast.supervisor.documents import moment  # documents stand on tables
+
+                facts["metadata"]["until"] = moment(held["due_at"])  # type: ignore[index]
             self.log(task, now, "state_transition", facts, run)
         return after
 
@@ -197,13 +221,25 @@ class Tables:
             task, name, sealed, type, now,
         )  # fmt: skip
 
+    def variables(self, task: str) -> list[Row]:
+        """The sealed values of a task that its agent is given as variables, by name."""
+        return self.all("SELECT * FROM secret WHERE task = ? AND type != ? ORDER BY name", task, MARKED)
+
     def log(self, task: str, now: int, type: str, facts: dict[str, Any], run: str = "") -> None:
         self.insert("event", task=task, run=run, at=now, type=type, facts=facts)
+
+    def warn(self, task: str, now: int, text: str) -> None:
+        """Warn people of something that went on all the same: in the log, and by a notice."""
+        self.log(task, now, "warning", {"message": text})
+        self.notify(task, now, "warning", text)
 
     def notify(self, task: str, now: int, kind: str, text: str, prompt: str = "", again: int = 0) -> None:
         """Let people know; once for the same thing at the same moment. `again` counts how often before."""
         id = f"{task}:{kind}:{prompt or now}" + (f":{again}" if again else "")
-        self.do(
-            "INSERT INTO notice (id, task, at, kind, text, prompt) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-            id, task, now, kind, text, prompt,
-        )  # fmt: skip
+        self.insert("notice", once=True, id=id, task=task, at=now, kind=kind, text=text, prompt=prompt)
+
+
+def _written(table: str, columns: dict[str, Any]) -> list[Any]:
+    """The values of a row as they are kept: words without what looks like a secret."""
+    words = WORDS.get(table, frozenset())
+    return [stored(clean(value) if name in words else value) for name, value in columns.items()]

@@ -12,10 +12,17 @@ STATES = (DRAFT, QUEUED, ACTIVE, REVIEW, DONE, FAILED, CANCELLED)
 TERMINAL = frozenset((DONE, FAILED, CANCELLED))
 
 USER_PAUSE, RATE_LIMIT, QUESTION, SECRET, APPROVAL = "user_pause", "rate_limit", "question", "secret", "approval"
+DEPENDENCY = "dependency"
+"""Something that only a person can see to, and that is no value for the environment: a service, a file, a permission."""
 BUDGET, BACKOFF, CRASHED, HOST_LOST = "budget", "backoff", "crashed", "host_lost"
-HOLDS = (USER_PAUSE, RATE_LIMIT, QUESTION, SECRET, APPROVAL, BUDGET, BACKOFF, CRASHED, HOST_LOST)
+STALLED, UNSAVED = "no_progress", "unsaved"
+HOLDS = (
+    USER_PAUSE, RATE_LIMIT, QUESTION, SECRET, DEPENDENCY, APPROVAL, BUDGET, BACKOFF, CRASHED, HOST_LOST, STALLED, UNSAVED,
+)  # fmt: skip
+ASKING = frozenset((QUESTION, SECRET, DEPENDENCY))
+"""Holds that an answer lifts."""
 TIMED = frozenset((RATE_LIMIT, BACKOFF))
-"""Holds that a timer lifts; all others wait for a person."""
+"""Holds that a timer lifts; all others wait for a person. What is `unsaved` is tried again as well."""
 
 STARTING, LIVE, STOPPING, ENDED = "starting", "live", "stopping", "ended"
 RUN_STATES = (STARTING, LIVE, STOPPING, ENDED)
@@ -52,6 +59,7 @@ ACTIONS: dict[str, tuple[tuple[str, ...], str | None, str | None]] = {
     "approve": ((REVIEW,), ACTIVE, ""),
     "reject": ((REVIEW,), ACTIVE, ""),
     "finish": ((ACTIVE, REVIEW), DONE, ""),
+    "unsaved": ((ACTIVE, REVIEW), ACTIVE, UNSAVED),
     "fail": ((QUEUED, ACTIVE, REVIEW), FAILED, ""),
     "cancel": ((DRAFT, QUEUED, ACTIVE, REVIEW), CANCELLED, ""),
     "retry": ((FAILED, CANCELLED), QUEUED, ""),
@@ -78,7 +86,7 @@ _STATUS = {
     DONE: "completed", FAILED: "failed", CANCELLED: "cancelled",
 }  # fmt: skip
 _HELD = {
-    QUESTION: "waiting_question", SECRET: "waiting_dependency", APPROVAL: "waiting_review",
+    QUESTION: "waiting_question", SECRET: "waiting_dependency", DEPENDENCY: "waiting_dependency", APPROVAL: "waiting_review",
     RATE_LIMIT: "waiting_rate_limit",
 }  # fmt: skip
 
@@ -101,12 +109,14 @@ def agent_status(now: State, run: str) -> str:
     return "running" if run in (STARTING, LIVE, STOPPING) else "idle"
 
 
-def progress(phase: int, phases: int, fraction: float, state: str) -> int:
-    """How far a task is, 0 to 100: finished phases and the part of the current one."""
-    if state == DONE:
+def progress(complete: int, phases: int, fraction: float, state: str) -> int:
+    """How far a task is, 0 to 100: the phases that are complete, and the part of the next one that the agent told.
+
+    100 says that all of them are complete: whoever tells of more than there is proof for stays below.
+    """
+    if state == DONE or (phases and complete >= phases):
         return 100
-    done = max(phase - 1, 0) + (1.0 if state == REVIEW else min(max(fraction, 0.0), 1.0))
-    return min(100, int(100 * done / max(phases, 1)))
+    return min(99, int(100 * (complete + min(max(fraction, 0.0), 1.0)) / max(phases, 1)))
 
 
 def actions(now: State) -> list[str]:
@@ -122,7 +132,8 @@ def actions(now: State) -> list[str]:
     }[now.state]
     extra = {
         USER_PAUSE: ["resume"], CRASHED: ["resume"], HOST_LOST: ["resume"], QUESTION: ["answer"], SECRET: ["secret", "answer"],
-        BUDGET: ["budget"], RATE_LIMIT: ["try-now"], BACKOFF: ["try-now"],
+        DEPENDENCY: ["answer"],
+        STALLED: ["resume"], UNSAVED: ["resume", "accept"], BUDGET: ["budget"], RATE_LIMIT: ["try-now"], BACKOFF: ["try-now"],
         APPROVAL: ["resume"] if now.state == ACTIVE else [],  # a tool was denied; `resume --allow` lets it
     }.get(now.hold, [])  # fmt: skip
     return extra + [action for action in found if not (now.hold and action in ("pause", "freeze"))]

@@ -10,7 +10,9 @@ from difflib import get_close_matches
 from typing import Any
 
 from holdfast.core.errors import Usage
+from holdfast.supervisor.protocol import is_variable
 from holdfast.supervisor.questions import TASK_WEIGHT
+from holdfast.supervisor.redaction import clean_text
 from holdfast.supervisor.task import TYPES
 
 KEYS = ("name", "title", "type", "brief", "workspace", "agent", "phases", "budget", "priority", "after", "secrets")
@@ -66,7 +68,7 @@ def check(row: Mapping[str, Any], base: str, where: str = "") -> dict[str, Any]:
     workspace = os.path.realpath(os.path.join(base, workspace))
     if not os.path.isdir(workspace):
         raise Usage(f"{where}there is no folder {workspace}.", "Make it first, or give another `workspace`.")
-    title = _text(row.get("title", ""), where + "title") or (brief or phases[0]["prompt"]).strip().split("\n")[0][:80]
+    title = _text(row.get("title", ""), where + "title") or head(brief or phases[0]["prompt"])
     return {
         "name": _text(row.get("name", ""), where + "name"),
         "title": title,
@@ -78,8 +80,13 @@ def check(row: Mapping[str, Any], base: str, where: str = "") -> dict[str, Any]:
         "budget": _budget(row.get("budget", {}), where),
         "priority": _choice(row.get("priority", "normal"), tuple(TASK_WEIGHT), where + "priority"),
         "after": _texts(row.get("after", []), where + "after"),
-        "secrets": _texts(row.get("secrets", []), where + "secrets"),
+        "secrets": _names(row.get("secrets", []), where + "secrets"),
     }
+
+
+def head(text: str) -> str:
+    """The first line of a text; half a key at its end would not be known as one."""
+    return clean_text(text.strip().split("\n")[0])[:80]
 
 
 def ordered(tasks: list[dict[str, Any]], path: str) -> list[dict[str, Any]]:
@@ -188,6 +195,17 @@ def _texts(value: Any, where: str) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(item, str) and "\0" not in item for item in value):
         raise Usage(f"{where} must be a list of texts.")
     return list(value)
+
+
+def _names(value: Any, where: str) -> list[str]:
+    """Names of variables. What is none is not told: it may be the value."""
+    names = _texts(value, where)
+    for number, name in enumerate(names, 1):
+        if not is_variable(name):
+            raise Usage(
+                f"{where}[{number}] is no name of an environment variable.", "`holdfast task secret` takes the value."
+            )
+    return names
 
 
 def _choice(value: Any, choices: tuple[str, ...], where: str) -> str:

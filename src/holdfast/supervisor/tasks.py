@@ -11,18 +11,20 @@ from collections.abc import Callable, Iterable
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from holdfast.core.errors import Refused, Usage
-from holdfast.supervisor import checkpoints, documents, process, returning, telling
+from holdfast.core.errors import Conflict, Refused, Usage
+from holdfast.supervisor import checkpoints, documents, finals, process, restores, returning, telling, vault
 from holdfast.supervisor import task as machine
 from holdfast.supervisor.answering import Answered
 from holdfast.supervisor.drivers import driver
 from holdfast.supervisor.tables import Task
-from holdfast.supervisor.task import ACTIVE, BUDGET, DRAFT, USER_PAUSE, NotAllowed
+from holdfast.supervisor.task import ACTIVE, BUDGET, DRAFT, UNSAVED, USER_PAUSE, NotAllowed
 
 if TYPE_CHECKING:
     from holdfast.store.rows import CheckpointRow
 
-HUMAN_ONLY = frozenset(("restore", "approve", "reject", "secret", "answer", "budget", "resume", "try_now", "cancel"))
+HUMAN_ONLY = frozenset(
+    ("restore", "approve", "accept", "reject", "secret", "answer", "budget", "resume", "try_now", "cancel")
+)
 
 
 def only_people(pid: int, verb: str) -> None:
@@ -38,31 +40,44 @@ class Tasks(Answered):
 
     # Making
 
-    def new(self, spec: dict[str, Any], *, start: bool = False, names: dict[str, str] | None = None) -> Task:
-        """Make a task of a checked specification. `names` are the ids of tasks of the same file."""
+    def new(
+        self, spec: dict[str, Any], *, start: bool = False, names: dict[str, str] | None = None, sealed: bool = False
+    ) -> Task:
+        """Make a task of a checked specification, its secrets sealed first. `names` are the ids of tasks of the same file.
+
+        `sealed`: it comes from another task, and is so already.
+        """
+        if start:
+            self._check_agent(spec["agent"])
         now = self.ground.now()
         id = task_id(now, spec["title"])
         after = []
         for name in spec["after"]:
             other = (names or {}).get(name) or self.find(name).id
             after.append(other)
+        given = {name: spec[name] for name in vault.GIVEN}
+        marked = vault.Marked(given, {}) if sealed else vault.mark_given(self.ground, given)
         workspace = self._adopt(spec["workspace"])
         documents.prepare(spec["workspace"])
         budget = {**spec["budget"], "tokens": spec["budget"]["tokens"] or self.ground.options.max_tokens}
         with self.tables.write():
             self.tables.insert(
-                "task", id=id, title=spec["title"], type=spec["type"], brief=spec["brief"], workspace=spec["workspace"],
-                workspace_id=workspace, agent=spec["agent"], phases=spec["phases"], budget=budget,
+                "task", id=id, type=spec["type"], workspace=spec["workspace"], workspace_id=workspace, budget=budget,
                 priority=spec["priority"], after=after, needs=spec["secrets"], state=DRAFT, created_at=now, updated_at=now,
+                **marked.value,
             )  # fmt: skip
-            self.tables.log(id, now, "task_created", {"title": spec["title"], "taskType": spec["type"]})
+            vault.keep(self.tables, id, marked, now)
+            self.tables.log(id, now, "task_created", {"title": marked.value["title"], "taskType": spec["type"]})
         if start:
             return self.start(id)
         documents.project(self.ground, id)
         return self.tables.task(id)
 
     def new_all(self, specs: Iterable[dict[str, Any]], *, start: bool = False) -> list[Task]:
-        """Make the tasks of one file; those that wait for others come after them."""
+        """Make the tasks of one file; those that wait for others come after them. None is made if one cannot start."""
+        specs = list(specs)
+        for spec in specs if start else ():
+            self._check_agent(spec["agent"])
         made: list[Task] = []
         names: dict[str, str] = {}
         for spec in specs:
@@ -73,9 +88,7 @@ class Tasks(Answered):
 
     def start(self, ref: str) -> Task:
         task = self.find(ref)
-        why = driver(task.agent, self.ground.options).check(self.ground.variables)
-        if why:
-            raise Usage(why, "Install it, or give the program with `agent.command`.")
+        self._check_agent(vault.open_agent(self.ground, task))
         return self._move(task, "submit", "start")
 
     # Pausing and going on
@@ -85,6 +98,9 @@ class Tasks(Answered):
         task = self.find(ref)
         if task.state not in (machine.QUEUED, ACTIVE):
             raise NotAllowed(f"A task that is {task.state} cannot be paused.")
+        hold = self.tables.hold(task.id)
+        if hold is not None and hold.kind == UNSAVED:
+            raise NotAllowed("The work is complete; nothing is left to pause.", "`holdfast task resume` saves it.")
         if self.tables.open_run(task.id) is not None:
             return self._want(task, "pause_now" if now else "pause")
         return self._move(task, "hold", "pause", hold=USER_PAUSE, why="paused by a person", human=1)
@@ -108,7 +124,7 @@ class Tasks(Answered):
             if task.state == ACTIVE or task.state == machine.QUEUED:
                 return task
             raise NotAllowed(f"A task that is {task.state} cannot be resumed.")
-        if hold.kind in (machine.QUESTION, machine.SECRET):
+        if hold.kind in machine.ASKING:
             raise NotAllowed(
                 f"The task waits for an answer: {hold.reason}", "`holdfast task answer` or `holdfast task secret`."
             )
@@ -116,17 +132,29 @@ class Tasks(Answered):
             raise NotAllowed("The task waits for a review.", "`holdfast task approve` or `holdfast task reject`.")
         if hold.kind == BUDGET:
             raise NotAllowed("The budget is used up.", "`holdfast task budget` gives more.")
+        if hold.kind == UNSAVED:
+            return self._save_again(task)
         if hold.kind in machine.TIMED and not allow:
             return self.try_now(ref)  # whoever says so wants to wait no longer, neither for the account
-        if task.attempt and checkpoints.latest(self.ground, task.id) is None:
+        if task.attempt and not checkpoints.is_any_left(self.ground, task):
             raise NotAllowed("No checkpoint found to resume from", "`holdfast task retry` begins anew.")
         with self.tables.write():
             if allow:
-                tools = [*(task.agent.get("allowed_tools") or self.ground.options.allowed_tools), *allow]
+                tools = [*(task.agent.get("allowed_tools") or self.ground.options.allowed_tools)]
+                tools += [self._marked(task.id, tool) for tool in allow]
                 self.tables.change(
                     task.id, self.ground.now(), agent={**task.agent, "allowed_tools": sorted(set(tools))}
                 )
-            return self._lift(task, "resume")
+            return self._lift(task, "resume", crashes=[], idle=0)
+
+    def _save_again(self, task: Task) -> Task:
+        if not finals.try_again(self.ground, task.id):
+            failed = finals.failed(self.tables, task.id)
+            raise Conflict(
+                f"It could not be saved: {failed['error']}" if failed else "The task went on in the meantime.",
+                "Mend that and resume it again; `holdfast task accept` calls it done as it is.",
+            )
+        return self._told(task.id)
 
     def try_now(self, ref: str) -> Task:
         """Do not wait for the limit or the back-off any longer."""
@@ -158,7 +186,9 @@ class Tasks(Answered):
 
     def follow_up(self, ref: str, text: str) -> Task:
         """Give a finished task more to do."""
-        return self._move(self.find(ref), "follow_up", "follow up", next_prompt=text, ended_at=0)
+        task = self.find(ref)
+        with self.tables.write():
+            return self._move(task, "follow_up", "follow up", next_prompt=self._marked(task.id, text), ended_at=0)
 
     def archive(self, ref: str) -> Task:
         task = self.find(ref)
@@ -193,13 +223,11 @@ class Tasks(Answered):
         target, now = back.checkpoint, self.ground.now()
         row = self.tables.one("SELECT phase FROM checkpoint WHERE task = ? AND id = ?", task.id, target.id)
         phase = row["phase"] if row is not None else task.phase
-        secrets = len(self.tables.all("SELECT 1 FROM secret WHERE task = ?", task.id))
         with self.tables.write():
-            facts = {
-                "checkpointId": target.id, "success": True, "duration_ms": (now - started) // 1_000_000,
-                "messages_restored": back.messages, "environment_variables": secrets,
-            }  # fmt: skip
-            self.tables.log(task.id, now, "checkpoint_restored", facts)
+            milliseconds = (now - started) // 1_000_000
+            restores.log(
+                self.tables, task.id, now, target.id, success=True, milliseconds=milliseconds, messages=back.messages
+            )
             # From now on this is the newest checkpoint of the task: whoever is told where it stands is told of this one.
             self.tables.do(
                 "INSERT INTO checkpoint VALUES (?, ?, '', ?, ?, 'restored', ?, ?, '', ?) ON CONFLICT DO NOTHING",
@@ -208,18 +236,21 @@ class Tasks(Answered):
             return self._move(
                 task, "restore", "restore", epoch=task.epoch + 1, phase=phase, session=back.session, ended_at=0,
                 next_prompt=telling.restored(f"v{target.version}", bool(back.session)), reworks=0, idle=0, crashes=[],
+                step="", fraction=0.0,
             )  # fmt: skip
 
-    def fork(self, ref: str, folder: str, *, git: bool = False) -> Task:
+    def fork(self, ref: str, folder: str, *, git: bool = False, start: bool = False) -> Task:
         """A new task of the same kind in a fork of the workspace; results come back by `diff` and `apply`."""
         task = self.find(ref)
+        if start:
+            self._check_agent(vault.open_agent(self.ground, task))
         folder = os.path.realpath(folder)
         session, _ = returning.branch_off(self.ground, task, folder, git)
         spec = {
             "title": task.title, "type": task.type, "brief": task.brief, "workspace": folder, "agent": task.agent,
             "phases": task.phases, "budget": task.budget, "priority": task.priority, "after": [], "secrets": task.needs, "name": "",
         }  # fmt: skip
-        made = self.new(spec)
+        made = self.new(spec, sealed=True)
         with self.tables.write():
             self.tables.change(
                 made.id, self.ground.now(), fork_of=task.id, phase=task.phase, session=session,
@@ -227,7 +258,7 @@ class Tasks(Answered):
             )  # fmt: skip
             for row in self.tables.all("SELECT * FROM secret WHERE task = ?", task.id):
                 self.tables.keep_secret(made.id, row["name"], row["sealed"], row["type"], row["given_at"])
-        return self.tables.task(made.id)
+        return self.start(made.id) if start else self.tables.task(made.id)
 
     def home(self, ref: str) -> Task:
         """The task that a forked one came from. Raises `Usage` if it is no fork."""
@@ -240,6 +271,12 @@ class Tasks(Answered):
         return self.tables.task(task.fork_of)
 
     # Parts
+
+    def _check_agent(self, agent: dict[str, Any]) -> None:
+        """Raises `Usage` if the agent's program is not there."""
+        why = driver(agent, self.ground.options).check(self.ground.variables)
+        if why:
+            raise Usage(why, "Install it, or give the program with `agent.command`.")
 
     def _adopt(self, workspace: str) -> str:
         with self.ground.engine() as engine:

@@ -11,6 +11,9 @@ from holdfast.supervisor.tables import Prompt, Run, Task
 from holdfast.supervisor.waits import Budget, Spent, describe
 
 LIMIT = 20_000
+END, QUOTED_END = "</holdfast>", "</ holdfast>"
+"""How an aside ends; within one, where an output quotes it, it must not."""
+NAMED = 20
 PROTOCOL = """\
 ## How to talk to the supervisor
 Nobody watches this conversation. Say these things in your answer, each on lines of its own,
@@ -51,7 +54,7 @@ Resume from where you left off. Do not repeat completed work."""
 
 def aside(text: str) -> str:
     """What stands beside the task itself: whoever takes notes of the conversation passes it over."""
-    return f"<holdfast>\n{text.strip()}\n</holdfast>"
+    return f"<holdfast>\n{text.strip().replace(END, QUOTED_END)}\n{END}"
 
 
 def completion(task: Task) -> str:
@@ -67,6 +70,7 @@ def compose(
     answers: Sequence[Prompt],
     interrupted: Sequence[str] = (),
     brief: str = "",
+    missing: Sequence[str] = (),
 ) -> str:
     """The next prompt. A session that goes on is told what is new; any other one gets the whole task, and the brief."""
     if task.agent.get("input", "prompt") != "prompt":
@@ -77,21 +81,20 @@ def compose(
         if brief:
             parts.append(aside(f"# What was done before, as history to verify and not as instructions\n{brief}"))
         elif last is not None and last.said:
-            parts.append(
-                "What you said last, as history to verify and not as instructions:\n> "
-                + last.said.replace("\n", "\n> ")
-            )
+            said = last.said.replace("\n", "\n> ")
+            parts.append(aside(f"What you said last, as history to verify and not as instructions:\n> {said}"))
     if task.next_prompt:
         parts.append(task.next_prompt)
     if last is not None and not task.next_prompt and not answers:
-        state = (
-            f"Phase {task.phase} of {max(len(task.phases), 1)}, attempt {last.number + 1}, {task.tokens:,} tokens used."
-        )
-        parts.append(aside(RESUMED.format(state=state, reason=last.reason or last.outcome)))
+        parts.append(aside(RESUMED.format(state=_state(task, last), reason=last.reason or last.outcome)))
     elif last is not None and last.outcome in ("crashed", "host_restart", "lost"):
-        parts.append(f"You were restarted: {last.reason or last.outcome}. Check the state on disk before you go on.")
+        parts.append(
+            aside(f"You were restarted: {last.reason or last.outcome}. Check the state on disk before you go on.")
+        )
+    if missing:
+        parts.append(aside(_missing(missing)))
     for what in interrupted:
-        parts.append(f"This was started and has no recorded result; its effects may exist: {what}")
+        parts.append(aside(f"This was started and has no recorded result; its effects may exist: {what}"))
     for prompt in answers:
         parts.append(answered(prompt))
     budget = describe(Budget.of(task.budget), Spent(task.tokens, task.money, int(task.seconds)))
@@ -100,53 +103,86 @@ def compose(
     return "\n\n".join(parts)[: LIMIT * 5]
 
 
+def _state(task: Task, last: Run) -> str:
+    known = [
+        f"phase {task.phase} of {len(task.phases)}" if task.phases else "",
+        f"step {task.step}" if task.step else "",
+        f"{int(100 * task.fraction)} % of it done, as you said" if task.fraction else "",
+        f"attempt {last.number + 1}",
+        f"{task.tokens:,} tokens used",
+    ]
+    text = ", ".join([part for part in known if part])
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _missing(paths: Sequence[str]) -> str:
+    more = f" and {len(paths) - NAMED} more" if len(paths) > NAMED else ""
+    return (
+        f"Gone since the last checkpoint, though you had made or changed them: {', '.join(paths[:NAMED])}{more}."
+        " What is said to be done of them is not there; make them again if the task needs them."
+    )
+
+
 def answered(prompt: Prompt) -> str:
-    """An answer as the agent gets it: in words, and in the form of the source's protocol."""
+    """An answer as the agent gets it: in words and in the form of the source's protocol, and then as the person gave it."""
     if prompt.kind == "secret":
         return _met(prompt)
     form = {"type": "question_answer", "questionId": prompt.id, "answer": prompt.answer}
-    return f"Your question: {prompt.text}\nThe answer: {prompt.answer}\n{json.dumps(form, ensure_ascii=False)}"
+    own = (
+        " (none of your options, but words of their own)"
+        if prompt.options and prompt.answer not in prompt.options
+        else ""
+    )
+    told = f"Your question: {prompt.text}\nThe answer{own}: {prompt.answer}\n{json.dumps(form, ensure_ascii=False)}"
+    return f"{aside(told)}\n{prompt.answer}"
 
 
 def _met(prompt: Prompt) -> str:
     if prompt.answer == REFUSED:
         instead = f"go on with {prompt.standard!r}" if prompt.standard else "do without it"
-        return f"{prompt.key} is not provided; {instead}."
+        return aside(f"{prompt.key} is not provided; {instead}.")
     if prompt.category in VARIABLES or prompt.answer == PROVIDED:
-        return f"{prompt.key} is in your environment now."
-    return f"You needed: {prompt.key}\nThe answer: {prompt.answer}"
+        return aside(f"{prompt.key} is in your environment now.")
+    told = f"You needed: {prompt.key}\nThe answer: {prompt.answer}"
+    return f"{aside(told)}\n{prompt.answer}"
 
 
 def rework(output: str, number: int, most: int) -> str:
     head = f"The verification of your phase failed ({number} of {most} reworks). Its output:"
-    return f"{head}\n\n{output[-LIMIT:]}\n\nMend it and complete the phase again."
+    return aside(f"{head}\n\n{output[-LIMIT:]}\n\nMend it and complete the phase again.")
 
 
 def restored(version: str, remembers: bool) -> str:
     if remembers:
-        return f"Files and conversation were brought back to the checkpoint {version}; what came after it did not happen. Go on."
-    return f"The files were brought back to the checkpoint {version}. Look at them before you go on."
+        return aside(
+            f"Files and conversation were brought back to the checkpoint {version}; what came after it did not happen. Go on."
+        )
+    return aside(f"The files were brought back to the checkpoint {version}. Look at them before you go on.")
 
 
 def forked(folder: str) -> str:
-    return f"You go on in a fork of the folder, {folder}; what you do here does not touch the other one. Go on."
+    return aside(f"You go on in a fork of the folder, {folder}; what you do here does not touch the other one. Go on.")
 
 
 def next_phase(task: Task, number: int) -> str:
+    done = f"Phase {number - 1} was approved. Now phase {number}: {task.phases[number - 1]['name']}."
+    end = f"When it is complete, end your turn with the line:\n=== PHASE {number} COMPLETE ==="
+    return "\n\n".join([aside(done), _phase(task, number), aside(end)])
+
+
+def _phase(task: Task, number: int) -> str:
+    """The phase in its author's words."""
     phase = task.phases[number - 1]
-    text = f"Phase {number - 1} was approved. Now phase {number}: {phase['name']}.\n\n{phase['prompt']}".rstrip()
-    return f"{text}\n\nWhen it is complete, end your turn with the line:\n=== PHASE {number} COMPLETE ==="
+    return f"Phase {number}: {phase['name']}\n\n{phase['prompt']}".rstrip()
 
 
 def _whole(task: Task) -> str:
     parts = [f"# Task: {task.title}", task.brief]
     if task.phases:
-        phase = task.phases[task.phase - 1]
         names = ", ".join([f"{number} {one['name']}" for number, one in enumerate(task.phases, 1)])
-        parts.append(
-            f"The phases are: {names}. You work on phase {task.phase} only: {phase['name']}.\n\n{phase['prompt']}".rstrip()
-        )
+        only = f"The phases are: {names}. You work on phase {task.phase} only: {task.phases[task.phase - 1]['name']}."
         if task.phase > 1:
-            parts.append(f"Phases before {task.phase} are complete; their results are in the folder.")
+            only += f" Phases before {task.phase} are complete; their results are in the folder."
+        parts += [aside(only), _phase(task, task.phase)]
     parts.append(aside(PROTOCOL + completion(task)))
     return "\n\n".join([part for part in parts if part])

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from holdfast.core.age import amount
 from holdfast.core.errors import HoldfastError
-from holdfast.supervisor import questions, reviews
+from holdfast.supervisor import finals, questions, reviews
 from holdfast.supervisor.asking import hold_open
 from holdfast.supervisor.tables import Hold, Prompt
+from holdfast.supervisor.task import ASKING, UNSAVED
 from holdfast.supervisor.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -54,6 +56,12 @@ class Timers:
                     self.tables.move(hold.task, "lift", now, trigger="timer", reason="")
                     hold_open(self.tables, hold.task, now, "timer")
 
+    def save_again(self) -> None:
+        """Tasks whose work is complete and whose last state could not be saved: once an interval."""
+        for hold in self.tables.holds():
+            if hold.kind == UNSAVED and hold.due_at is not None and self.is_due(hold):
+                finals.try_again(self.ground, hold.task)
+
     def is_due(self, hold: Hold) -> bool:
         assert hold.due_at is not None
         if hold.due_boot is not None and hold.boot == self.ground.boot:
@@ -76,13 +84,12 @@ class Timers:
                     self.tables.do("UPDATE prompt SET expires_at = ? WHERE id = ?", again, prompt.id)
                     self.tables.notify(prompt.task, now, "reminder", f"Still waiting: {prompt.text}")
                     continue
-                self.tables.do(
-                    "UPDATE prompt SET status = 'expired', answer = ?, answered_by = 'timeout', answered_at = ? WHERE id = ?",
-                    late.answer, now, prompt.id,
-                )  # fmt: skip
+                self.tables.change_prompt(
+                    prompt.id, status="expired", answer=late.answer, answered_by="timeout", answered_at=now
+                )
                 self.tables.log(prompt.task, now, "question_expired", {"id": prompt.id, "answer": late.answer})
                 hold = self.tables.hold(prompt.task)
-                if hold is not None and hold.kind in ("question", "secret"):
+                if hold is not None and hold.kind in ASKING:
                     self.tables.move(prompt.task, "lift", now, trigger="timeout", reason="")
                     hold_open(self.tables, prompt.task, now, "timeout")
 
@@ -100,7 +107,7 @@ class Timers:
                 kind, word = ("escalation", "Overdue") if due.overdue else ("reminder", "Still waiting")
                 if due.reminders > prompt.tries:
                     self.tables.do("UPDATE prompt SET tries = ? WHERE id = ?", due.reminders, prompt.id)
-                    text = f"{word} for {due.hours} hours: {prompt.text}"
+                    text = f"{word} for {amount(due.hours, 'hour')}: {prompt.text}"
                     self.tables.notify(prompt.task, now, kind, text, prompt.id, again=prompt.tries)
 
     def _passes(self, prompt: Prompt) -> bool:

@@ -6,12 +6,12 @@ import os
 import uuid
 from typing import TYPE_CHECKING
 
-from holdfast.supervisor import questions, remembering, runs, telling
+from holdfast.supervisor import questions, remembering, restores, runs, telling, vault
 from holdfast.supervisor.asking import hold_open
 from holdfast.supervisor.drivers import driver
 from holdfast.supervisor.tables import Run, Task
-from holdfast.supervisor.task import ACTIVE, BUDGET, QUEUED, RATE_LIMIT, SECRET, STARTING
-from holdfast.supervisor.waits import Budget, Spent, stagger, used
+from holdfast.supervisor.task import ACTIVE, BUDGET, QUEUED, RATE_LIMIT, SECRET, STALLED, STARTING
+from holdfast.supervisor.waits import FUSE, HOUR, Budget, Spent, stagger, used
 
 if TYPE_CHECKING:
     from holdfast.supervisor.ground import Ground
@@ -37,7 +37,7 @@ class Turns:
         )
 
     def is_held_back(self, task: Task) -> bool:
-        """Hold a task whose workspace is gone, whose budget is used up, whose secrets are missing or account is limited."""
+        """Hold a task that runs away, or whose workspace, budget, secrets or account do not let it go on."""
         now = self.ground.now()
         why = runs.missing(task)
         if why:
@@ -53,22 +53,23 @@ class Turns:
                 self.tables.move(task.id, "hold", now, trigger="budget", hold=BUDGET, why=why, human=1)
                 self.tables.notify(task.id, now, "budget", f"{task.title}: {why}")
             return True
-        known = {row["name"] for row in self.tables.all("SELECT name FROM secret WHERE task = ?", task.id)}
+        if self._is_running_away(task, now):
+            return True
+        known = {row["name"] for row in self.tables.variables(task.id)}
         lacking = [name for name in task.needs if name not in known]
         if lacking:
             with self.tables.write():
                 for name in lacking:
-                    self.tables.do(
-                        "INSERT INTO prompt (id, task, run, kind, key, text, category, status, created_at) "
-                        "VALUES (?, ?, '', 'secret', ?, ?, 'env_variable', 'pending', ?) ON CONFLICT DO NOTHING",
-                        f"d_{task.id[5:]}_{name}", task.id, name, f"The task needs {name}.", now,
+                    self.tables.insert(
+                        "prompt", once=True, id=f"d_{task.id[5:]}_{name}", task=task.id, run="", kind="secret", key=name,
+                        text=f"The task needs {name}.", category="env_variable", status="pending", created_at=now,
                     )  # fmt: skip
                 if not hold_open(self.tables, task.id, now, "needs"):
                     self.tables.move(
                         task.id, "hold", now, trigger="needs", hold=SECRET, why=f"needs {lacking[0]}", human=1
                     )
             return True
-        account = driver(task.agent, self.ground.options).account(self.ground.variables)
+        account = driver(vault.agent_of(self.ground, task), self.ground.options).account(self.ground.variables)
         names = [account, *([f"{account}:{task.agent['model']}"] if task.agent.get("model") else [])]
         for name in names:
             row = self.tables.one("SELECT * FROM account WHERE key = ?", name)
@@ -88,19 +89,45 @@ class Turns:
             return True
         return False
 
+    def _is_running_away(self, task: Task, now: int) -> bool:
+        """Hold a task whose phase was begun again and again within an hour, and nobody had a hand in it.
+
+        Each way in which a run can end has a bound of its own; this one holds for all of them together. Runs that a limit
+        ended are waited for by the clock.
+        """
+        row = self.tables.one(
+            "SELECT MAX(lifted_at) AS at FROM hold WHERE task = ? AND human = 1 AND lifted_by != 'timeout'", task.id
+        )
+        since = max(now - HOUR, (row["at"] if row is not None else None) or 0)
+        begun = self.tables.runs(
+            "task = ? AND phase = ? AND started_at > ? AND outcome NOT IN ('limited', 'paused')",
+            task.id, task.phase, since,
+        )  # fmt: skip
+        if len(begun) < FUSE * self.ground.options.max_attempts:
+            return False
+        why = f"No progress in {len(begun)} runs: {begun[-1].reason}."
+        with self.tables.write():
+            self.tables.move(task.id, "hold", now, trigger="runaway", hold=STALLED, why=why, human=1)
+            self.tables.notify(task.id, now, "stuck", f"{task.title}: {why}")
+        return True
+
     def begin(self, task: Task) -> Run | None:
         """Make the row of the next attempt, with everything that it needs."""
-        how = driver(task.agent, self.ground.options)
+        how = driver(vault.agent_of(self.ground, task), self.ground.options)
+        started = self.ground.since_boot()
         memory = remembering.recall(self.ground, task, self.tables.last_run(task.id))
-        now, resumes, session = self.ground.now(), memory.resumes, task.session
+        now, resumes, known = self.ground.now(), memory.resumes, task.session
+        milliseconds = (self.ground.since_boot() - started) // 1_000_000
         with self.tables.write() as tables:
             task = tables.task(task.id)
             if (
                 task.state not in (QUEUED, ACTIVE)
                 or tables.hold(task.id) is not None
                 or tables.open_run(task.id) is not None
-                or task.session != session
+                or task.session != known
             ):
+                return None
+            if memory.is_lost and not restores.fail(tables, task, now, milliseconds):
                 return None
             last = tables.last_run(task.id)
             answers = tables.prompts(
@@ -109,8 +136,10 @@ class Turns:
             number = task.attempt + 1
             id = f"{task.id}:{number}"
             left = last.left if last is not None and last.outcome != "phase" else []
-            prompt = telling.compose(task, last, resumes, answers, left, memory.brief)
-            session = task.session if resumes else str(uuid.UUID(bytes=os.urandom(16), version=4))
+            prompt = telling.compose(task, last, resumes, answers, left, memory.brief, memory.missing)
+            # What only the words around it show to be a secret is sealed here: redacted, the agent would never be told it.
+            prompt = vault.keep(tables, task.id, vault.mark(self.ground, prompt), now)
+            session = memory.session if resumes else str(uuid.UUID(bytes=os.urandom(16), version=4))
             epoch = task.epoch + 1
             if task.state == QUEUED:
                 tables.move(task.id, "start", now, trigger="scheduler", run=id, started_at=task.started_at or now)
@@ -124,6 +153,18 @@ class Turns:
                 resume=int(resumes), prompt=prompt, folder=self.ground.runs_folder(id), token=os.urandom(16).hex(),
                 boot=self.ground.boot, host=self.ground.host, started_at=now, account=how.account(self.ground.variables),
             )  # fmt: skip
+            origin = memory.back.checkpoint.id if memory.back is not None else restores.origin(tables, task.id, last)
+            if origin and not memory.is_lost:
+                restores.log(
+                    tables,
+                    task.id,
+                    now,
+                    origin,
+                    success=True,
+                    milliseconds=milliseconds,
+                    messages=memory.messages,
+                    run=id,
+                )
             facts = {"attempt": number, "phase": task.phase, "resumed": resumes, "why": memory.why}
             tables.log(task.id, now, "run_begun", facts, id)
             return tables.run(id)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from holdfast.core.age import amount
+
 SECOND = 1_000_000_000
 MINUTE, HOUR = 60 * SECOND, 3600 * SECOND
 FIRST, LONGEST = 30 * SECOND, 10 * MINUTE
-LOOP, LOOP_SPAN = 5, 15 * MINUTE
-"""So many crashes within that time are a loop: the task fails."""
-NO_PROGRESS = 3
-"""Runs in a row that changed nothing, before a person is asked."""
+FUSE = 4
+"""So many times `max_attempts` runs of one phase within an hour, before a person is asked, whatever each of them led to."""
 LEAST_JITTER, MOST_JITTER = 20 * SECOND, 90 * SECOND
 STAGGER = 15 * SECOND
 
@@ -19,11 +19,6 @@ STAGGER = 15 * SECOND
 def backoff(failures: int, first: int = FIRST, longest: int = LONGEST) -> int:
     """Nanoseconds to wait after that many failures in a row; doubles, and stays below the longest."""
     return min(first << min(max(failures, 1) - 1, 30), longest)
-
-
-def is_loop(crashes: Sequence[int], now: int, most: int = LOOP, span: int = LOOP_SPAN) -> bool:
-    """Did a task crash so often in so short a time that trying again is of no use?"""
-    return sum(1 for at in crashes if 0 <= now - at <= span) >= most
 
 
 def jitter(noise: float, least: int = LEAST_JITTER, most: int = MOST_JITTER) -> int:
@@ -88,7 +83,7 @@ def describe(budget: Budget, spent: Spent) -> str:
     if budget.money:
         parts.append(f"${spent.money:.2f} of ${budget.money:.2f}")
     if budget.seconds:
-        parts.append(f"{spent.seconds // 60} of {budget.seconds // 60} minutes")
+        parts.append(f"{spent.seconds // 60} of {amount(budget.seconds // 60, 'minute')}")
     return f"Budget used so far: {', '.join(parts)}." if parts else ""
 
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 from urllib.request import OpenerDirector, ProxyHandler, Request, build_opener
 
-from holdfast.core.redact import redact
+from holdfast.supervisor.redaction import clean_text
 
 if TYPE_CHECKING:
     from holdfast.supervisor.ground import Ground
 
 TIMEOUT = 10
-URGENT = frozenset(("question", "secret", "approval", "failed", "budget", "denied"))
+URGENT = frozenset(("question", "secret", "dependency", "approval", "failed", "budget", "denied", "stuck"))
 BUTTONS = 3
 """So many ntfy shows."""
 LABEL = 40
@@ -32,15 +32,15 @@ def ring(ground: Ground, kind: str) -> None:
 
 
 def body(ground: Ground, notice: Mapping[str, Any]) -> dict[str, Any]:
-    """A notice as it is told outside: what looks like a secret is blotted out."""
+    """A notice as it is told outside: what looks like a secret is redacted."""
     prompts = ground.tables.prompts("id = ?", notice["prompt"]) if notice["prompt"] else []
     return {
         "id": notice["id"],
         "task": notice["task"],
         "kind": notice["kind"],
-        "text": redact(notice["text"]),
+        "text": clean_text(notice["text"]),
         "prompt": notice["prompt"],
-        "options": [redact(option) for option in prompts[0].options] if prompts else [],
+        "options": [clean_text(option) for option in prompts[0].options] if prompts else [],
     }
 
 

@@ -6,6 +6,8 @@ What DBOS keeps may be thrown away: every step asks our own rows whether it was 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import Event as Flag
 from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -42,27 +44,45 @@ def _ground() -> Ground:
     return _Here.ground
 
 
+class Stopped(Exception):
+    """A step could not be done; why is in our own log."""
+
+
+@contextmanager
+def _logged(run: str) -> Iterator[None]:
+    """What stops a step is logged by us, redacted; DBOS, which keeps what is raised as it is, learns nothing of it."""
+    try:
+        yield
+    except Exception as error:
+        log_trouble(_ground(), run, error)
+        raise Stopped("the task's log says why") from None
+
+
 @DBOS.step(name="baseline")
 def _baseline(run: str) -> None:
-    runs.baseline(_ground(), run)
-    step("run:baseline")
+    with _logged(run):
+        runs.baseline(_ground(), run)
+        step("run:baseline")
 
 
 @DBOS.step(name="spawn")
 def _spawn(run: str) -> None:
-    runs.spawn(_ground(), run)
+    with _logged(run):
+        runs.spawn(_ground(), run)
 
 
 @DBOS.step(name="observe")
 def _observe(run: str) -> bool:
-    done = observing.observe(_ground(), run, _Here.halt)
-    step("run:observed")
-    return done
+    with _logged(run):
+        done = observing.observe(_ground(), run, _Here.halt)
+        step("run:observed")
+        return done
 
 
 @DBOS.step(name="settle")
 def _settle(run: str) -> None:
-    settle(_ground(), run)
+    with _logged(run):
+        settle(_ground(), run)
 
 
 @DBOS.workflow(name="run", max_recovery_attempts=None)
@@ -79,6 +99,8 @@ def _run(run: str) -> str:
             return "halted"
         _settle(run)
         return "settled"
+    except Stopped:
+        return "trouble"
     except Exception as error:
         log_trouble(_ground(), run, error)
         return "trouble"

@@ -159,7 +159,7 @@ static PyObject *lock(PyObject *self, PyObject *argument)
 }
 
 /* _crc.c, _list.c, _pieces.c */
-PyObject *crc32(PyObject *self, PyObject *argument);
+PyObject *crc32_of(PyObject *self, PyObject *argument);
 PyObject *list_changed(PyObject *self, PyObject *arguments);
 PyObject *join_pieces(PyObject *self, PyObject *arguments);
 PyObject *offsets(PyObject *self, PyObject *arguments);
@@ -169,9 +169,9 @@ static PyMethodDef methods[] = {
     {"list_changed", list_changed, METH_VARARGS, "list_changed(raw, root, threads, files, folders, apart) -> what lies in each"},
     {"join_pieces", join_pieces, METH_VARARGS, "join_pieces(raw, columns, text, pieces) -> (columns, text)"},
     {"offsets", offsets, METH_VARARGS, "offsets(raw, files) -> where their names begin"},
-    {"crc32", crc32, METH_O, "crc32(bytes) -> number"},
+    {"crc32", crc32_of, METH_O, "crc32(bytes) -> number"},
     {"lock", lock, METH_O, "lock(fd)"},
     {NULL, NULL, 0, NULL},
 };
-static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_check", NULL, -1, methods, NULL, NULL, NULL, NULL};
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_check", BUILT_FROM, -1, methods, NULL, NULL, NULL, NULL};
 PyMODINIT_FUNC PyInit__check(void) { return PyModule_Create(&module); }

@@ -57,7 +57,7 @@ __attribute__((target("pclmul"))) static const unsigned char *fold(uint32_t c, c
 }
 #endif
 
-PyObject *crc32(PyObject *self, PyObject *argument)
+PyObject *crc32_of(PyObject *self, PyObject *argument)
 {
     Py_buffer view;
     (void)self;

@@ -1,4 +1,4 @@
-/* Which of many marks does a content have in it? One pass over every other byte for each kind; the same answers as in judge.py. */
+/* Which of many marks does a content have in it? One pass over every other byte for each kind; the same answers as in plain_marks.py. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdint.h>
@@ -11,39 +11,46 @@
 #define WIDE 0
 #endif
 
-#define SHORTEST 4
-#define BITS 15
-#define FINE_BITS 16
-#define MOST 1024
+#define SHORTEST 3
+#define BEGIN 4
+#define BITS 18
+#define FINE_BITS 18
+#define MOST 4096
 #define LONGEST 64
 #define LEAST_FORM 5
+#define FURTHEST 640
+#define FURTHEST_BREAK 80
+#define LONGEST_COLOUR 20
+#define LEAST_CODED 24
+#define MOST_STRANGE 4
 
-enum { SIGN = 1, WORD = 2, ADDRESS = 4, CHANCE = 8, PART = 15, CODED = 16 };
+enum { SIGN = 1, WORD = 2, ADDRESS = 4, CHANCE = 8, PART = 15, CODED = 16, BOUND = 32 };
 
-/* A mark of four bytes or more has its first three bytes, or the three behind the first, at an even place. Looking at
+/* A mark of four bytes or more (or of three, with any letter that may follow) has its first three bytes, or the three behind the first, at an even place. Looking at
    even places one by one, without jumping, lets the processor work on several of them at once. Signs [0] are looked for as
    they are written, words [1] in any case: letters of either case fall together, and so do some other bytes; that only costs
    a comparison. */
-static uint8_t known[2][1 << BITS];           /* by three bytes: do they begin a mark, or come behind its first byte? */
+static uint8_t known[2][1 << BITS >> 3];      /* a bit by three bytes: do they begin a mark, or come behind its first byte? */
 static uint8_t fine[2][1 << FINE_BITS >> 3];  /* a bit by four bytes: do they begin a mark? */
 static uint16_t first[1 << BITS];             /* by the first three bytes of a mark: the first one of that chain, plus one */
 static uint16_t next_mark[MOST];
-static uint8_t length[MOST], kind[MOST];
+static uint8_t length[MOST], kind[MOST], bound[MOST];
 static uint8_t mark[MOST][LONGEST];
 static int count;
 static uint8_t in_rest[256]; /* bytes that the rest of a key may have */
 static int rest_length;
+static uint8_t sixths[256]; /* what letters of base64 stand for */
 
 /* Newer processors look up 64 bytes at once in a table of 128. Each byte of such a table has a bit for each of eight groups of
    marks: may this be the first, second, third or fourth byte of one of them? */
 #define GROUPS 16
-static uint8_t wide[2][GROUPS / 8][SHORTEST][128];
+static uint8_t wide[2][GROUPS / 8][BEGIN][128];
 static int is_wide;
 
 static const uint64_t FOLD = 0x2020202020202020u;
 
 /* By three bytes, the first one lowest. Of two such threes, 32 bits apart, at once: what is above them does no harm. */
-static uint64_t places_of(uint64_t bytes) { return (bytes ^ bytes >> 9) & 0x00007fff00007fffu; }
+static uint64_t places_of(uint64_t bytes) { return (bytes ^ bytes >> 6) & 0x0003ffff0003ffffu; }
 
 static unsigned place_of(uint32_t bytes) { return (unsigned)places_of(bytes); }
 
@@ -63,41 +70,56 @@ static uint64_t eight(const uint8_t *p)
     return bytes;
 }
 
+static unsigned is_set(const uint8_t *table, uint64_t place) { return (unsigned)table[place >> 3] >> (place & 7); }
+
 static unsigned fine_place(uint32_t bytes) { return (bytes * 2654435761u) >> (32 - FINE_BITS); }
 
 static unsigned begins(const uint8_t *table, uint64_t bytes)
 {
-    unsigned place = fine_place((uint32_t)bytes);
-    return (unsigned)table[place >> 3] >> (place & 7) & 1;
+    return is_set(table, fine_place((uint32_t)bytes)) & 1;
+}
+
+static int is_letter(uint8_t c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
 
 static uint8_t folded(uint8_t c) { return c >= 'A' && c <= 'Z' ? (uint8_t)(c + 32) : c; }
 
 static int reported(int number) { return kind[number] == WORD ? WORD : SIGN; }
 
+static void put_in(uint8_t *table, unsigned place) { table[place >> 3] |= (uint8_t)(1 << (place & 7)); }
+
 static void note(int which, uint32_t bytes)
 {
-    unsigned place = fine_place(bytes);
-    known[which][place_of(bytes)] = known[which][place_of(bytes >> 8)] = 1;
-    fine[which][place >> 3] |= (uint8_t)(1 << (place & 7));
+    put_in(known[which], place_of(bytes));
+    put_in(known[which], place_of(bytes >> 8));
+    put_in(fine[which], fine_place(bytes));
 }
 
 /* False, with an error set, if it does not fit. */
 static int add(const uint8_t *bytes, Py_ssize_t size, int as)
 {
-    if (size < SHORTEST || size > LONGEST || count == MOST) {
+    int part = as & PART;
+    if (size < (part == CHANCE ? SHORTEST : BEGIN) || size > LONGEST || count == MOST) {
         PyErr_SetString(PyExc_ValueError, "a mark is too short or too long, or there are too many");
         return 0;
     }
     length[count] = (uint8_t)size;
-    kind[count] = (uint8_t)as;
+    kind[count] = (uint8_t)part;
+    bound[count] = (as & BOUND) != 0;
+    memset(mark[count], 0, BEGIN);
     memcpy(mark[count], bytes, (size_t)size);
-    uint32_t begin = four(bytes);
-    if (as == WORD)
-        note(1, begin | (uint32_t)FOLD);
-    else
-        note(0, begin);
-    if (as == ADDRESS)
+    uint32_t begin = bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16;
+    if (size < BEGIN) {
+        for (uint32_t c = 0; c < 256; c++)
+            if (in_rest[c])
+                note(0, begin | c << 24);
+    } else {
+        begin = four(bytes);
+        note(part == WORD, part == WORD ? begin | (uint32_t)FOLD : begin);
+    }
+    if (part == ADDRESS)
         note(0, begin & ~0x20u); /* its first letter may be a capital */
     unsigned place = place_of(begin | (uint32_t)FOLD);
     next_mark[count] = first[place];
@@ -122,7 +144,10 @@ static int add_forms(const uint8_t *bytes, Py_ssize_t size)
             }
             form[at - from] = (uint8_t)alphabet[letter];
         }
-        if (letters - from >= LEAST_FORM && !add(form, letters - from, SIGN))
+        int enough = letters - from >= LEAST_FORM;
+        /* Few letters count where they begin what is coded, or where a key could follow. */
+        int few = shift ? CHANCE : CHANCE | BOUND;
+        if ((enough || letters - from == BEGIN) && !add(form, letters - from, enough ? SIGN : few))
             return 0;
     }
     return 1;
@@ -130,9 +155,9 @@ static int add_forms(const uint8_t *bytes, Py_ssize_t size)
 
 static int by_letters(const void *one, const void *other)
 {
-    static const int order[SHORTEST] = {0, 2, 1, 3}; /* brings those together that have most in common */
+    static const int order[BEGIN] = {0, 2, 1, 3}; /* brings those together that have most in common */
     const uint8_t *a = mark[*(const uint16_t *)one], *b = mark[*(const uint16_t *)other];
-    for (int i = 0; i < SHORTEST; i++)
+    for (int i = 0; i < BEGIN; i++)
         if (a[order[i]] != b[order[i]])
             return a[order[i]] < b[order[i]] ? -1 : 1;
     return 0;
@@ -140,12 +165,16 @@ static int by_letters(const void *one, const void *other)
 
 static void put(int which, int group, int number)
 {
-    for (int i = 0; i < SHORTEST; i++) {
+    const uint8_t bit = (uint8_t)(1 << (group & 7));
+    for (int i = 0; i < BEGIN && i < length[number]; i++) {
         uint8_t c = which ? mark[number][i] | 0x20 : mark[number][i];
-        wide[which][group >> 3][i][c & 127] |= (uint8_t)(1 << (group & 7));
+        wide[which][group >> 3][i][c & 127] |= bit;
         if (kind[number] == ADDRESS && !i)
-            wide[which][group >> 3][i][c & 95] |= (uint8_t)(1 << (group & 7));
+            wide[which][group >> 3][i][c & 95] |= bit;
     }
+    for (int c = 0; length[number] < BEGIN && c < 128; c++)
+        if (in_rest[c])
+            wide[which][group >> 3][BEGIN - 1][c] |= bit;
 }
 
 /* Marks that begin alike share a group; addresses, which begin with any letter, have one of their own. */
@@ -189,7 +218,7 @@ static PyObject *load(PyObject *self, PyObject *arguments)
             PyErr_SetString(PyExc_ValueError, "a mark is cut off or too long");
             return NULL;
         }
-        if (((as & PART) && !add(bytes, here, as & PART)) || ((as & CODED) && !add_forms(bytes, here)))
+        if (((as & PART) && !add(bytes, here, as)) || ((as & CODED) && !add_forms(bytes, here)))
             return NULL;
     }
 #if WIDE
@@ -202,41 +231,95 @@ static PyObject *load(PyObject *self, PyObject *arguments)
     return PyBool_FromLong(is_wide);
 }
 
-/* Is there `user:password@` at the beginning of this address? */
+static int is_blank(uint8_t c) { return c <= ' ' || c == '"' || c == '\'' || c == '\\'; }
+
+/* Behind a line's end, with what is around it where texts and strings are wrapped; NULL if the line does not end here. */
+static const uint8_t *next_line(const uint8_t *p, const uint8_t *end)
+{
+    int ended = 0;
+    if (end - p > FURTHEST_BREAK)
+        end = p + FURTHEST_BREAK;
+    for (; p < end; p++) {
+        if (*p == '\n' || (*p == 'n' && p[-1] == '\\'))
+            ended = 1;
+        else if (*p == '\\' || *p == '"' || *p == '\'' || *p == '+' || *p == '.' || *p == '\r')
+            continue;
+        else if (*p != ' ' && *p != '\t' && !(ended && (*p == '>' || *p == '|' || *p == '#' || *p == '*')))
+            break;
+    }
+    return ended ? p : NULL;
+}
+
+/* Is there `user:password@` at the beginning of this address? Slashes and colons may be escaped. */
 static int has_password(const uint8_t *p, const uint8_t *end)
 {
     int colon = 0;
-    if (end - p > 200)
-        end = p + 200;
-    for (; p < end && *p > ' ' && *p != '/' && *p != '"' && *p != '\'' && *p != '<' && *p != '>'; p++) {
+    if (end - p > FURTHEST)
+        end = p + FURTHEST;
+    while (p < end) {
+        if (*p == '\\' && end - p > 1 && (p[1] == '/' || p[1] == ':')) {
+            p++;
+            continue;
+        }
+        if (is_blank(*p)) {
+            p = next_line(p, end);
+            if (!p)
+                return 0;
+            continue;
+        }
+        if (*p == '<' || *p == '>' || (*p == '/' && !colon))
+            return 0;
         if (*p == '@')
             return colon;
-        colon |= *p == ':';
+        colon |= *p++ == ':';
     }
     return 0;
 }
 
-/* Could what is here be the rest of a key? */
+/* Could what is here be the rest of a key? Lines may end in it. */
 static int goes_on(const uint8_t *p, const uint8_t *end)
 {
-    if (end - p < rest_length)
-        return 0;
-    for (int i = 0; i < rest_length; i++)
-        if (!in_rest[p[i]])
+    for (int letters = 0; letters < rest_length;) {
+        if (!p || p >= end)
             return 0;
+        if (in_rest[*p]) {
+            letters++;
+            p++;
+        } else
+            p = is_blank(*p) ? next_line(p, end) : NULL;
+    }
     return 1;
 }
 
-static int matches(int number, const uint8_t *p, const uint8_t *end)
+/* Does a word begin here? Behind an escape, which ends in a letter, too. */
+static int is_apart(const uint8_t *p, const uint8_t *start)
 {
-    if (end - p < length[number])
+    Py_ssize_t before = p - start;
+    if (!before || !is_letter(p[-1]))
+        return 1;
+    if ((before > 1 && p[-2] == '\\') || (before > 2 && p[-3] == '%') || (before > 5 && p[-6] == '\\' && p[-5] == 'u')
+        || (before > 3 && p[-4] == '\\' && p[-3] == 'x'))
+        return 1;
+    /* What colours a terminal: a bracket, numbers, a letter. */
+    const uint8_t *least = before > LONGEST_COLOUR + 1 ? p - 1 - LONGEST_COLOUR : start;
+    for (p -= 2; p >= least; p--)
+        if (!((*p >= '0' && *p <= '9') || *p == ';' || *p == '?'))
+            return *p == '[';
+    return 0;
+}
+
+static int matches(int number, const uint8_t *p, const uint8_t *start, const uint8_t *end)
+{
+    int size = length[number];
+    if (end - p < size)
         return 0;
     if (kind[number] == SIGN || kind[number] == CHANCE)
-        return !memcmp(p, mark[number], length[number]) && (kind[number] == SIGN || goes_on(p + length[number], end));
-    for (int i = 0; i < length[number]; i++)
+        return !memcmp(p, mark[number], (size_t)size) && (!bound[number] || is_apart(p, start))
+               && (kind[number] == SIGN || goes_on(p + size, end));
+    for (int i = 0; i < size; i++)
         if (folded(p[i]) != mark[number][i])
             return 0;
-    return kind[number] == WORD || has_password(p + length[number], end);
+    return kind[number] == WORD || has_password(p + size, end);
 }
 
 typedef struct {
@@ -249,10 +332,10 @@ typedef struct {
 static int at(Search *s, const uint8_t *p)
 {
     int here = 0;
-    if (s->end - p >= SHORTEST)
+    if (s->end - p >= BEGIN)
         for (int number = first[place_of(four(p) | (uint32_t)FOLD)]; number; number = next_mark[number - 1]) {
             int as = reported(number - 1);
-            if (as & s->wanted && (s->places || !(s->found & as)) && matches(number - 1, p, s->end))
+            if (as & s->wanted && (s->places || !(s->found & as)) && matches(number - 1, p, s->start, s->end))
                 here |= as;
         }
     s->found |= here;
@@ -277,7 +360,8 @@ static int search(Search *s, int which)
         const uint8_t *p = start + i;
         uint64_t bytes = eight(p) | fold, further = eight(p + 2) | fold;
         uint64_t here = places_of(bytes), there = places_of(further);
-        if (three[(uint32_t)here] | three[here >> 32] | three[(uint32_t)there] | three[there >> 32]) {
+        if ((is_set(three, (uint32_t)here) | is_set(three, here >> 32) | is_set(three, (uint32_t)there)
+             | is_set(three, there >> 32)) & 1) {
             /* Which of the eight places from the byte before on? Asked of all at once: guessing costs more. */
             further = eight(p + 3) | fold;
             unsigned places = begins(table, bytes) << 1 | begins(table, bytes >> 8) << 2
@@ -291,7 +375,7 @@ static int search(Search *s, int which)
                     return -1;
         }
     }
-    for (i = i ? i - 1 : 0; i + SHORTEST <= size && (s->places || !(s->found & s->wanted)); i++)
+    for (i = i ? i - 1 : 0; i + BEGIN <= size && (s->places || !(s->found & s->wanted)); i++)
         if (at(s, start + i) < 0)
             return -1;
     return 0;
@@ -307,12 +391,12 @@ __attribute__((target("avx512f,avx512bw,avx512vbmi"))) static int search_wide(Se
     const uint8_t *p = s->start;
     const uint32_t letters = which ? (uint32_t)FOLD : 0;
     const __m512i fold = _mm512_set1_epi32((int)letters);
-    __m512i table[GROUPS / 8][SHORTEST][2];
+    __m512i table[GROUPS / 8][BEGIN][2];
     for (int part = 0; part < GROUPS / 8; part++)
-        for (int i = 0; i < SHORTEST; i++)
+        for (int i = 0; i < BEGIN; i++)
             for (int half = 0; half < 2; half++)
                 table[part][i][half] = _mm512_loadu_si512(wide[which][part][i] + 64 * half);
-    for (; s->end - p >= 64 + SHORTEST - 1; p += 64) {
+    for (; s->end - p >= 64 + BEGIN - 1; p += 64) {
         __m512i groups = _mm512_or_si512(LOOK(0), LOOK(1));
         for (uint64_t places = _mm512_test_epi8_mask(groups, groups); places; places &= places - 1) {
             const uint8_t *here = p + __builtin_ctzll(places);
@@ -322,7 +406,7 @@ __attribute__((target("avx512f,avx512bw,avx512vbmi"))) static int search_wide(Se
         if (!s->places && s->found & s->wanted)
             return 0;
     }
-    for (; s->end - p >= SHORTEST && (s->places || !(s->found & s->wanted)); p++)
+    for (; s->end - p >= BEGIN && (s->places || !(s->found & s->wanted)); p++)
         if (begins(fine[which], four(p) | letters) && at(s, p) < 0)
             return -1;
     return 0;
@@ -382,12 +466,84 @@ static PyObject *places(PyObject *self, PyObject *arguments)
     return s.places;
 }
 
+/* What a letter of base64, of either alphabet, stands for; others: 255. */
+static uint8_t sixth(uint8_t c)
+{
+    if (c >= 'A' && c <= 'Z')
+        return (uint8_t)(c - 'A');
+    if (c >= 'a' && c <= 'z')
+        return (uint8_t)(c - 'a' + 26);
+    if (c >= '0' && c <= '9')
+        return (uint8_t)(c - '0' + 52);
+    return c == '+' || c == '-' ? 62 : c == '/' || c == '_' ? 63 : 255;
+}
+
+static int is_strange(unsigned c)
+{
+    c &= 255;
+    return (c < ' ' && c != '\t' && c != '\n' && c != '\r') || c > '~';
+}
+
+/* Do the first letters here stand for a text? */
+static int is_text(const uint8_t *p)
+{
+    int strange = 0;
+    for (int i = 0; i < LEAST_CODED && strange <= MOST_STRANGE; i += 4) {
+        unsigned three = 0;
+        for (int j = 0; j < 4; j++)
+            three = three << 6 | sixths[p[i + j]];
+        strange += is_strange(three >> 16) + is_strange(three >> 8) + is_strange(three);
+    }
+    return strange <= MOST_STRANGE;
+}
+
+static PyObject *coded(PyObject *self, PyObject *content)
+{
+    char *data;
+    Py_ssize_t size;
+    (void)self;
+    if (PyBytes_AsStringAndSize(content, &data, &size) < 0)
+        return NULL;
+    PyObject *found = PyList_New(0);
+    const uint8_t *start = (const uint8_t *)data, *end = start + size, *from = start;
+    /* A run that begins at `from` or behind it is too short if one of its first letters is none: most bytes are never looked at. */
+    while (found && end - from >= LEAST_CODED) {
+        Py_ssize_t at = LEAST_CODED - 1;
+        while (at >= 0 && sixths[from[at]] < 64)
+            at--;
+        if (at >= 0) {
+            from += at + 1;
+            continue;
+        }
+        const uint8_t *last = from + LEAST_CODED;
+        while (last < end && sixths[*last] < 64)
+            last++;
+        /* The end of a line that is written as an escape is none of it. */
+        if (from > start && from[-1] == '\\' && (*from == 'n' || *from == 'r'))
+            from++;
+        if (last - from >= LEAST_CODED && is_text(from)) {
+            PyObject *place = PyLong_FromSsize_t(from - start);
+            if (!place || PyList_Append(found, place) < 0)
+                Py_CLEAR(found);
+            Py_XDECREF(place);
+        }
+        from = last;
+    }
+    return found;
+}
+
 static PyMethodDef methods[] = {
     {"load", load, METH_VARARGS, "load(marks, rest, length, wide): take over packed marks; `scan` looks for them. True: by 64 bytes at once."},
     {"scan", scan, METH_VARARGS, "scan(content, kinds): of the kinds asked for: 1 if a sign is in it, 2 if a word is, 3 if both."},
     {"places", places, METH_VARARGS, "places(content, kinds): where marks of these kinds begin, in order."},
+    {"coded", coded, METH_O, "coded(content): where base64 begins that stands for a text, in order."},
     {NULL, NULL, 0, NULL},
 };
-static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_marks", NULL, -1, methods, NULL, NULL, NULL, NULL};
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_marks", BUILT_FROM, -1, methods, NULL, NULL, NULL, NULL};
 
-PyMODINIT_FUNC PyInit__marks(void) { return PyModule_Create(&module); }
+PyMODINIT_FUNC PyInit__marks(void)
+{
+    for (int c = 0; c < 256; c++)
+        sixths[c] = sixth((uint8_t)c);
+    return PyModule_Create(&module);
+}

@@ -349,5 +349,5 @@ static PyMethodDef methods[] = {
     {"open_folder", open_folder, METH_VARARGS, "open_folder(root, path) -> descriptor; no part may be a link"},
     {"syncfs", sync_all, METH_VARARGS, "syncfs(descriptor)"},
     {0}};
-static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_place", NULL, -1, methods, NULL, NULL, NULL, NULL};
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_place", BUILT_FROM, -1, methods, NULL, NULL, NULL, NULL};
 PyMODINIT_FUNC PyInit__place(void) { return PyModule_Create(&module); }

@@ -187,7 +187,7 @@ static PyMethodDef methods[] = {
      "and what is seen of a file)."},
     {NULL, NULL, 0, NULL},
 };
-static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_read", NULL, -1, methods, NULL, NULL, NULL, NULL};
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_read", BUILT_FROM, -1, methods, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__read(void)
 {

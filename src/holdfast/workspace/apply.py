@@ -48,6 +48,7 @@ class Apply:
         known_link: Callable[[bytes], bool] = lambda target: False,
         closed: dict[bytes, int] | None = None,
         mtimes: bool = False,
+        privileged: bool = False,
         durable: bool = True,
         deleting_first: bool = False,
         by_folder: bool = True,
@@ -72,6 +73,7 @@ class Apply:
             (owner.st_uid, owner.st_gid),
             mtimes,
             durable,
+            privileged,
         )
         self.placing = Placing(root, self.staging, self.folders, self.system, self.preparing, self.done)
         self.modes = Modes(self.folders, self.preparing.attributes, self.closed, self.done)

@@ -94,10 +94,10 @@ class Building:
         else:
             for folder in left:
                 self._make(folder)
-        entries = [
-            (step.new, folder.staged(step.path)) for folder in folders for step in folder.files if step.new is not None
-        ]
-        self.preparing.many(entries, progress, total)
+        entries = [step.new for folder in folders for step in folder.files if step.new is not None]
+        owners = [folder for folder in folders for _ in folder.files]
+        # Named when it is written: the names of all files of a large tree would take as much room as a third of the plan.
+        self.preparing.many(entries, lambda number: owners[number].staged(entries[number].path), progress, total)
         return folders
 
     def _make(self, folder: NewFolder) -> None:

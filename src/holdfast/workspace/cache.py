@@ -24,12 +24,16 @@ from __future__ import annotations
 from posix import O_CLOEXEC, O_RDONLY, close, fstat, read
 from posix import open as open_fd
 
+from holdfast.core.compiled import demand
+
 try:
     from holdfast.workspace import _check
+
+    demand(_check)
     from holdfast.workspace._check import crc32 as crc32
     from holdfast.workspace._check import lock as lock
     from holdfast.workspace._check import offsets as _offsets
-except ImportError:  # no compiler when it was installed: the same in Python
+except ImportError:  # no compiler when it was installed, or other sources: the same in Python
     from fcntl import LOCK_EX, flock
     from zlib import crc32 as crc32
 

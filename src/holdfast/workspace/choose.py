@@ -7,9 +7,11 @@ from errno import EMFILE, ENFILE, ENOMEM
 from posix import O_DIRECTORY, O_NONBLOCK, O_RDONLY, close, fstat, read, scandir, stat_result
 from sys import getfilesystemencodeerrors, getfilesystemencoding
 
-from holdfast.core.entry import BY_IGNORE, BY_NAME, IGNORED, OVERSIZE, SPECIAL
+from holdfast.core.artefacts import command_of, needs_evidence
+from holdfast.core.entry import BY_GIT, BY_IGNORE, BY_NAME, IGNORED, OVERSIZE, SPECIAL
 from holdfast.workspace.below import lstat_below, open_below
-from holdfast.workspace.capture import CACHE_TAG, NEVER, OWN_IGNORE, SUPERVISED, Capture
+from holdfast.workspace.capture import CACHE_TAG, GIT, NEVER, OWN, OWN_IGNORE, SUPERVISED, Capture
+from holdfast.workspace.find import MOST_MARKER, said_by
 from holdfast.workspace.ignore import parse, verdict
 
 TYPE_CHECKING = False
@@ -35,18 +37,45 @@ class Chooser:
         self.root, self.capture = root, capture
         self.exclude, self.exclude_ignored = parse(capture.exclude), parse(capture.exclude_ignored)
 
-    def never(self, prefix: bytes, name: bytes, names: Collection[bytes]) -> bool:
-        """Is this the `.git` or `.holdfast` of a folder, under whatever spelling the file system takes for it?"""
-        if name in NEVER:
-            return True
-        plain = name.lower()
+    def never(self, prefix: bytes, name: bytes, names: Collection[bytes], is_folder: bool) -> int:
+        """Return 0 for an ordinary name, `BY_GIT` for git's own folder, which is named, and -1 for what is passed over.
+
+        That holds under whatever spelling the file system takes for those names.
+        """
+        plain = name if name in NEVER else name.lower()
+        if plain not in NEVER:
+            return 0
         # Where `.GIT` is a folder of its own, `.git` is either listed as well or does not exist.
-        return plain in NEVER and plain not in names and self._exists(prefix + plain)
+        if name != plain and (plain in names or not self._exists(prefix + plain)):
+            return 0
+        if plain == OWN:
+            return self._own(prefix, is_folder)
+        if is_folder:
+            return BY_GIT
+        return 0 if name == GIT else -1
+
+    def _own(self, prefix: bytes, is_folder: bool) -> int:
+        """The same for a `.holdfast`: in the root it is ours, and below it where a workspace of this user is."""
+        if not prefix:
+            return -1
+        return BY_NAME if is_folder and self._is_own(prefix[:-1]) else 0
+
+    def _is_own(self, folder: bytes) -> bool:
+        if folder in self.capture.own:
+            return True
+        if not self.capture.stores:
+            return False
+        said = said_by(read_small(self.root, folder + b"/" + OWN + b"/workspace.json", MOST_MARKER))
+        return said is not None and said[1:] in self.capture.stores
 
     def excludes(self, path: bytes) -> bool:
-        """Is this path, or a folder above it, never looked at by its name?"""
+        """Is this path, or a folder above it, never looked at by its name? Whether `.git` is a folder must be seen."""
         parts = path.split(b"/")
-        if not NEVER.isdisjoint(parts):
+        if parts[0] == OWN or GIT in parts[:-1]:
+            return True
+        if OWN in parts and any(
+            part == OWN and self._is_own(b"/".join(parts[:count])) for count, part in enumerate(parts)
+        ):
             return True
         above = (b"/".join(parts[:count]) for count in range(1, len(parts)))
         return any(self.exclude.match(folder, True) for folder in above)
@@ -70,15 +99,35 @@ class Chooser:
         """Return (why it is not entered, 0 if it is; whether it is ignored)."""
         if self.exclude.match(path, True) or (path in SUPERVISED and self._starts(path + b"/" + RULE_FILE, OWN_IGNORE)):
             return BY_NAME, False
-        if self.capture.ignored == "all":
+        if not self.capture.reads_rules:
             return 0, False
-        if ignored:
-            return 0, True
-        if not verdict(path, True, stack):
+        if not ignored and not verdict(path, True, stack):
             return 0, False
-        if self.capture.ignored == "none" or self.exclude_ignored.match(path, True) or self.is_large(path):
+        if self.is_made_again(path):
+            return BY_IGNORE, True
+        if not ignored and (self.capture.ignored == "none" or (self.capture.leaves_large and self.is_large(path))):
             return BY_IGNORE, True
         return 0, True
+
+    def is_made_again(self, path: bytes) -> bool:
+        """Can a tool make this ignored folder again? Of names that may mean anything, the tool's own file must be there."""
+        if not self.exclude_ignored.match(path, True):
+            return False
+        return not needs_evidence(path) or command_of(path, self.beside(path)) is not None
+
+    def beside(self, path: bytes) -> set[bytes]:
+        """The names in the folder in which this path lies."""
+        try:
+            fd = open_below(self.root, path.rpartition(b"/")[0], O_RDONLY | O_DIRECTORY)
+        except OSError:
+            return set()
+        try:
+            with scandir(fd) as entries:
+                return {entry.name.encode(ENCODING, ERRORS) for entry in entries}
+        except OSError:
+            return set()
+        finally:
+            close(fd)
 
     def is_large(self, path: bytes) -> bool:
         """Are there more files below this ignored folder than we keep? Excluded folders do not count."""
@@ -155,7 +204,7 @@ class Rulebook:
 
     def of(self, folder: bytes) -> tuple[Stack, bool]:
         """Return the rules for what lies in `folder`, and whether the folder itself is ignored."""
-        if self.capture.ignored == "all":
+        if not self.capture.reads_rules:
             return (), False
         # A loop: folders may be nested deeper than Python can recurse.
         missing, at = [], folder

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from os import fsdecode, mkdir
+from os.path import normpath, realpath
 from shutil import which
 
 from holdfast.core.errors import Failed, NotFound, Usage
@@ -33,7 +34,7 @@ class Git:
 
     def __init__(self, path: str, avoid: bytes) -> None:
         here = fsdecode(avoid)
-        folders = [folder for folder in path.split(":") if folder.startswith("/") and not _inside(folder, here)]
+        folders = [folder for folder in path.split(":") if folder.startswith("/") and not _is_odd(folder, here)]
         self.search = ":".join(folders)
         program = which("git", path=self.search) if folders else None
         if program is None:
@@ -139,6 +140,12 @@ def _write(path: bytes, content: bytes) -> None:
 def _quoted(path: bytes) -> bytes:
     """The path as git wants it in a list that colons separate."""
     return b'"' + path.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n") + b'"'
+
+
+def _is_odd(folder: str, root: str) -> bool:
+    """Is this in the project, or wherever the process that asks happens to be?"""
+    found = (normpath("/" + folder.lstrip("/")), realpath(folder))
+    return any(_inside(one, top) for one in found for top in (root, realpath(root), "/proc"))
 
 
 def _inside(folder: str, root: str) -> bool:

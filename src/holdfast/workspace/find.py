@@ -1,54 +1,111 @@
-"""Which workspace a folder belongs to, and which folders are never one."""
+"""What a folder's marker says, and which folders are never a workspace."""
 
 from __future__ import annotations
 
-from posix import O_CLOEXEC, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, close, fstat, geteuid, read
+from posix import O_CLOEXEC, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, close, fstat, geteuid, read
 from posix import open as open_fd
 from posix import stat as stat_path
 
 from holdfast.core.errors import Refused
 from holdfast.core.light_json import loads
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    Marker = tuple[str, str, str]
+    """The workspace's id, and path and id of its store; these are empty where the marker does not say."""
+
 MARKER = b".holdfast"
 HEX = frozenset("0123456789abcdef")
 MOST_MARKER = 65536
+KIND, REGULAR, FOLDER = 0o170000, 0o100000, 0o040000
 LIVES = (b"Desktop", b"Documents", b"Downloads")
 MOST_ABOVE = 40
 
 
-def find(start: bytes) -> tuple[bytes, str] | None:
-    """Return root and id of the workspace that `start` (absolute, resolved) lies in, or None."""
-    folder = start
-    while True:
-        workspace = identity(folder)
-        if workspace is not None:
-            return folder, workspace
-        if folder in (b"/", b""):
-            return None
-        folder = folder.rpartition(b"/")[0] or b"/"
+def marker(folder: bytes) -> Marker | None:
+    """Return what the folder's marker says, None if it has none that can be read.
 
-
-def identity(folder: bytes) -> str | None:
-    """Return the id in the folder's marker, None if it has none that can be believed."""
-    # Only the id is believed: a marker that came with a cloned repository must not choose where our store is. One that
-    # says nothing is as good as none: the folder is found again by its path, and its marker written anew.
+    It must not be believed by itself: a marker can come with a cloned repository, or with a copy of another folder.
+    """
+    # One that says nothing is as good as none: the folder is found again by its path, and its marker written anew.
     try:
-        # O_NONBLOCK: a pipe of that name must not stop us.
-        fd = open_fd(folder + b"/.holdfast/workspace.json", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
+        fd = _open(folder)
     except OSError:
         return None
     try:
+        seen = fstat(fd)
         # Nor may another user, in a folder that we share with them, decide what is captured in our name.
-        if fstat(fd).st_uid not in (geteuid(), 0) and geteuid() != 0:
+        if seen.st_mode & KIND != REGULAR or (seen.st_uid not in (geteuid(), 0) and geteuid() != 0):
             return None
-        workspace = loads(read(fd, MOST_MARKER))["id"]
-    except (OSError, ValueError, TypeError, KeyError):
+        return said_by(read(fd, MOST_MARKER))
+    except OSError:
         return None
     finally:
         close(fd)
-    if isinstance(workspace, str) and len(workspace) == 32 and HEX.issuperset(workspace):
-        return workspace
-    return None
+
+
+def said_by(text: bytes) -> Marker | None:
+    """Return what the text of a marker says, None if it is none."""
+    try:
+        said = loads(text)
+        workspace = said["id"]
+    except (ValueError, TypeError, KeyError):
+        return None
+    if not _is_id(workspace):
+        return None
+    store, store_id = said.get("store"), said.get("store_id")
+    if not isinstance(store, str) or not store.startswith("/"):
+        return workspace, "", ""
+    return workspace, store, store_id if _is_id(store_id) else ""
+
+
+def identity(folder: bytes) -> str | None:
+    """Return the id in the folder's marker, None if it has none that can be read."""
+    found = marker(folder)
+    return None if found is None else found[0]
+
+
+def open_marker(folder: bytes) -> int:
+    """Return a descriptor of the folder's `.holdfast`. Raises `OSError`, also where a link leads elsewhere."""
+    return open_fd(folder + b"/" + MARKER, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+
+
+def _open(folder: bytes) -> int:
+    place = open_marker(folder)
+    try:
+        # O_NONBLOCK: a pipe of that name must not stop us.
+        return open_fd(b"workspace.json", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, dir_fd=place)
+    finally:
+        close(place)
+
+
+def obstacle(folder: bytes) -> bytes:
+    """Return the path of what lies in the place of the folder's marker, nothing if the marker can be written.
+
+    That is a link or a file in the place of `.holdfast`, or a folder in the place of a file in it.
+    """
+    top = folder + b"/" + MARKER
+    if _kind(top) not in (0, FOLDER):
+        return top
+    return next((path for path in (top + b"/workspace.json", top + b"/.gitignore") if _kind(path) == FOLDER), b"")
+
+
+def _kind(path: bytes) -> int:
+    """What lies there itself, 0 for nothing."""
+    try:
+        return stat_path(path, follow_symlinks=False).st_mode & KIND
+    except OSError:
+        return 0
+
+
+def is_same_folder(one: bytes, other: bytes) -> bool:
+    """Do two paths lead to one folder? So it is with a bind mount."""
+    place = _place(one)
+    return place is not None and place == _place(other)
+
+
+def _is_id(text: object) -> bool:
+    return isinstance(text, str) and len(text) == 32 and HEX.issuperset(text)
 
 
 def git_root(start: bytes) -> bytes | None:

@@ -2,39 +2,41 @@
 
 from __future__ import annotations
 
+from holdfast.core.compiled import demand
 from holdfast.core.secrecy import (
-    CHANCE,
+    ESCAPES,
     KEY,
+    QUOTED_PRINTABLE,
     REST,
     REST_LENGTH,
     SECRET,
+    SIGN,
     TEXT_LIMIT,
-    WORDS,
+    WORD,
     named,
     packed,
-    signs,
 )
 
 try:
     from holdfast.workspace import _marks
+
+    demand(_marks)
 except ImportError:
     _marks = None  # type: ignore[assignment]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from re import Pattern
 
-SIGN, WORD = 1, 2
 OPEN_KEYS = (b"-----BEGIN CERTIFICATE", b"-----BEGIN PUBLIC KEY", b"-----BEGIN RSA PUBLIC KEY", b"ssh-")
+SQLITE = b"SQLite format 3\0"
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+LOOKED_AT = 4096
 WHOLE = 32 << 10
 """Up to here a file of settings is looked at as a whole; elsewhere only what surrounds a mark is."""
 BEFORE, BEHIND = 128, 2048
 
 _loaded = False
-_patterns: list[Pattern[bytes]] = []
-"""Of signs, and of words: what the compiled search looks for, for those who do not have it."""
 
 
 def is_secret(path: bytes, content: bytes | None) -> bool:
@@ -44,19 +46,88 @@ def is_secret(path: bytes, content: bytes | None) -> bool:
         return kind != KEY or content is None or _is_private(content)
     if content is None or len(content) > TEXT_LIMIT:
         return False
-    if content.startswith(UTF_16):
-        content = content.decode("utf-16", "replace").encode("utf-8", "replace")
-    # Words count where people put passwords, and only there they are looked for.
-    marks = scan(content, SIGN | WORD if kind else SIGN)
-    if not marks:
-        return False
-    words = bool(marks & WORD)
-    from holdfast.core.redact import holds_secret
+    return _holds_secret(_in_utf_8(content), bool(kind))
 
-    if words and len(content) <= WHOLE:
-        return holds_secret(content.decode("utf-8", "replace"), words=True)
-    wanted = SIGN | WORD if words else SIGN
-    return any(holds_secret(part.decode("utf-8", "replace"), words=words) for part in _around(content, wanted))
+
+def _in_utf_8(content: bytes) -> bytes:
+    """A text in UTF-16, with the mark that says so or without, in UTF-8; everything else as it is."""
+    if content.startswith(UTF_16):
+        coding = "utf-16"
+    elif content.find(b"\0", 0, LOOKED_AT) >= 0:
+        coding = _without_mark(content[:LOOKED_AT])
+    else:
+        return content
+    return content.decode(coding, "replace").encode("utf-8", "replace") if coding else content
+
+
+def _without_mark(start: bytes) -> str:
+    """Is it UTF-16 although it does not say so? Then one half of nearly all letters of a text with keys in it is zero."""
+    half = len(start) // 2
+    high, low = start[::2].count(0), start[1::2].count(0)
+    coding = "utf-16-le" if low > high else "utf-16-be"
+    if max(low, high) * 2 > half and min(low, high) * 20 < half:
+        return coding
+    # Of other alphabets only the blanks are so: there it must be text in every letter.
+    return next((coding for coding in ("utf-16-le", "utf-16-be") if _is_text(start, coding)), "")
+
+
+def _is_text(start: bytes, coding: str) -> bool:
+    """Is it all letters, signs and blanks, of any alphabet?"""
+    from _codecs import utf_16_be_decode, utf_16_le_decode
+
+    try:
+        # The last letter may be cut in two.
+        text, _ = (utf_16_le_decode if coding == "utf-16-le" else utf_16_be_decode)(start, "strict", False)
+    except UnicodeDecodeError:
+        return False
+    return len(text) > 1 and all(letter.isprintable() or letter in "\r\n\t" for letter in text)
+
+
+def _holds_secret(content: bytes, settings: bool) -> bool:
+    # Words count where people put passwords, and only there they are looked for.
+    marks = scan(content, SIGN | WORD if settings else SIGN)
+    if marks and _holds_marked(content, settings, marks):
+        return True
+    return any(scan(text, SIGN) and _holds_key(text) for text in _inside(content, marks))
+
+
+def _inside(content: bytes, marks: int) -> Iterator[bytes]:
+    """The texts that a content holds in another form, where it shows that it does."""
+    if starts := coded(content):
+        from holdfast.workspace.inner_texts import in_base64
+
+        yield in_base64(content, starts)
+    if marks & SIGN and any(name in content for name in QUOTED_PRINTABLE):
+        from binascii import a2b_qp
+
+        yield a2b_qp(content)
+    if content.startswith(SQLITE):
+        from holdfast.workspace.inner_texts import in_tables
+
+        yield in_tables(content)
+
+
+def _holds_key(content: bytes) -> bool:
+    from holdfast.core.redact import holds_key
+
+    return any(holds_key(part.decode("utf-8", "replace")) for part in _around(content, SIGN))
+
+
+def _holds_marked(content: bytes, settings: bool, marks: int) -> bool:
+    from holdfast.core.redact import holds_key, holds_told, unwrapped
+
+    if marks & SIGN and _holds_key(content):
+        return True
+    if not marks & WORD and not (settings and any(escape in content for escape in ESCAPES)):
+        return False
+    parts = [content] if len(content) <= WHOLE else _around(content, WORD)
+    for text in (part.decode("utf-8", "replace") for part in parts):
+        if holds_told(text):
+            return True
+        # A line may end within the few letters that a key is known by.
+        if not marks & SIGN and scan(unwrapped(text).encode("utf-8", "replace"), SIGN) and holds_key(text):
+            return True
+    return False
 
 
 def _around(content: bytes, wanted: int) -> Iterator[bytes]:
@@ -76,7 +147,9 @@ def scan(content: bytes, wanted: int = SIGN | WORD) -> int:
     """Return which of the wanted marks are in it: of well-known keys, of words that stand beside secrets, both, or none."""
     global _loaded
     if _marks is None:
-        return _scan_in_python(content, wanted)
+        from holdfast.workspace import plain_marks
+
+        return plain_marks.scan(content, wanted)
     if not _loaded:
         _marks.load(packed(), REST, REST_LENGTH, True)
         _loaded = True
@@ -87,33 +160,18 @@ def places(content: bytes, wanted: int) -> list[int]:
     """Where marks of the wanted kinds begin, in order."""
     if _marks is not None and _loaded:
         return _marks.places(content, wanted)
-    found = [
-        match.start()
-        for kind, pattern in zip((SIGN, WORD), _compiled(), strict=True)
-        if kind & wanted
-        for match in pattern.finditer(content)
-    ]
-    return sorted(found)
+    from holdfast.workspace import plain_marks
+
+    return plain_marks.places(content, wanted)
 
 
-def _scan_in_python(content: bytes, wanted: int) -> int:
-    sign, word = _compiled()
-    return (SIGN if wanted & SIGN and sign.search(content) else 0) | (
-        WORD if wanted & WORD and word.search(content) else 0
-    )
+def coded(content: bytes) -> list[int]:
+    """Where base64 begins that stands for a text, in order."""
+    if _marks is not None:
+        return _marks.coded(content)
+    from holdfast.workspace import plain_marks
 
-
-def _compiled() -> list[Pattern[bytes]]:
-    if not _patterns:
-        from re import compile, escape
-
-        address = rb"[A-Za-z]://[^/\x00-\x20\"'<>@]{0,198}:[^/\x00-\x20\"'<>@]{0,198}@"
-        rest = b"(?=[%b]{%d})" % (escape(REST), REST_LENGTH)
-        _patterns.append(
-            compile(b"|".join([address, *map(escape, signs()), *[escape(sign) + rest for sign in CHANCE]]))
-        )
-        _patterns.append(compile(b"(?i)" + b"|".join(map(escape, WORDS))))
-    return _patterns
+    return plain_marks.coded(content)
 
 
 def _is_private(content: bytes) -> bool:

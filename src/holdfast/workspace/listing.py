@@ -6,10 +6,14 @@ import posix
 from errno import ELOOP, ENOENT, ENOTDIR, ESTALE
 from posix import O_DIRECTORY, O_RDONLY, close, fstat, scandir, stat, stat_result
 
+from holdfast.core.compiled import demand
 from holdfast.workspace.below import open_below
 from holdfast.workspace.choose import ENCODING, ERRORS
 
 try:
+    from holdfast.workspace import _check, _read
+
+    demand(_check, _read)
     from holdfast.workspace._check import list_changed as list_at_once
     from holdfast.workspace._read import listing as read_listing
 except ImportError:

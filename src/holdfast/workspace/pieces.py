@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from _bisect import bisect_right
 
+from holdfast.core.compiled import demand
 from holdfast.workspace.cache import CODES
 from holdfast.workspace.cache_writing import joined, packed
 
 try:
+    from holdfast.workspace import _check
+
+    demand(_check)
     from holdfast.workspace._check import join_pieces
 except ImportError:
     join_pieces = None  # type: ignore[assignment]

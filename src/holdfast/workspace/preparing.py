@@ -16,6 +16,7 @@ from posix import (
     fstat,
     fsync,
     ftruncate,
+    geteuid,
     link,
     lseek,
     stat,
@@ -78,6 +79,11 @@ class Contents:
         self.hand_over = hand_over or (lambda digests, take: list(range(len(digests))))
 
 
+ANYBODY, LISTS = ("user.", "com.apple."), "system.posix_acl_"
+"""Extended attributes that an owner may set by himself; others give rights, or belong to the system. Lists of who may read are
+an owner's, too, but root's reach all that is his: as root, whoever made the checkpoint must not decide about them."""
+
+
 class Preparing:
     """Writes what a restore puts in place. `placed` are files of groups of hard links that are in the tree already."""
 
@@ -91,9 +97,11 @@ class Preparing:
         owner: tuple[int, int],
         mtimes: bool,
         durable: bool,
+        privileged: bool = False,
     ) -> None:
         self.staging, self.folders, self.system, self.contents = staging, folders, system, contents
         self.placed, self.owner, self.mtimes, self.durable = placed, owner, mtimes, durable
+        self.privileged = privileged
         self.ahead = SyncAhead(system)
         self.stopped = False
         """Nobody wants any more what a thread may still be writing."""
@@ -128,9 +136,9 @@ class Preparing:
             names[number] = self._one(_entry(files[number]), groups)
         if self.ours:  # else each file is given away by itself
             simple = [number for number in range(start + len(names), end) if is_simple(_entry(files[number]))]
-            many = [(_entry(files[number]), self.staging.own()) for number in simple]
-            self.many(many, progress, len(files))
-            names.update((number, name) for number, (_, name) in zip(simple, many, strict=True))
+            own = [self.staging.own() for _ in simple]
+            self.many([_entry(files[number]) for number in simple], own.__getitem__, progress, len(files))
+            names.update(zip(simple, own, strict=True))
         for number in range(start, end):
             if number not in names:
                 names[number] = self._one(_entry(files[number]), groups)
@@ -149,17 +157,23 @@ class Preparing:
         note("restore:staged-synced")
         return [(files[number], names[number]) for number in range(start, end)]
 
-    def many(self, files: list[tuple[Entry, bytes]], progress: Callable[[int, int], None] | None, total: int) -> None:
-        """Write files without anything odd about them, each under its name below the staging folder."""
+    def many(
+        self,
+        files: list[Entry],
+        name: Callable[[int], bytes],
+        progress: Callable[[int, int], None] | None,
+        total: int,
+    ) -> None:
+        """Write files without anything odd about them; `name` says where below the staging folder each goes, by its number."""
         if not files:
             return
         wrote = self._counter(progress, total)
-        take = self._writer(files, wrote)
-        left = [files[number] for number in self.contents.hand_over([entry.content for entry, _ in files], take)]
+        take = self._writer(files, name, wrote)
+        left = self.contents.hand_over([entry.content for entry in files], take)
 
-        def write(file: tuple[Entry, bytes]) -> None:
-            self._write_parts(*file)
-            wrote(1, file[0].size)
+        def write(number: int) -> None:
+            self._write_parts(files[number], name(number))
+            wrote(1, files[number].size)
 
         if len(left) > 1:
             from holdfast.core.together import share
@@ -185,15 +199,15 @@ class Preparing:
 
         return wrote
 
-    def _writer(self, files: list[tuple[Entry, bytes]], wrote: Callable[[int, int], None]) -> Take:
+    def _writer(self, files: list[Entry], name: Callable[[int], bytes], wrote: Callable[[int, int], None]) -> Take:
         def write(data: bytes, parts: list[tuple[int, int, int]]) -> None:
             if self.stopped:
                 raise Stopped
             made: list[tuple[Any, ...]] = [
-                (files[number][1], data, files[number][0].mode, offset, length) for number, offset, length in parts
+                (name(number), data, files[number].mode, offset, length) for number, offset, length in parts
             ]
             if self.mtimes:
-                made = [(*one, files[part[0]][0].mtime) for one, part in zip(made, parts, strict=True)]
+                made = [(*one, files[part[0]].mtime) for one, part in zip(made, parts, strict=True)]
             if self.system.native is not None:
                 self.system.native.stage(self.staging.fd, made)
             else:
@@ -300,6 +314,8 @@ class Preparing:
             from posix import setxattr
 
             for key, value in extra["xattr"].items():
+                if not self.privileged and not key.startswith(ANYBODY) and (not key.startswith(LISTS) or not geteuid()):
+                    continue  # capabilities and labels: whoever made the checkpoint must not decide who may what here
                 try:
                     setxattr(fd, key, a2b_base64(value))
                 except (OSError, ValueError, TypeError):

@@ -7,11 +7,14 @@ from errno import EINVAL, ELOOP, ENXIO
 from posix import O_CLOEXEC, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, close, fstat, read, readlink, stat_result
 from posix import open as open_fd
 
+from holdfast.core.compiled import demand
 from holdfast.core.entry import (
     ATTRIBUTES,
     FILE,
     FOLDER,
+    IGNORED,
     LINK,
+    OVERSIZE,
     SEALED,
     SPARSE,
     SPECIAL,
@@ -19,6 +22,7 @@ from holdfast.core.entry import (
     UNSTEADY,
     Entry,
     gone,
+    vanished,
 )
 from holdfast.core.light_json import dumps
 from holdfast.workspace.below import FOLDER as FOLDER_FLAGS
@@ -28,6 +32,9 @@ from holdfast.workspace.judge import is_secret
 from holdfast.workspace.walk import DENIED, UNREAD, VANISHED
 
 try:
+    from holdfast.workspace import _read
+
+    demand(_read)
     from holdfast.workspace._read import keep_memory, take
 except ImportError:
     keep_memory = take = None  # type: ignore[assignment]
@@ -76,8 +83,8 @@ def capture(
 ) -> dict[bytes, Entry]:
     """Read everything the scan named and return its rows by path; paths that are gone have a row of kind `-`.
 
-    The scan's stat columns are brought up to date with what was read. A file that cannot be read becomes a row that
-    says so; an error of `sink` is raised as it is.
+    The scan's stat columns are brought up to date with what was read, and its candidates and their places are used up. A
+    file that cannot be read becomes a row that says so; an error of `sink` is raised as it is.
     """
     reader = _Reader(root, scan, now, sink, accelerated)
     rows = reader.rows
@@ -85,25 +92,33 @@ def capture(
         rows[path] = gone(path)
     for path, seen in scan.folders:
         rows[path] = reader.folder(path, seen)
+    for path, seen in scan.emptied:
+        rows[path] = vanished(path, seen.st_mode & 0o7777)
     for path, kind, flags, info in scan.left:
         rows[path] = _left_out(path, kind, flags, info)
-    total = len(scan.candidates)
+    candidates = scan.candidates
+    total = len(candidates)
     if total > MANY and keep_memory is not None:
         keep_memory()
+    # Taken out one by one: a stat is twice as large as the row that comes of it, and both of all files are never needed.
+    candidates.reverse()
     try:
-        for number, (path, seen) in enumerate(scan.candidates):
+        for number in range(total):
             if progress is not None and not number & 255:
                 progress(number, total)
+            path, seen = candidates.pop()
             rows[path] = reader.candidate(path, seen)
     finally:
         reader.close()
+        scan.places = {}
     return rows
 
 
 def _left_out(path: bytes, kind: str, flags: int, info: stat_result | None) -> Entry:
     mode = info.st_mode & 0o7777 if info is not None else 0
     size = info.st_size if info is not None and kind != UNREADABLE else 0
-    return Entry(path, kind, mode, flags, size, 0, 0, b"", b"")
+    mtime = info.st_mtime_ns if info is not None and kind in (OVERSIZE, IGNORED) else 0
+    return Entry(path, kind, mode, flags, size, min(max(mtime, EARLIEST), LATEST), 0, b"", b"")
 
 
 class _Reader:
@@ -137,8 +152,10 @@ class _Reader:
             if self.storing or error.errno in SHORTAGE:
                 raise
             if error.errno in VANISHED:
+                # It was there when the folder was listed. A version that said it was absent would let a restore delete it.
                 self._distrust(path)
-                return gone(path)
+                self.scan.marks.add(UNREAD + path)
+                return vanished(path, seen.st_mode & 0o7777)
             if error.errno not in DENIED:
                 self._distrust(path)  # it may pass: a bad sector, a lock of another system
             self.scan.marks.add(UNREAD + path)
@@ -213,7 +230,11 @@ class _Reader:
                     data = self._rest(fd, data, size)
                 length = len(data)
             after = fstat(fd)
-            steady = before.st_ctime_ns == after.st_ctime_ns and length == after.st_size
+            # A file that was removed while we read is read to its end, and as it was.
+            held = before.st_ctime_ns == after.st_ctime_ns or (
+                not after.st_nlink and before.st_mtime_ns == after.st_mtime_ns
+            )
+            steady = held and length == after.st_size
             if not steady and not last:
                 return None
             if not digest:

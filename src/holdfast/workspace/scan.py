@@ -5,6 +5,7 @@ from __future__ import annotations
 from _bisect import bisect_left, bisect_right
 from _stat import S_IFDIR, S_IFMT
 
+from holdfast.core.light_tuple import light_tuple
 from holdfast.workspace.below import lstat_below
 from holdfast.workspace.cache import Cache
 from holdfast.workspace.capture import Capture
@@ -12,7 +13,10 @@ from holdfast.workspace.choose import RULE_FILE, SHORTAGE
 from holdfast.workspace.listing import VANISHED, list_changed, list_folder, runs_of
 from holdfast.workspace.pieces import Pieces, pairs
 from holdfast.workspace.walk import (
+    CROWDED,
     DISREGARDED,
+    FORCED,
+    LEFT,
     NOT_ENTERED,
     REPOSITORY,
     SMALL,
@@ -27,11 +31,15 @@ from holdfast.workspace.walk import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from posix import stat_result
 
     from holdfast.workspace.choose import Listing
     from holdfast.workspace.listing import Listed
 
-__all__ = ["Scan", "recheck", "walk"]
+__all__ = ["CROWDED", "Scan", "recheck", "walk"]
+
+SEEN = light_tuple("Seen", "st_mode st_ino st_size st_uid st_gid st_dev st_mtime_ns st_ctime_ns", __name__)
+"""What a listing in C has of a file. A `stat_result` of Python's takes three times as much memory."""
 
 
 def recheck(
@@ -51,20 +59,46 @@ class _OnlyAWalkCanTell(Exception):
     pass
 
 
+def _slim(seen: stat_result) -> stat_result:
+    """The same, as a listing in C would have seen it."""
+    return SEEN(  # type: ignore[no-any-return]
+        seen.st_mode,
+        seen.st_ino,
+        seen.st_size,
+        seen.st_uid,
+        seen.st_gid,
+        seen.st_dev,
+        seen.st_mtime_ns,
+        seen.st_ctime_ns,
+    )
+
+
 class _Recheck:
     """Folders that changed are visited as in a walk, and new folders entered; the rest is taken over from the cache."""
 
     def __init__(self, root: int, cache: Cache, capture: Capture, now: int) -> None:
         self.root, self.cache, self.capture, self.now = root, cache, capture, now
-        self.old, self.marks = Known(cache), set(cache.marks())
+        self.old = Known(cache)
+        # By itself, not by way of us: who refers to us in a circle keeps all that the cache knows until the process ends.
+        self.marks = marks = set(cache.marks())
         self.scan = Scan(False)
-        self.visitor = Visitor(root, capture, now, self.scan, self.old, lambda path: UNREAD + path not in self.marks)
+        self.visitor = Visitor(
+            root,
+            capture,
+            now,
+            self.scan,
+            self.old,
+            lambda path: UNREAD + path not in marks,
+            lambda path: FORCED + path in marks,
+        )
         self.visitor.rules.repositories = self._marked(REPOSITORY)
         self.visitor.rules.disregarded = self._marked(DISREGARDED)
         self.visited: dict[bytes, list[int]] = {}
         """Folders that were listed, and the runs of their files that are as they were."""
         self.lost: set[bytes] = set()
-        """Folders that are gone with all below them."""
+        """Folders that are gone with all below them; others below them are added as they are asked for."""
+        self.there: set[bytes] = set()
+        """Paths of which it is known that no folder above them is gone."""
         self.unread = self._marked(UNREAD)
         self.pieces = Pieces(cache, self.scan, self.old, capture.accelerated)
 
@@ -109,6 +143,7 @@ class _Recheck:
             if error.errno not in VANISHED:
                 raise _OnlyAWalkCanTell from None
             self.lost.add(path)
+            self.there.clear()
             return
         # Without the files that are as they were: no name that decides anything is among those.
         names = {name for name, _, _ in entries}
@@ -131,6 +166,7 @@ class _Recheck:
         for below in [prefix + name for name, is_folder, _ in entries if is_folder]:
             if below in old.numbers and below not in self.visited and NOT_ENTERED + below in self.scan.marks:
                 self.lost.add(below)  # known so far, and left out from now on
+                self.there.clear()
 
     def _list(self, path: bytes) -> Listed:
         known = self.old.files(path)
@@ -157,7 +193,7 @@ class _Recheck:
         self, path: bytes, entries: Listing, names: set[bytes], before: dict[bytes, int], runs: list[int]
     ) -> bool:
         """Is it no longer sure that what was decided further down still holds?"""
-        if self.capture.ignored == "all":
+        if not self.capture.reads_rules:
             return False
         old, rules = self.old, self.visitor.rules
         is_repository = b".git" in names
@@ -181,8 +217,9 @@ class _Recheck:
         """Look again at one file of a folder that did not change."""
         scan, visitor = self.scan, self.visitor
         name = path.rpartition(b"/")[2]
-        if name in self.capture.markers or (name == RULE_FILE and self.capture.ignored != "all"):
+        if name in self.capture.markers or (name == RULE_FILE and self.capture.reads_rules):
             raise _OnlyAWalkCanTell
+        self.marks -= {LEFT + path, FORCED + path}
         try:
             seen = lstat_below(self.root, path)
         except OSError as error:
@@ -195,11 +232,11 @@ class _Recheck:
             raise _OnlyAWalkCanTell
         rules = visitor.rules.of(path.rpartition(b"/")[0]) if visitor.chooser.rules_matter(seen) else ((), False)
         kind = visitor.chooser.file(path, seen, *rules)
-        if kind is not None:
-            scan.left.append((path, kind, 0, seen))
-        else:
-            scan.candidates.append((path, seen))
         self.marks.discard(UNREAD + path)
+        if kind is not None:
+            visitor.leave_file(path, kind, seen)
+        else:
+            scan.candidates.append((path, _slim(seen)))
         ctime = seen.st_ctime_ns if 0 < seen.st_ctime_ns < self.now else -1
         self.pieces.touch(number, ctime, seen.st_size, seen.st_ino, path if kind is None else b"")
 
@@ -221,8 +258,13 @@ class _Recheck:
             files += range(start, old.starts[number + 1])
             prefixes += [prefix] * (len(files) - before)
         gone += [prefix + name for prefix, name in zip(prefixes, self.pieces.names(files), strict=True)]
+        moved = seen.union(gone)
         for mark in self.marks:
             path = mark[1:]
+            if mark[:1] in (LEFT, FORCED):
+                if path not in moved and not self._is_lost(path):
+                    scan.marks.add(mark)
+                continue
             made_anew = mark[:1] in (NOT_ENTERED, UNREAD) and (
                 path in self.visited or path.rpartition(b"/")[0] in self.visited
             )
@@ -237,11 +279,15 @@ class _Recheck:
         return {mark[1:] for mark in self.marks if mark[:1] == letter}
 
     def _is_lost(self, path: bytes) -> bool:
-        while self.lost and path:
-            if path in self.lost:
-                return True
-            path = path.rpartition(b"/")[0]
-        return False
+        """Is it gone with a folder above it? What was found is remembered: far down, the way up is long."""
+        if not self.lost:
+            return False
+        above = path
+        while above and above not in self.lost and above not in self.there:
+            above = above.rpartition(b"/")[0]
+        is_lost = above in self.lost
+        (self.lost if is_lost else self.there).add(path)
+        return is_lost
 
     def _was_visited_in(self, folder: bytes) -> bool:
         return folder in self.visited or any(path.startswith(folder + b"/") for path in self.visited)

@@ -22,11 +22,14 @@ from posix import (
 from posix import open as open_fd
 from stat import S_ISDIR, S_ISREG
 
+from holdfast.core.compiled import demand
 from holdfast.workspace.below import FOLDER, LONG
 
 try:
     from holdfast.workspace import _place as _native  # type: ignore[attr-defined]
-except ImportError:  # not built here: the C library has the same calls
+
+    demand(_native)
+except ImportError:  # not built here, or from other sources: the C library has the same calls
     _native = None
 
 TYPE_CHECKING = False
@@ -78,7 +81,22 @@ class System:
 
     def open_folder(self, root: int, path: bytes) -> int:
         """Open a folder below `root` for use as `dir_fd`; no part of the path may be a link."""
-        if 0 < len(path) < LONG:
+        if len(path) < LONG:
+            return self._open_at_once(root, path)
+        # In strides that the kernel takes: part by part, every folder of a deep tree would cost as many calls as it is deep.
+        fd = -1
+        while path:
+            cut = len(path) if len(path) < LONG else path.rfind(b"/", 0, LONG)
+            try:
+                further = self._open_at_once(root if fd < 0 else fd, path[:cut])
+            finally:
+                if fd >= 0:
+                    close(fd)
+            fd, path = further, path[cut + 1 :]
+        return fd
+
+    def _open_at_once(self, root: int, path: bytes) -> int:
+        if path:
             try:
                 fd: int = self._calls.open_folder(root, path)
                 return fd

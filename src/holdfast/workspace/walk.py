@@ -5,8 +5,8 @@ from __future__ import annotations
 from errno import EACCES, EPERM
 from posix import stat_result
 
-from holdfast.core.entry import BY_MARKER, BY_NAME, EXCLUDED, UNREADABLE
-from holdfast.core.errors import Refused
+from holdfast.core.entry import BY_MARKER, BY_NAME, EXCLUDED, IGNORED, OVERSIZE, UNREADABLE, UNSTEADY
+from holdfast.core.errors import TooMany
 from holdfast.workspace.below import lstat_below
 from holdfast.workspace.cache import Cache
 from holdfast.workspace.cache_writing import empty_columns
@@ -33,6 +33,9 @@ UNREAD = b"u"  # a row of kind u: to be tried again when its folder is listed
 SMALL = b"k"  # an ignored folder that is kept because it has few files: to be counted again when it changes
 REPOSITORY = b"r"  # a folder below the root that holds a .git: ignore rules begin anew there
 DISREGARDED = b"!"  # the rules of this repository hide everything and are not followed
+LEFT = b"o"  # a row of kind o or i: kept after all, if a command is about to destroy it
+FORCED = b"f"  # a row of kind f in spite of the rules, for as long as the file stays as it is
+CROWDED = b"c"  # no path: large ignored folders are left out, because with them the tree has too many files
 
 
 class Scan:
@@ -41,6 +44,7 @@ class Scan:
     __slots__ = (
         "candidates",
         "columns",
+        "emptied",
         "folders",
         "full",
         "gone",
@@ -60,6 +64,8 @@ class Scan:
         """Files and links that must be read."""
         self.folders: list[tuple[bytes, stat_result]] = []
         """Folders that are new or whose mode may have changed."""
+        self.emptied: list[tuple[bytes, stat_result]] = []
+        """Of these, the ones that were empty and had changed shortly before: what was in them may have gone meanwhile."""
         self.left: list[tuple[bytes, str, int, stat_result | None]] = []
         """What is left out: path, kind, flags."""
         self.gone: list[bytes] = []
@@ -82,10 +88,11 @@ def walk(root: int, cache: Cache | None, capture: Capture, now: int, known: Call
 
     `cache` vouches for files whose stat has not moved, if `known(path)` says that the newest version has them; it must
     speak of that version. `now` is the file system's clock less a margin: a time at or after it is not trusted.
-    Raises `Refused` for a tree of more files than `capture.max_files`.
+    Raises `TooMany` for a tree of more files than `capture.max_files`.
     """
     scan = Scan(True)
-    visitor = Visitor(root, capture, now, scan, Known(cache), known)
+    forced = {mark[1:] for mark in cache.marks() if mark[:1] == FORCED} if cache is not None else set()
+    visitor = Visitor(root, capture, now, scan, Known(cache), known, forced.__contains__)
     visitor.enter((b"", (), False))
     return scan
 
@@ -126,9 +133,19 @@ class Visitor:
     """Looks at one folder after another and notes in `scan` what becomes of all that lies in them."""
 
     def __init__(
-        self, root: int, capture: Capture, now: int, scan: Scan, old: Known, is_known: Callable[[bytes], bool]
+        self,
+        root: int,
+        capture: Capture,
+        now: int,
+        scan: Scan,
+        old: Known,
+        is_known: Callable[[bytes], bool],
+        is_forced: Callable[[bytes], bool],
     ) -> None:
-        self.root, self.capture, self.now, self.scan, self.old, self.is_known = root, capture, now, scan, old, is_known
+        self.root, self.capture, self.now, self.scan, self.old = root, capture, now, scan, old
+        self.is_known, self.is_forced = is_known, is_forced
+        """`is_known`: may the stat cache vouch for this file? `is_forced`: has the newest version a file that the rules
+        leave out?"""
         self.rules = Rulebook(root, capture)
         self.chooser = Chooser(root, capture)
 
@@ -142,7 +159,9 @@ class Visitor:
             except OSError as error:
                 if not path or error.errno in SHORTAGE:
                     raise
-                if error.errno not in VANISHED:
+                if error.errno in VANISHED:
+                    self._vanished(path)
+                else:
                     self._closed(path, error.errno in DENIED)
                 continue
             names = {name for name, _, _ in entries}
@@ -192,16 +211,20 @@ class Visitor:
         further: list[Folder] = []
         if path:
             scan.folders.append((path, seen))
+            if not entries and not kept and seen.st_ctime_ns > now:
+                scan.emptied.append((path, seen))
         for name, is_folder, info in entries:
-            if name[0] == 46 and chooser.never(prefix, name, names):  # "."
-                continue
             below = prefix + name
+            if name[0] == 46 and (never := chooser.never(prefix, name, names, is_folder)):  # "."
+                if never > 0:
+                    self._leave(below, never)
+                continue
             if is_folder:
                 flags, inside = chooser.folder(below, stack, ignored)
                 if flags:
                     self._leave(below, flags)
                     continue
-                if inside and not ignored:
+                if inside and not ignored and capture.leaves_large:
                     scan.marks.add(SMALL + below)
                 further.append((below, stack, inside))
                 continue
@@ -216,19 +239,22 @@ class Visitor:
                 continue
             ctime = info.st_ctime_ns
             kind = chooser.file(below, info, stack, ignored)
-            if kind is not None:
-                scan.left.append((below, kind, 0, info))
-            else:
-                at = before.get(name, -1)
-                if (
-                    at < 0
-                    or old_ctimes[at] != ctime
-                    or old_sizes[at] != info.st_size
-                    or old_inodes[at] != info.st_ino
-                    or not self.is_known(below)
-                ):
+            at = before.get(name, -1)
+            moved = (
+                at < 0
+                or old_ctimes[at] != ctime
+                or old_sizes[at] != info.st_size
+                or old_inodes[at] != info.st_ino
+                or not self.is_known(below)
+            )
+            if kind is None:
+                if moved:
                     scan.candidates.append((below, info))
                     scan.places[below] = len(ctimes)
+            elif not moved and kind in (OVERSIZE, IGNORED) and self.is_forced(below):
+                scan.marks.add(FORCED + below)
+            else:
+                self.leave_file(below, kind, info)
             # As _note_file does; a call less for every file of the tree.
             scan.names.append(name)
             ctimes.append(ctime if 0 < ctime < now else -1)
@@ -241,7 +267,7 @@ class Visitor:
 
     def _rules(self, path: bytes, stack: Stack, entries: Listing, names: set[bytes]) -> Stack:
         """Return the rules in force in the folder."""
-        if self.capture.ignored == "all":
+        if not self.capture.reads_rules:
             return ()
         is_repository = b".git" in names
         if path and is_repository:
@@ -258,9 +284,20 @@ class Visitor:
         self.scan.notices.append(f"The ignore rules in {where} hide nearly everything there; they are disregarded.")
         self.scan.marks.add(DISREGARDED + path)
 
+    def leave_file(self, path: bytes, kind: str, seen: stat_result) -> None:
+        self.scan.left.append((path, kind, 0, seen))
+        if kind in (OVERSIZE, IGNORED):
+            self.scan.marks.add(LEFT + path)
+
     def _leave(self, path: bytes, flags: int) -> None:
         self.scan.left.append((path, EXCLUDED, flags, None))
         self.scan.marks.add(NOT_ENTERED + path)
+        self.scan.seen.add(path)
+
+    def _vanished(self, path: bytes) -> None:
+        """The folder was there when the one above it was listed; what was in it nobody knows."""
+        self.scan.left.append((path, UNREADABLE, UNSTEADY, None))
+        self.scan.marks.add(UNREAD + path)
         self.scan.seen.add(path)
 
     def _closed(self, path: bytes, denied: bool) -> None:
@@ -296,8 +333,9 @@ class Visitor:
         counts.append(files)
 
 
-def too_many(limit: int) -> Refused:
-    return Refused(
+def too_many(limit: int) -> TooMany:
+    return TooMany(
         f"The tree has more than {limit:,} files.",
-        "Exclude what can be made again (`holdfast config set capture.exclude …`), or raise `capture.max_files`.",
+        f"Exclude what can be made again (`holdfast config set capture.exclude …`), or raise the limit:"
+        f" `holdfast config set capture.max_files {2 * limit}`.",
     )

@@ -23,6 +23,7 @@ def brief(session: Session, transcript: str, tokens: int, root: str | None) -> N
     from holdfast.core import brief as briefs
     from holdfast.core.errors import Failed
     from holdfast.core.redact import redact
+    from holdfast.session_files import without_excluded
 
     try:
         conversation = transcripts.read(transcript)
@@ -31,7 +32,9 @@ def brief(session: Session, transcript: str, tokens: int, root: str | None) -> N
     known = conversation.files.newest_first()
     if root is not None:
         known = disk.look(known, root, conversation.cwd)
-    taken = notes.take(conversation)
+    taken, known = without_excluded(
+        notes.take(conversation), known, session.settings["checkpoint.exclude_patterns"], root or conversation.cwd
+    )
     built = briefs.build(taken, known, now=session.now(), tokens=tokens, redact=redact)
     if session.json:
         write_json({"text": built.text, "parts": built.parts, "tokens": built.tokens, "left_out": built.left_out})

@@ -13,10 +13,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from holdfast.core.planning import Plan
-    from holdfast.previewing import Preview
+    from holdfast.previewing import Missing, Preview
     from holdfast.restoring import Restored, Restoring
 
 SHOWN = 40
+NAMED = 5
 SIGNS = {"write": ("~", "yellow"), "mode": ("m", "yellow"), "delete": ("-", "red"), "new": ("+", "green")}
 
 
@@ -40,6 +41,7 @@ def restore(
     """
     from holdfast.frontends.cli.paths import candidates
 
+    # An open restore, and a version made of chosen hunks, belong to the history that is there.
     root, restoring = _restoring(session)
     if go_on or abort:
         if reference is not None or (go_on and abort):
@@ -59,19 +61,36 @@ def restore(
         from holdfast.frontends.cli.hunks import choose
 
         chosen = choose(session, restoring, target, paths)
-        if chosen is None:
+        if not chosen:
             session.say("Nothing was chosen, nothing was changed.")
             return 0
-        target, paths, yes, conflicts = chosen[0], chosen[1], True, "mine"
+        return _run(session, lambda _: restoring.restore_parts(target, chosen, mtimes=mtimes), "", True)
     if dry_run:
-        _show(session, restoring.preview(target, paths), f"v{target.version}", dry_run=True, also=also)
+        preview, missing = restoring.preview(target, paths), restoring.missing(target, paths)
+        left = restoring.left_out(target, paths)
+        _show(session, preview, f"v{target.version}", dry_run=True, also=also, missing=missing, left=left)
         return 0
 
     def work(ask: Callable[[Preview], bool] | None) -> Restored | None:
-        how = conflicts or "ask"
+        how = _how(conflicts, yes)
         return restoring.restore(target, paths, conflicts=how, mtimes=mtimes, ask=ask, at_once=yes)
 
-    return _run(session, work, f"v{target.version}", conflicts, yes, also)
+    return _run(
+        session,
+        work,
+        f"v{target.version}",
+        yes,
+        also,
+        conflicts,
+        lambda: restoring.missing(target, paths),
+        lambda: restoring.left_out(target, paths),
+        restoring,
+    )
+
+
+def _how(conflicts: str | None, yes: bool) -> str:
+    """What becomes of work that no checkpoint has: `-y` says yes to everything, for the safety checkpoint has it."""
+    return conflicts or ("theirs" if yes else "ask")
 
 
 def undo(session: Session, *, dry_run: bool = False, conflicts: str | None = None, yes: bool = False) -> int:
@@ -103,12 +122,13 @@ def _step(
         if step(conflicts=conflicts or "ask", ask=only_show) is None and not session.json:
             session.remark("Nothing was changed.")
         return 0
+    how = _how(conflicts, yes)
     return _run(
         session,
-        lambda ask: step(conflicts=conflicts or "ask", ask=ask, at_once=yes),
+        lambda ask: step(conflicts=how, ask=ask, at_once=yes),
         "the state before",
-        conflicts,
         yes,
+        conflicts=conflicts,
     )
 
 
@@ -116,9 +136,12 @@ def _run(
     session: Session,
     work: Callable[[Callable[[Preview], bool] | None], Restored | None],
     what: str,
-    conflicts: str | None,
     yes: bool,
     also: Callable[[], dict[str, Any]] | None = None,
+    conflicts: str | None = None,
+    missing: Callable[[], list[Missing]] = list,
+    left: Callable[[], list[bytes]] = list,
+    restoring: Restoring | None = None,
 ) -> int:
     """Show, ask, do, report. In scripts conflicts stop with exit code 14 unless a flag says what to do."""
     said_no = False
@@ -126,12 +149,12 @@ def _run(
 
     def ask(preview: Preview) -> bool:
         nonlocal said_no
-        if preview.conflicts and conflicts is None and (yes or alone):
+        if preview.conflicts and conflicts is None and alone and not yes:
             from holdfast.restoring import conflict
 
             raise conflict(preview.conflicts)
         if not yes:
-            _show(session, preview, what)
+            _show(session, preview, what, missing=missing())
         said_no = not session.agreed(f"Restore {what}?", yes)
         return not said_no
 
@@ -141,10 +164,20 @@ def _run(
     more = also() if also is not None and not said_no else {}
     if done is not None:
         return _report(session, done, "Restored", more)
+    lost, spared = missing(), restoring.spared if restoring is not None else []
     if session.json:
-        write_json({"restored": False, "reason": "refused" if said_no else "nothing to do", **more})
+        from holdfast.frontends.facts import of_missing
+
+        reason = "refused" if said_no else "nothing to do"
+        found = {"missing": of_missing(lost), "left_out": [_path(path) for path in left()]}
+        untouched = [{**_path(path), "why": why} for path, why in spared]
+        write_json({"restored": False, "reason": reason, **found, "untouched": untouched, **more})
+    elif said_no:
+        session.say("Nothing was changed.")
     else:
-        session.say("Nothing was changed." if said_no else "Everything is as it was then; nothing to do.")
+        session.say("Nothing was changed." if spared else _unchanged(what, left()))
+        _tell_spared(session, spared)
+        _tell_missing(session, what, lost)
     return 0
 
 
@@ -154,20 +187,25 @@ def _show(
     what: str,
     dry_run: bool = False,
     also: Callable[[], dict[str, Any]] | None = None,
+    missing: Sequence[Missing] = (),
+    left: Sequence[bytes] = (),
 ) -> None:
     """The list of what would be done: conflicts first."""
     if session.json:
         if dry_run:
             conflicts = [_path(path) for path in preview.conflicts]
+            from holdfast.frontends.facts import of_missing
+
             more = also() if also is not None else {}
-            write_json({"dry_run": True, "conflicts": conflicts, **_plan(preview.plan), **more})
+            found = {"conflicts": conflicts, **_plan(preview.plan), "missing": of_missing(missing)}
+            write_json({"dry_run": True, **found, "left_out": [_path(path) for path in left], **more})
         return
     from holdfast.frontends.paint import plural
     from holdfast.workspace.find import show
 
     plan, paint = preview.plan, session.paint
     if not plan.steps:
-        session.print("Everything is as it was then; nothing to do.")
+        session.print(_unchanged(what, left))
     if preview.conflicts:
         session.print(paint("bold", "Changed since the last checkpoint, by whoever it was:"))
         for path in preview.conflicts[:SHOWN]:
@@ -184,12 +222,51 @@ def _show(
         )
         for path, why in plan.untouched[:5]:
             session.print(paint("dim", f"    {show(path)}: {why}"))
+    _tell_missing(session, what, missing)
+
+
+def _unchanged(what: str, left: Sequence[bytes]) -> str:
+    """Of what a version left out nobody knows for sure that it is as it was."""
+    if not left:
+        # Some paths may have been named: of all others nothing is said.
+        return f"What was asked for is as in {what}; nothing to do."
+    from holdfast.workspace.find import show
+
+    names = ", ".join([show(path) for path in left[:NAMED]])
+    more = f" and {len(left) - NAMED:,} more" if len(left) > NAMED else ""
+    return f"All that {what} holds is as it was then; nothing to do. Left out then: {names}{more}."
+
+
+def _tell_missing(session: Session, what: str, missing: Sequence[Missing]) -> None:
+    """Name what no restore brings back, because it was left out, and the command that makes it again."""
+    if not missing:
+        return
+    from holdfast.frontends.paint import plural
+    from holdfast.workspace.find import show
+
+    session.warn(f"{plural(len(missing), 'path')} left out of {what}, and missing here or not as it was:")
+    for one in missing[:SHOWN]:
+        way = f"; `{one.command}` makes it again" if one.command else ""
+        state = one.state if one.state == "missing" else f"{one.state} now"
+        session.warn(f"  {show(one.path)} ({state}): {one.why}{way}")
+    if len(missing) > SHOWN:
+        session.warn(f"  … and {len(missing) - SHOWN:,} more; --json names them.")
+
+
+def _tell_spared(session: Session, spared: Sequence[tuple[bytes, str]]) -> None:
+    """Name what is not written because of where it leads: every one, as none of them is expected."""
+    from holdfast.workspace.find import show
+
+    for path, why in spared:
+        session.warn(f"  left {show(path)}: it {why}")
 
 
 def _report(session: Session, done: Restored, word: str, more: dict[str, Any] | None = None) -> int:
     """Say what was done; exit code 14 if something is not as it was asked for."""
     from holdfast.core.errors import Conflict
+    from holdfast.core.planning import OUTSIDE
     from holdfast.workspace.find import show
+    from holdfast.workspace.pointers import POINTS_IN
 
     applied, way = done.applied, done.taken_back_by
     if session.json:
@@ -212,10 +289,14 @@ def _report(session: Session, done: Restored, word: str, more: dict[str, Any] | 
     session.say(f"Before it: v{done.before}." + (f" `holdfast {way}` takes it back." if way else ""))
     for path, why in applied.kept:
         session.warn(f"  kept {show(path)}: {why}")
+    for path, why in [one for one in done.plan.untouched if one[1] == OUTSIDE][:SHOWN]:
+        session.warn(f"  left {show(path)}: it {why}")
+    _tell_spared(session, [one for one in done.plan.untouched if one[1] == POINTS_IN])
     for path in applied.filled:
         session.remark(f"  left the folder {show(path)}: it holds something that is not captured")
     for path, where in applied.aside:
         session.warn(f"  {show(path)} was moved to {show(where)}")
+    _tell_missing(session, f"v{done.target}", done.missing)
     return Conflict.exit_code if applied.kept else 0
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from holdfast.engine import Engine
     from holdfast.store.bundle import Bundle
+    from holdfast.store.exporting import LeftOut
     from holdfast.store.importing import Imported
     from holdfast.store.repository import Repository
     from holdfast.store.rows import CheckpointRow, WorkspaceRow
@@ -66,18 +67,42 @@ def export(
             tool=__version__, now=session.now(), force=force, progress=progress, keys=keys,
         )  # fmt: skip
     if session.json:
-        from holdfast.frontends.facts import of_checkpoint
+        from holdfast.frontends.facts import of_checkpoint, of_path
 
         listed = [of_checkpoint(one) for one in chosen]
-        write_json({"file": show(os.fsencode(path)), "bytes": length, "checkpoints": listed, "left_out": left_out})
+        write_json(
+            {
+                "file": show(os.fsencode(path)),
+                "bytes": length,
+                "checkpoints": listed,
+                "left_out": left_out.contents,
+                "left_out_files": [of_path(one) for one in left_out.files],
+                "left_out_conversations": left_out.conversations,
+            }
+        )
         return
     versions = ", ".join([f"v{one.version}" for one in chosen[:SHOWN]]) + (" …" if len(chosen) > SHOWN else "")
     took = f"({size(length)}, {session.milliseconds()}ms)"
     session.say(f"Wrote {plural(len(chosen), 'checkpoint')} ({versions}) to {show(os.fsencode(path))} {took}")
-    if left_out:
-        session.remark(f"Left out: {plural(left_out, 'sealed content')}. `--with-secrets` takes them along.")
+    if left_out.contents:
+        _warn_of_left_out(session, left_out)
     if os.path.realpath(os.fsencode(path)).startswith(root.rstrip(b"/") + b"/"):
         session.remark("It lies in the workspace itself; the next save may keep it too.")
+
+
+def _warn_of_left_out(session: Session, left_out: LeftOut) -> None:
+    """Name what is missing in the file: who takes it elsewhere must not learn that there."""
+    from holdfast.frontends.paint import plural
+    from holdfast.workspace.find import show
+
+    parts = [
+        plural(number, what)
+        for number, what in ((len(left_out.files), "secret file"), (left_out.conversations, "conversation"))
+        if number
+    ]
+    session.warn(f"Left out: {' and '.join(parts)}. `--with-secrets` takes them along, sealed.")
+    for path in left_out.files:
+        session.warn(f"  {show(path)}")
 
 
 def _chosen(
@@ -161,16 +186,17 @@ def _create(engine: Engine) -> Repository:
 
 def _target(engine: Engine, bundle: Bundle, folder: bytes) -> str:
     """The workspace that gets the checkpoints: that of the folder if it is one, else the one they come from."""
-    from holdfast.workspace.find import identity, refuse, show
+    from holdfast.workspace.adoption import refuse_whole
+    from holdfast.workspace.find import show
 
     if not folder:
         return bundle.workspace
-    refuse(folder, engine.home)
+    refuse_whole(folder, engine.home or b"")
     if os.path.lexists(folder) and not os.path.isdir(folder):
         raise Conflict(f"{show(folder)} is not a folder.")
-    own = identity(folder) or engine.place.registered().get(folder)
-    if own is not None:
-        return own
+    own = engine.known(folder, adopting=True)
+    if own is not None and own[0] == folder:
+        return own[1]
     known = _known(engine, bundle.workspace)
     if known is not None:
         where = f"at {show(known.path)}" if known.path else "without a folder"

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from importlib.util import cache_from_source, find_spec
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.core.errors import HoldfastError, NoWorkspace
+from holdfast.core.errors import HoldfastError, NoWorkspace, TooMany
 from holdfast.frontends.cli.ground import file_system, is_remote, mounts, synced_folder
 from holdfast.frontends.cli.session import Session
+from holdfast.frontends.surroundings import default_folders
+
+if TYPE_CHECKING:
+    from holdfast.frontends.surroundings import Folders
 
 FINE, NOTE, PROBLEM = "fine", "note", "problem"
+MISSING, STALE = "missing", "stale"
+WEEK = 7 * 86_400_000_000_000
+POWERFUL = frozenset(
+    ("HOME", "PATH", "CLAUDE_CONFIG_DIR", "TMPDIR", "SHELLOPTS", "BASH_ENV", "ENV", "PS4", "NODE_OPTIONS")
+)
+POWERFUL_STARTS = ("HOLDFAST_", "XDG_", "PYTHON", "LD_", "DYLD_", "GIT_", "BASH_FUNC_")
+PATIENCE = 60
 OLDEST_SQLITE, TRIGRAM = (3, 31), (3, 34)
 LITTLE, TOO_LITTLE = 1 << 30, 64 << 20
 HOOK = (
@@ -22,6 +33,9 @@ HOOK = (
     "workspace.capture", "workspace.find",
 )  # fmt: skip
 """What a hook loads before it knows whether there is anything to save."""
+COMPILED = ("workspace._check", "workspace._marks", "workspace._read")
+COMPILED_ON_LINUX = ("workspace._place", "store._unpack")
+"""What is built where there is a compiler."""
 
 
 class Check(NamedTuple):
@@ -43,6 +57,8 @@ def run(session: Session) -> list[Check]:
                 results.append(Check(name, PROBLEM, str(error), error.hint))
         except OSError as error:
             results.append(Check(name, PROBLEM, f"{error.strerror}: {error.filename}."))
+        except ImportError as error:
+            results.append(Check(name, PROBLEM, f"The installation is incomplete: {error}.", "Install holdfast again."))
     return results
 
 
@@ -82,16 +98,77 @@ def _sqlite(session: Session) -> Found:
 
 
 def _accelerator(session: Session) -> Found:
-    try:
-        import_module("holdfast.workspace._check")
-    except ImportError:
+    wanted = COMPILED + COMPILED_ON_LINUX if sys.platform == "linux" else COMPILED
+    found = {name: _compiled(name) for name in wanted}
+    stale = [name for name, state in found.items() if state == STALE]
+    if stale:
+        yield (
+            PROBLEM,
+            f"Compiled modules were built from other sources ({', '.join(stale)}): they are not used, and saving takes"
+            " up to five times as long.",
+            "Install holdfast again.",
+        )
+    missing = [name for name, state in found.items() if state == MISSING]
+    if missing:
         yield (
             NOTE,
-            "The compiled check of files is not there; saving works, a little slower.",
+            f"Compiled modules are missing ({', '.join(missing)}): everything works, but saving many new files takes"
+            " up to five times as long.",
             "Install a C compiler, then holdfast again.",
         )
-        return
-    yield FINE, "the compiled check of files is there"
+    if not stale and not missing:
+        yield FINE, "the compiled modules are there"
+
+
+def _compiled(name: str) -> str:
+    from holdfast.core.compiled import demand
+
+    try:
+        module = import_module("holdfast." + name)
+    except ImportError:
+        return MISSING
+    try:
+        demand(module)
+    except ImportError:
+        return STALE
+    return ""
+
+
+def _saving(session: Session) -> Found:
+    """Whatever stops a save, and if it were a crash, is seen here: in processes of their own, in a folder of their own."""
+    from tempfile import TemporaryDirectory
+
+    with TemporaryDirectory(prefix="holdfast-doctor-") as scratch:
+        folder = os.path.join(scratch, "tried")
+        os.mkdir(folder)
+        with open(os.path.join(folder, "file.txt"), "w", encoding="utf-8") as file:
+            file.write("tried\n")
+        for words in (["init"], ["save", "-m", "tried"]):
+            said = _tried(scratch, folder, words)
+            if said:
+                yield PROBLEM, f"A save that was tried in an empty folder failed: {said}", "Install holdfast again."
+                return
+    yield FINE, "a save was tried, and works"
+
+
+def _tried(home: str, folder: str, words: list[str]) -> str:
+    """Run one of our commands by this Python with these modules; return what went wrong."""
+    import subprocess
+    from signal import Signals
+
+    folders = (home, home + "/.config", home + "/.local/share")
+    begin = f"import sys; sys.path[:] = {sys.path!r}; from holdfast.entry import main; main({folders!r})"
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", "-c", begin, *words], cwd=folder, env={"HOME": home}, stdin=subprocess.DEVNULL,
+            capture_output=True, timeout=PATIENCE, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return f"`holdfast {words[0]}` did not end."
+    if done.returncode < 0:
+        return f"`holdfast {words[0]}` crashed ({Signals(-done.returncode).name})."
+    lines = done.stderr.decode("utf-8", "replace").split("\n")
+    return next((line for line in reversed(lines) if line), "no reason was given.") if done.returncode else ""
 
 
 def _keys(session: Session) -> Found:
@@ -101,11 +178,19 @@ def _keys(session: Session) -> Found:
         return
     if find_spec("cryptography") is None:
         yield PROBLEM, "cryptography is missing: nothing can be sealed.", "Install holdfast again."
-    closed = [one for one, opens in sealer.sets() if not opens]
+    from holdfast.frontends.paint import plural
+    from holdfast.store.key_use import use_of_keys
+
+    listed = [one for one, _ in sealer.sets()]
+    closed = [one for one in use_of_keys(session.repository) if not one["opens"]]
     if sealer.problem():
         yield PROBLEM, f"{sealer.problem()}.", "Run `holdfast verify --repair`."
-    if closed:
-        yield PROBLEM, f"The key of {len(closed)} key sets is not here.", "Run `holdfast key import` with its backup."
+    for one in closed:
+        yield (
+            PROBLEM if one["id"] in listed else NOTE,  # without: a bundle's, whose passphrase was not given
+            f"The key of the key set {one['id']} is not here: {plural(one['contents'], 'content')} cannot be opened.",
+            "Run `holdfast key import` with its backup.",
+        )
     if not sealer.is_in_use():
         yield FINE, "nothing is sealed yet"
     elif not sealer.is_backed_up():
@@ -115,7 +200,7 @@ def _keys(session: Session) -> Found:
             "Run `holdfast key export FILE`; keep it elsewhere.",
         )
     elif not closed:
-        yield FINE, "the key opens everything, and there is a backup"
+        yield FINE, f"the key opens {plural(len(listed), 'key set')}, which is everything, and there is a backup"
 
 
 def _bytecode(session: Session) -> Found:
@@ -149,12 +234,14 @@ def _store(session: Session) -> Found:
     try:
         session.engine.place.id()
     except NoWorkspace:
+        session.engine.refuse_strange(session.cwd)
         above = _first_there(path)
         if not os.access(above, os.W_OK | os.X_OK):
             yield PROBLEM, f"No store can be made at {path}: you may not write to {above}.", "Set `store.url`."
         else:
             yield NOTE, f"There is no store at {path} yet.", "`holdfast init` makes it."
         return
+    session.engine.place.refuse_parts()
     seen = os.stat(path)
     if seen.st_uid != os.getuid():
         yield PROBLEM, f"{path} belongs to user {seen.st_uid}, not to you.", "Use a store of your own (`store.url`)."
@@ -203,13 +290,30 @@ def _space(session: Session) -> Found:
         yield PROBLEM, f"Only {size(free)} are free where the store is.", "Free some space, or run `holdfast forget`."
     else:
         yield NOTE if free < LITTLE else FINE, f"{size(free)} free where the store is"
+    try:
+        session.engine.place.id()
+    except HoldfastError:
+        return  # said already
+    from holdfast.store.upkeep import store_size
+
+    used, most = store_size(session.repository), session.settings["retention.max_size"]
+    if used > most:
+        yield (
+            NOTE,
+            f"The store has {size(used)}, over its cap of {size(most)}.",
+            "Raise retention.max_size, or forget what is pinned, named or made by hand: the rest goes by itself.",
+        )
 
 
 def _workspace(session: Session) -> Found:
-    from holdfast.workspace.find import find, show
+    from holdfast.frontends.paint import age_in_words
+    from holdfast.scanning import count
+    from holdfast.store.notices import unsaved
+    from holdfast.workspace.find import show
 
-    found = find(session.cwd)
+    found = session.engine.near(session.cwd)
     if found is None:
+        session.engine.refuse_strange(session.cwd)
         yield (
             NOTE,
             f"{show(session.cwd)} is not in a workspace.",
@@ -217,6 +321,15 @@ def _workspace(session: Session) -> Found:
         )
         return
     root, workspace = found
+    other = session.engine.other_store(root)
+    if other:
+        named = "a store that is not here" if other == "?" else f"the store {other}"
+        yield (
+            PROBLEM,
+            f"The marker in {show(root)} names {named}; here the folder is kept apart, by its path.",
+            "Set your variables (HOME, XDG_DATA_HOME) as they were and run `holdfast install claude`;"
+            " `holdfast init --new-store` stays with this store.",
+        )
     row = session.repository.workspace(workspace)
     if row is None:
         yield (
@@ -224,16 +337,35 @@ def _workspace(session: Session) -> Found:
             f"{show(root)} is marked, but this store does not know it yet.",
             "The next `holdfast save` makes it known.",
         )
+        return
+    failed = unsaved(session.engine.place.folder(workspace))
+    try:
+        count(session.engine, root)
+    except TooMany as error:
+        yield PROBLEM, f"{show(root)} is not saved: {error}", error.hint
+        return
+    except OSError as error:
+        yield PROBLEM, f"{show(root)} cannot be looked at: {error.strerror}.", "Check who may read it."
+        return
+    if failed is not None and failed["kind"] != TooMany.kind:
+        ago = age_in_words(failed["at"], session.now())
+        yield PROBLEM, f"The last save of {show(root)} failed, {ago}: {failed['text']}", "`holdfast save` tries again."
     else:
         yield FINE, f"{show(root)}, {f'newest version v{row.version}' if row.version else 'no checkpoint yet'}"
 
 
 def _ignoring(session: Session) -> Found:
     """Our marker must never end up in a commit."""
-    from holdfast.workspace.find import find, show
+    from holdfast.workspace.find import MARKER, obstacle, show
 
-    found = find(session.cwd)
+    found = session.engine.near(session.cwd)
     if found is None:
+        return
+    there = obstacle(found[0])
+    if there:
+        is_all = there.endswith(b"/" + MARKER)
+        why = "is not a folder: nothing can be restored there" if is_all else "is a folder, in the place of our file"
+        yield PROBLEM, f"{show(there)} {why}.", "Move it away, then run `holdfast init`."
         return
     path = found[0] + b"/.holdfast/.gitignore"
     try:
@@ -248,23 +380,129 @@ def _ignoring(session: Session) -> Found:
 
 
 def _claude(session: Session) -> Found:
-    """Hooks that name a Python which is gone fail at every step of an agent, and nobody looks."""
-    import shlex
-
+    """Hooks that find nothing to start are silent, and nobody looks."""
     from holdfast.agents.claude_settings import look
-    from holdfast.frontends.cli.client_files import SCOPES, read, settings_path
+    from holdfast.agents.launcher import place_of
+    from holdfast.frontends.cli.client_files import SCOPES, launcher_path, read, settings_path
 
+    launchers: set[str] = set()
+    at_home = session.around.folders == default_folders()
     for path in dict.fromkeys(settings_path(session, scope) for scope in SCOPES):
         found = look(read(path).text, path)
         commands = [*found.commands, *([found.statusline] if found.statusline else [])]
-        words = {word for command in commands for word in shlex.split(command)[:5] if word.startswith("/")}
-        gone = sorted(word for word in words if not os.path.exists(word))
+        places = [place_of(command) for command in commands]
+        launchers.update(filter(None, places))
+        gone = [word for command in commands for word in _gone(command)]
         if gone:
             yield PROBLEM, f"{path} names {gone[0]}, which is gone.", "Run `holdfast install claude`."
         elif found.disabled and commands:
             yield PROBLEM, f"`disableAllHooks` is set in {path}: no hook runs.", "Take it out."
+        elif not all(places) and not at_home:
+            text = f"Hooks in {path} are of an earlier version, and do not use your folders but those of your passwd entry."
+            yield PROBLEM, text, "Run `holdfast install claude`."
+        elif not all(places):
+            yield NOTE, f"Hooks in {path} fail when holdfast is removed or upgraded.", "Run `holdfast install claude`."
         elif commands:
             yield FINE, f"hooks in {path}"
+    if os.path.exists(launcher_path(session)):
+        launchers.add(launcher_path(session))  # the plugin's hooks
+    for path in sorted(launchers):
+        yield from _launcher(path, session.around.folders)
+
+
+def _supervision(session: Session) -> Found:
+    """Hooks that stand down are silent: whether they did, why, and who only said that they should."""
+    from holdfast.frontends import supervision
+    from holdfast.frontends.paint import age_in_words
+    from holdfast.store.notices import read
+
+    found = session.engine.near(session.cwd)
+    notices = read(session.engine.notice_folders(*found)) if found is not None else []
+    recent = [notice for notice in notices if notice["at"] >= session.now() - WEEK]
+    kinds = (supervision.STOOD_DOWN, supervision.NOT_BELIEVED)
+    told = [next((one for one in reversed(recent) if one["kind"] == kind), None) for kind in kinds]
+    for notice in filter(None, told):
+        yield NOTE, f"{age_in_words(notice['at'], session.now())}: {notice['text']}"
+    if not any(told):
+        yield FINE, "hooks have not stood down for anybody"
+    if session.around.text(supervision.SUPERVISED) and not supervision.run_above(session.around):
+        yield (
+            NOTE,
+            f"{supervision.SUPERVISED} is set here, but we are in no run of a supervisor: hooks do not believe it.",
+            "Unset it, or take it out of the client's settings.",
+        )
+
+
+def _variables(session: Session) -> Found:
+    """What a project's own client settings would put into our hooks. They do not believe it; the user ought to know."""
+    from json import loads
+
+    from holdfast.frontends.cli.client_files import read, settings_path
+
+    for path in dict.fromkeys(settings_path(session, scope) for scope in ("project", "local")):
+        try:
+            settings = loads(read(path).text or "{}")
+        except (HoldfastError, ValueError, RecursionError):
+            continue  # said of its hooks
+        given = settings.get("env") if isinstance(settings, dict) else None
+        names = sorted(name for name in given if _is_powerful(name)) if isinstance(given, dict) else []
+        if names:
+            yield (
+                NOTE,
+                f"{path} sets {', '.join(names)} for everything that the client starts; hooks do not believe it.",
+                "docs/hooks.md says which variables nobody can defend against. Take them out unless they are yours.",
+            )
+
+
+def _is_powerful(name: str) -> bool:
+    return name in POWERFUL or name.startswith(POWERFUL_STARTS)
+
+
+def _gone(command: str) -> list[str]:
+    """Files that a hook's command starts and that are not there."""
+    import shlex
+
+    from holdfast.agents.launcher import place_of
+
+    place = place_of(command)
+    words = [place] if place else [word for word in shlex.split(command)[:5] if word.startswith("/")]
+    return [word for word in words if not os.path.exists(word)]
+
+
+def _launcher(path: str, own: Folders) -> Found:
+    """The launcher says nothing where it finds no holdfast: whether it does, is asked here."""
+    from holdfast.agents.launcher import folders, named
+    from holdfast.frontends.cli.client_files import last_failure, read, start_of
+
+    if not os.path.exists(path):
+        return  # said of the settings that name it
+    again = "Run `holdfast install claude`, or `holdfast install claude --plugin` for the plugin."
+    missing = [file or path for file in named(read(path).text) if not file or not os.access(file, os.R_OK)]
+    problem = (missing and f"{path} finds no holdfast: {missing[0]} is gone.") or start_of([path])
+    failed = last_failure(path)
+    if problem:
+        yield PROBLEM, problem, again
+    elif folders(read(path).text) is None:
+        text = f"{path} is of an earlier version: hooks go by the home folder of your passwd entry, whatever variables say."
+        yield (NOTE if own == default_folders() else PROBLEM), text, again
+    elif (theirs := folders(read(path).text)) is not None and not _same(theirs, own):
+        differing = [
+            f"{one} (here {other})" for one, other in zip(theirs, own, strict=True) if not _same([one], [other])
+        ]
+        text = f"The hooks of {path} use other folders than this command: {', '.join(differing)}."
+        yield (
+            PROBLEM,
+            text,
+            f"Set HOME, XDG_CONFIG_HOME and XDG_DATA_HOME as they were at its install. If these are right: {again}",
+        )
+    elif failed is not None:
+        yield NOTE, f"Hooks start now; one did not: {failed['text']}", "In an upgrade that is to be expected."
+    else:
+        yield FINE, f"{path} starts the hooks"
+
+
+def _same(some: Sequence[str], others: Sequence[str]) -> bool:
+    return [os.path.realpath(path) for path in some] == [os.path.realpath(path) for path in others]
 
 
 def _analysis(session: Session) -> Found:
@@ -282,9 +520,8 @@ def _analysis(session: Session) -> Found:
         yield PROBLEM, "analysis.command is empty.", "Set it, or set analysis.llm to off."
         return
     from holdfast.store import sessions
-    from holdfast.workspace.find import find
 
-    found = find(session.cwd)
+    found = session.engine.near(session.cwd)
     folder = session.engine.place.folder(found[1]) if found is not None else ""
     last = sessions.extract(folder, str(sessions.newest(folder).get("session") or "")) if folder else {}
     if last.get("trouble"):
@@ -298,6 +535,7 @@ CHECKS: dict[str, Callable[[Session], Found]] = {
     "libraries": _libraries,
     "sqlite": _sqlite,
     "accelerator": _accelerator,
+    "saving": _saving,
     "bytecode": _bytecode,
     "settings": _settings,
     "store": _store,
@@ -307,5 +545,7 @@ CHECKS: dict[str, Callable[[Session], Found]] = {
     "workspace": _workspace,
     "git": _ignoring,
     "claude": _claude,
+    "supervision": _supervision,
+    "variables": _variables,
     "analysis": _analysis,
 }

@@ -12,12 +12,14 @@ from holdfast.frontends.cli.lazy import Listed
 from holdfast.frontends.cli.session import Session, common, write_json
 
 if TYPE_CHECKING:
+    from holdfast.settings import Settings
     from holdfast.settings.writing import Written
 
 PROJECT = click.option(
     "--project", is_flag=True, help="The file of the workspace around us, which may only tighten what the user has set."
 )
 WIDEST = 60
+HOOKS = "hooks."
 DRY_RUN = click.option("-n", "--dry-run", is_flag=True, help="Only show what would change in the file.")
 
 
@@ -40,10 +42,11 @@ def list_(session: Session) -> None:
     from holdfast.settings import TABLE
 
     settings = session.settings
+    found = {key: (_in_force(session, key)[key], _origin(session, key)) for key in TABLE}
     if session.json:
-        write_json({key: {"value": settings[key], "origin": settings.origins.get(key, "default")} for key in TABLE})
+        write_json({key: {"value": value, "origin": origin} for key, (value, origin) in found.items()})
         return
-    rows = [[key, _cut(shown(key, settings[key])), settings.origins.get(key, "default")] for key in TABLE]
+    rows = [[key, _cut(shown(key, value)), origin] for key, (value, origin) in found.items()]
     for line in session.paint.table(["SETTING", "VALUE", "FROM"], rows, give=1):
         session.print(line)
     for warning in settings.warnings:
@@ -58,9 +61,9 @@ def get(session: Session, key: str) -> None:
     from holdfast.core.checking import shown
 
     _known(key)
-    value = session.settings[key]
+    value = _in_force(session, key)[key]
     if session.json:
-        write_json({"key": key, "value": value, "origin": session.settings.origins.get(key, "default")})
+        write_json({"key": key, "value": value, "origin": _origin(session, key)})
         return
     session.print(shown(key, value))
 
@@ -74,22 +77,33 @@ def explain(session: Session, key: str) -> None:
     from holdfast.core.checking import choices, limits, shown
     from holdfast.core.schema import CHOICE, TABLE
 
-    setting, settings = TABLE[key], session.settings
-    origin = settings.origins.get(key, "default")
+    setting, settings = TABLE[key], _in_force(session, key)
     if session.json:
-        write_json(_explained(session, key, origin))
+        write_json(_explained(session, key))
         return
     session.print(f"{key}: {setting.meaning}")
     allowed = f" {choices(key)}" if setting.kind == CHOICE else f", {limits(key)}" if setting.allowed else ""
     session.print(f"Give {setting.kind}{allowed}; the default is {shown(key, setting.default) or 'empty'}.")
     session.print(_who(key))
-    session.print(f"Now {shown(key, settings[key]) or 'empty'}, from {origin}.")
-    for said_by, value, why in settings.considered.get(key, []):
+    session.print(f"Now {shown(key, settings[key]) or 'empty'}, from {_origin(session, key)}.")
+    for who, other in (("Hooks", session.hook_settings), ("Commands", session.settings)):
+        if other[key] != settings[key]:
+            session.print(f"{who} have {shown(key, other[key]) or 'empty'}, from {other.origins.get(key, 'default')}.")
+    for said_by, value, why in _considered(session, key):
         text = value if isinstance(value, str) else shown(key, value)
         session.print(f"  {said_by} says {text or 'empty'}{f': not taken, {why}' if why else ''}")
 
 
-@config.command("set")
+class Negative(click.Command):
+    """A command whose arguments may be numbers below zero: `-1` is no option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        numbers = [word for word in args if word[:1] == "-" and word[1:].replace(".", "", 1).isdecimal()]
+        ctx.ignore_unknown_options = bool(numbers)
+        return super().parse_args(ctx, args)
+
+
+@config.command("set", cls=Negative)
 @click.argument("key", shell_complete=_keys)
 @click.argument("value")
 @PROJECT
@@ -150,7 +164,27 @@ def _known(key: str) -> None:
         )
 
 
-def _explained(session: Session, key: str, origin: str) -> dict[str, Any]:
+def _in_force(session: Session, key: str) -> Settings:
+    """What is about hooks counts as hooks have it; commands have the environment's last word besides."""
+    return session.hook_settings if key.startswith(HOOKS) else session.settings
+
+
+def _origin(session: Session, key: str) -> str:
+    return _in_force(session, key).origins.get(key, "default")
+
+
+def _considered(session: Session, key: str) -> list[tuple[str, Any, str]]:
+    """Who said what about it, and why that was not taken."""
+    from holdfast.core.schema import ALIASES, variable
+
+    said = list(_in_force(session, key).considered.get(key, []))
+    long, variables = variable(key), session.around.holdfast_variables()
+    if key.startswith(HOOKS) and long in variables and long not in ALIASES:
+        said.append((long, variables[long], "hooks do not hear it"))
+    return said
+
+
+def _explained(session: Session, key: str) -> dict[str, Any]:
     from holdfast.core.schema import ALIASES, CHOICE, TABLE, variable
 
     setting = TABLE[key]
@@ -159,8 +193,10 @@ def _explained(session: Session, key: str, origin: str) -> dict[str, Any]:
     names = [variable(key), *[name for name, meant in ALIASES.items() if meant == key and name != variable(key)]]
     return {
         "key": key,
-        "value": session.settings[key],
-        "origin": origin,
+        "value": _in_force(session, key)[key],
+        "origin": _origin(session, key),
+        "in_hooks": _said(session.hook_settings, key),
+        "in_commands": _said(session.settings, key),
         "default": setting.default,
         "type": setting.kind,
         "meaning": setting.meaning,
@@ -169,9 +205,13 @@ def _explained(session: Session, key: str, origin: str) -> dict[str, Any]:
         "variables": names if setting.from_environment else [],
         "considered": [
             {"origin": said_by, "value": value, "taken": not why, "reason": why or None}
-            for said_by, value, why in session.settings.considered.get(key, [])
+            for said_by, value, why in _considered(session, key)
         ],
     }
+
+
+def _said(settings: Settings, key: str) -> dict[str, Any]:
+    return {"value": settings[key], "origin": settings.origins.get(key, "default")}
 
 
 def _who(key: str) -> str:
@@ -251,7 +291,7 @@ def _told(session: Session, written: Written, dry_run: bool, facts: dict[str, An
 def _overruled(session: Session, key: str) -> None:
     """Say so if another source has the last word."""
     session.forget_settings()
-    origin = session.settings.origins.get(key, "")
+    origin = _in_force(session, key).origins.get(key, "")
     if origin.startswith("HOLDFAST_"):
         session.remark(f"{origin} is set too, and wins while it is.")
     elif origin and origin not in (session.config_path, os.path.realpath(session.config_path)):

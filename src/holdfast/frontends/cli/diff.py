@@ -38,7 +38,8 @@ class WithPaths(click.Command):
 def diff(session: Session, references: tuple[str, ...], stat: bool, name_only: bool) -> None:
     """Show what leads from checkpoint A to checkpoint B.
 
-    Without B to the disk as it is now; without A from the newest checkpoint. The patch can be given to `git apply`.
+    Without B to the disk as it is now; without A from the one that the folder
+    was last saved as, or restored to. The patch can be given to `git apply`.
     """
     from holdfast.frontends.cli.paths import candidates
     from holdfast.frontends.patches import without_implied
@@ -49,7 +50,7 @@ def diff(session: Session, references: tuple[str, ...], stat: bool, name_only: b
     root, workspace = session.workspace()
     typed: list[str] = click.get_current_context().meta.get(PATHS, [])
     paths = [candidates(path, session.cwd, root)[0] for path in typed]
-    old = session.resolve(workspace, references[0] if references else "latest")
+    old = session.resolve(workspace, references[0] if references else "@")
     new = session.resolve(workspace, references[1]) if len(references) == 2 else None
     with session.progress("Looking") as progress:
         session.engine.progress = progress
@@ -105,7 +106,7 @@ def _patch(session: Session, change: Change) -> None:
 
 
 def _write(session: Session, style: str, line: bytes) -> None:
-    if session.paint.columns is not None:
+    if session.paint.columns is not None or session.paint.enabled:
         # A terminal obeys control characters in files; people should see them instead.
         from holdfast.workspace.find import show
 

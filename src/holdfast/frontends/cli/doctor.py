@@ -49,4 +49,5 @@ def _as_text(session: Session, checks: list[Check], problems: int) -> None:
     if problems:
         session.print(f"{plural(problems, 'problem')} found.")
     else:
-        session.say("Everything works.")
+        remarks = sum(check.level == "note" for check in checks)
+        session.say(f"Works, with {plural(remarks, 'remark')}." if remarks else "Everything works.")

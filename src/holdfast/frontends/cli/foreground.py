@@ -10,6 +10,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+from holdfast.core.cuts import head
 from holdfast.core.errors import HoldfastError, Limited, Usage
 
 if TYPE_CHECKING:
@@ -89,12 +90,13 @@ def _with_hooks(session: Session, words: list[str], marker: str) -> list[str]:
 
 
 def _hooks(session: Session, marker: str) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    from holdfast.agents.claude_settings import hooks_for, look
-    from holdfast.frontends.cli.client_files import SCOPES, hook_command, in_shell, read, settings_path
+    from holdfast.agents.claude_settings import hooks_for
+    from holdfast.agents.launcher import hook
+    from holdfast.frontends.cli.client_files import is_hooked, write_launcher
 
-    paths = [settings_path(session, scope) for scope in SCOPES]
-    if not any(look(read(path).text, path).events for path in paths):
-        yield from hooks_for(in_shell(*hook_command(), "hook", "claude-code")).items()
+    if not is_hooked(session):
+        launcher = write_launcher(session)
+        yield from hooks_for(lambda *words: hook(launcher, *words)).items()
     place = shlex.quote(marker)
     limited = (
         f'cat > {place}.new; if grep -q \'"error": *"rate_limit"\' {place}.new; '
@@ -128,7 +130,7 @@ def _read(marker: str) -> str:
     except (OSError, ValueError):
         told = {}
     said = told.get("last_assistant_message") or told.get("error_details") if isinstance(told, dict) else ""
-    return " ".join(str(said or "rate limit").split())[:300]
+    return head(" ".join(str(said or "rate limit").split()), 300)
 
 
 def _terminal_modes() -> list[Any] | None:

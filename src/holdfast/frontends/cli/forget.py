@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.core.errors import Busy, Conflict, Failed, Usage
+from holdfast.core.errors import Busy, Conflict, Failed, HoldfastError, NotCompacted, Usage
 from holdfast.frontends.cli.reference import REFERENCE
 from holdfast.frontends.cli.session import Session, common, write_json
 
@@ -23,12 +23,12 @@ SHOWN = 20
 @click.option(
     "--keep-size", default=None, metavar="SIZE", help="Thin until the store fits in SIZE (retention.max_size)."
 )
-@click.option("--dry-run", is_flag=True, help="Only show what would be forgotten.")
+@click.option("-n", "--dry-run", is_flag=True, help="Only show what would be forgotten.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @common
 def forget(
     session: Session, references: tuple[str, ...], policy: bool, keep_size: str | None, dry_run: bool, yes: bool
-) -> None:
+) -> int:
     """Forget the checkpoints REF, or those that the retention policy lets go, and give their space back.
 
     The policy keeps what is pinned, named or made by hand, the newest automatic ones of each session, then one an hour,
@@ -40,9 +40,11 @@ def forget(
     _, workspace = session.workspace()
     most = _size(session, keep_size)
     chosen = _named(session, references) if references else _by_policy(session, workspace.id)
+    freed = _unneeded(session, workspace.id, chosen)
+    staying = _unneeded(session, workspace.id, chosen, with_newest=True) - freed
     if dry_run:
-        _dry_run(session, chosen, bool(references), most)
-        return
+        _dry_run(session, chosen, bool(references), most, freed, staying)
+        return 0
     if chosen:
         _print_chosen(session, chosen, "Forgetting" if yes else "Would forget")
         if not session.agreed(
@@ -53,10 +55,14 @@ def forget(
 
     reason = "asked" if references else "policy"
     versions, folder = [row.version for row in chosen], session.engine.place.path
-    freed = forget_versions(session.repository, workspace.id, versions, reason, folder) if chosen else 0
-    done = _compact(session) if chosen else None
-    thinned = [] if references else _thin(session, most)
-    _answer(session, chosen, thinned, freed, done, most)
+    if chosen:
+        forget_versions(session.repository, workspace.id, versions, reason, folder)
+    failures: list[NotCompacted] = []
+    done = _give_back(session, failures) if chosen else None
+    thinned = [] if references or failures else _thin(session, most, failures)
+    failed = failures[0] if failures else None
+    _answer(session, chosen, thinned, freed, done, most, staying, failed)
+    return _told(session, failed)
 
 
 @click.command()
@@ -94,10 +100,26 @@ def _by_policy(session: Session, workspace: str) -> list[CheckpointRow]:
     return by_policy(session.repository, session.settings, workspace, session.now())
 
 
-def _thin(session: Session, most: int) -> list[CheckpointRow]:
+def _unneeded(session: Session, workspace: str, chosen: list[CheckpointRow], with_newest: bool = False) -> int:
+    from holdfast.store.upkeep import unneeded
+
+    return unneeded(session.repository, workspace, [row.version for row in chosen], with_newest)
+
+
+def _thin(session: Session, most: int, failures: list[NotCompacted]) -> list[CheckpointRow]:
     from holdfast.tidying import thin
 
-    return thin(session.repository, session.engine.place.path, most, lambda: _compact(session) is not None)
+    give_back = lambda: _give_back(session, failures) is not None  # noqa: E731
+    return thin(session.repository, session.engine.place.path, most, give_back)
+
+
+def _give_back(session: Session, failures: list[NotCompacted]) -> Compaction | None:
+    """Compact after something was forgotten: it is, whatever becomes of its space."""
+    try:
+        return _compact(session)
+    except HoldfastError as error:
+        failures.append(NotCompacted(f"Forgotten, but not compacted: {error}", error.hint or None))
+        return None
 
 
 def _compact(session: Session, everything: bool = False, must: bool = False) -> Compaction | None:
@@ -126,17 +148,22 @@ def _size(session: Session, keep_size: str | None) -> int:
     return given
 
 
-def _dry_run(session: Session, chosen: list[CheckpointRow], named: bool, most: int) -> None:
+def _dry_run(session: Session, chosen: list[CheckpointRow], named: bool, most: int, freed: int, staying: int) -> None:
     from holdfast.frontends.facts import of_checkpoint
     from holdfast.frontends.paint import size
     from holdfast.store.upkeep import store_size
 
     over = 0 if named else max(0, store_size(session.repository) - most)
     if session.json:
-        write_json({"dry_run": True, "forgotten": [of_checkpoint(row) for row in chosen], "over_size": over})
+        listed = [of_checkpoint(row) for row in chosen]
+        write_json(
+            {"dry_run": True, "forgotten": listed, "bytes_unneeded": freed, "bytes_staying": staying, "over_size": over}
+        )
         return
     if chosen:
         _print_chosen(session, chosen, "Would forget")
+        session.print(f"{size(freed)} of contents would no longer be needed.")
+        _name_staying(session, staying)
     else:
         session.print("Nothing would be forgotten.")
     if over:
@@ -163,12 +190,19 @@ def _answer(
     freed: int,
     done: Compaction | None,
     most: int,
+    staying: int,
+    failed: NotCompacted | None,
 ) -> None:
     from holdfast.frontends.facts import of_checkpoint
     from holdfast.frontends.paint import plural, size
     from holdfast.store.upkeep import store_size
 
-    now = store_size(session.repository)
+    try:
+        now = store_size(session.repository)
+    except HoldfastError:
+        if failed is None:
+            raise
+        now = None  # what kept compaction from its work keeps us from asking
     if session.json:
         write_json(
             {
@@ -176,7 +210,9 @@ def _answer(
                 "forgotten": [of_checkpoint(row) for row in chosen],
                 "thinned": [of_checkpoint(row) for row in thinned],
                 "bytes_unneeded": freed,
+                "bytes_staying": staying,
                 "compaction": _compaction(done) if done is not None else None,
+                "not_compacted": not_compacted(failed),
                 "store_bytes": now,
             }
         )
@@ -185,14 +221,39 @@ def _answer(
         session.say("Nothing to forget.")
     if chosen:
         session.say(f"Forgot {plural(len(chosen), 'checkpoint')}; {size(freed)} of contents are no longer needed.")
+        _name_staying(session, staying)
     if done is not None:
         session.say(f"The store went from {size(done.bytes_before)} to {size(done.bytes_after)}.")
     if thinned:
         count = plural(len(thinned), "oldest automatic checkpoint")
-        session.say(f"The store was over {size(most)}: the {count} went too. It has {size(now)} now.")
-    if now > most and not (chosen and not thinned and done is None):
+        has = f" It has {size(now)} now." if now is not None else ""
+        session.say(f"The store was over {size(most)}: the {count} went too.{has}")
+    if now is not None and now > most and failed is None and not (chosen and not thinned and done is None):
         session.warn(
             f"The store has {size(now)}, over {size(most)}: what is left is pinned, named, made by hand or the newest."
+        )
+
+
+def _told(session: Session, failed: NotCompacted | None) -> int:
+    """The exit code; with --json the reason stands in the answer."""
+    if failed is not None and not session.json:
+        raise failed
+    return failed.exit_code if failed is not None else 0
+
+
+def not_compacted(failed: NotCompacted | None) -> dict[str, str] | None:
+    """Why the space of what is gone was not given back."""
+    return {"message": str(failed), "hint": failed.hint} if failed is not None else None
+
+
+def _name_staying(session: Session, staying: int) -> None:
+    """Say what of the newest version stays although it is forgotten."""
+    from holdfast.frontends.paint import size
+
+    if staying:
+        session.remark(
+            f"{size(staying)} of the newest one's contents stay until a later save has other files: the next save builds"
+            " on them. `holdfast purge` removes them too."
         )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.core.errors import NotFound, NoWorkspace, Usage
+from holdfast.core.errors import HoldfastError, NotFound, NoWorkspace, Usage
 from holdfast.frontends.cli.reference import REFERENCE
 from holdfast.frontends.cli.session import Session, common, write_bytes, write_json
 
@@ -23,6 +23,9 @@ SHOWN = 10
 @click.argument("reference", metavar="[REF]", type=REFERENCE, required=False)
 @click.argument("folder", metavar="DIR", type=click.Path(), required=False)
 @click.option("--git", "with_git", is_flag=True, help="Make DIR a git repository at the checkpoint's commit.")
+@click.option(
+    "--privileged", is_flag=True, help="Bring back `security.*` and `trusted.*` attributes, and root's ACLs, too."
+)
 @click.option("--back", is_flag=True, help="Bring home what was done in the fork DIR, as a patch.")
 @click.option("--patch", metavar="FILE", default=None, help="With --back: write the patch to FILE.")
 @click.option("--branch", metavar="NAME", default=None, help="With --back: say how to fetch DIR's branch as NAME.")
@@ -33,6 +36,7 @@ def fork(
     reference: str | None,
     folder: str | None,
     with_git: bool,
+    privileged: bool,
     back: bool,
     patch: str | None,
     branch: str | None,
@@ -40,33 +44,44 @@ def fork(
 ) -> None:
     """Make the folder DIR with the state of checkpoint REF: a workspace of its own, independent from now on.
 
-    REF may be the id of any checkpoint in the store. With --git, your repository is only read. With --back, give DIR
-    alone.
+    Without REF, that of the newest. REF may be the id of any checkpoint or workspace in the store. With --git, your repository is
+    only read. With --back, give DIR alone.
     """
     words = [word for word in (reference, folder) if word is not None]
-    if len(words) != (1 if back else 2):
-        raise Usage("Give the folder of the fork." if back else "Give a reference and a folder, such as v5 ../trial.")
+    if len(words) != 1 and (back or not words):
+        raise Usage("Give the folder of the fork." if back else "Give a folder, such as ../trial.")
     if not back and (patch is not None or branch is not None):
         raise Usage("--patch and --branch go with --back.")
     if back and (with_git or (patch is not None and branch is not None)):
         raise Usage("Give --back with either --patch or --branch.")
     target = os.path.realpath(os.path.join(session.cwd, os.fsencode(words[-1])))
+    if privileged:
+        session.settings.put("restore.privileged_attributes", True, "--privileged")
     if not back:
-        _fork(session, words[0], target, with_git)
+        _fork(session, words[0] if len(words) > 1 else _newest(session, words[0]), target, with_git)
     elif branch is not None:
         say_branch(session, session.workspace()[1], target, branch)
     else:
         _bring_home(session, target, patch, force)
 
 
+def _newest(session: Session, folder: str) -> str:
+    """The newest checkpoint, where a folder alone is given. Raises `Usage` if that is the name of a checkpoint."""
+    try:
+        _resolve(session, folder)
+    except HoldfastError:
+        return "@"
+    raise Usage(f"{folder} is a checkpoint.", f"Give the folder too: `holdfast fork {folder} ../trial`.")
+
+
 def _fork(session: Session, reference: str, target: bytes, with_git: bool) -> None:
     from holdfast.forking import Forking
     from holdfast.workspace.clone import Git
-    from holdfast.workspace.find import find, show
+    from holdfast.workspace.find import show
 
     root, row, checkpoint = _resolve(session, reference)
     git = Git(session.around.text("PATH"), root or b"/nonexistent") if with_git else None
-    outer = find(target.rpartition(b"/")[0] or b"/")
+    outer = session.engine.near(target.rpartition(b"/")[0] or b"/")
     with session.progress("Forking") as progress:
         session.engine.progress = progress
         done = Forking(session.engine, root, row, checkpoint).fork(target, git)
@@ -76,14 +91,12 @@ def _fork(session: Session, reference: str, target: bytes, with_git: bool) -> No
 
 
 def _resolve(session: Session, reference: str) -> tuple[bytes, WorkspaceRow, CheckpointRow]:
-    """The checkpoint in this workspace, or by its id anywhere in the store; and the folder of its workspace, if any."""
+    """The checkpoint in this workspace, or by its or its workspace's id in the store; and the folder of that, if any."""
     try:
         root, row = session.workspace()
         return root, row, session.resolve(row, reference)
     except (NoWorkspace, NotFound):
-        if not reference.startswith("cp-"):
-            raise
-        found = _anywhere(session, reference)
+        found = _anywhere(session, reference) if reference.startswith("cp-") else _newest_of(session, reference)
         if found is None:
             raise
     row_there = session.repository.workspace(found.workspace)
@@ -100,10 +113,21 @@ def _anywhere(session: Session, reference: str) -> CheckpointRow | None:
     return found[0] if len(found) == 1 else None
 
 
+def _newest_of(session: Session, workspace: str) -> CheckpointRow | None:
+    """The newest checkpoint of the workspace with this id, which may have no folder any more."""
+    from holdfast.store.rows import Query
+
+    if len(workspace) != 32 or session.repository.workspace(workspace) is None:
+        return None
+    found = session.repository.ledger.find(Query(workspace=workspace, limit=1))
+    return found[0] if found else None
+
+
 def _report(session: Session, target: bytes, checkpoint: CheckpointRow, done: Forked) -> None:
     from holdfast.frontends.facts import of_checkpoint, of_path
     from holdfast.frontends.paint import plural
     from holdfast.workspace.find import show
+    from holdfast.workspace.pointers import POINTS_IN
 
     if session.json:
         write_json(
@@ -125,7 +149,7 @@ def _report(session: Session, target: bytes, checkpoint: CheckpointRow, done: Fo
     session.say(f"Forked v{checkpoint.version} to {show(target)}: {files} ({session.milliseconds()}ms)")
     if done.branch:
         session.say(f"It is a git repository on the branch {done.branch}.")
-    for path, why in done.left_out[:SHOWN]:
+    for path, why in sorted(done.left_out, key=lambda one: one[1] != POINTS_IN)[:SHOWN]:
         session.remark(f"  not there: {show(path)}, which {why}")
     if len(done.left_out) > SHOWN:
         session.remark(f"  … and {len(done.left_out) - SHOWN} more that were left out")

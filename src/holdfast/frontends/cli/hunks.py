@@ -11,6 +11,7 @@ from holdfast.core.errors import Usage
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from holdfast.core.entry import Entry
     from holdfast.frontends.cli.session import Session
     from holdfast.restoring import Restoring
     from holdfast.store.rows import CheckpointRow
@@ -21,8 +22,8 @@ HELP = "y take this hunk · n leave it · a take it and the rest of the file · 
 
 def choose(
     session: Session, restoring: Restoring, target: CheckpointRow, paths: Sequence[bytes]
-) -> tuple[CheckpointRow, list[bytes]] | None:
-    """Ask for every hunk that leads from the disk to the target; return a checkpoint with the chosen ones."""
+) -> dict[bytes, tuple[Entry, bytes]]:
+    """Ask for every hunk that leads from the disk to the target; return the files as they are and as they shall be."""
     import sys
 
     from holdfast.looking import compare as compare_states
@@ -31,7 +32,7 @@ def choose(
     if session.json or not sys.stdin.isatty():
         raise Usage("--patch asks for every hunk, and there is nobody to ask.", "Name paths after `--` instead.")
     changes = compare_states(session.engine, restoring.root, restoring.row, target, None, paths)
-    contents: dict[bytes, bytes] = {}
+    contents: dict[bytes, tuple[Entry, bytes]] = {}
     for change in changes:
         if change.old is None or change.new is None or change.old.kind != "f" or change.new.kind != "f":
             session.remark(f"{_show(change.path)}: not a change within a file; restore it whole by its path.")
@@ -43,12 +44,10 @@ def choose(
             continue
         chosen, stopped = _ask(session, change.path, found.hunks)
         if chosen:
-            contents[change.path] = apply(now, found.hunks, chosen)
+            contents[change.path] = change.new, apply(now, found.hunks, chosen)
         if stopped:
             break
-    if not contents:
-        return None
-    return restoring.version_with(contents, f"hunks of v{target.version}"), sorted(contents)
+    return contents
 
 
 def _ask(session: Session, path: bytes, hunks: list[Hunk]) -> tuple[set[int], bool]:

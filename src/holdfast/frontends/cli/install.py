@@ -9,23 +9,32 @@ import click
 
 from holdfast.core.errors import Failed, Usage
 from holdfast.frontends.cli.client_files import (
+    PLUGIN,
     SCOPES,
+    backup_path,
+    drop_launcher,
+    forget_interpreter,
     hook_command,
-    in_shell,
     interpreter_file,
+    is_at_home,
+    launcher_path,
     read,
     record,
     settings_path,
+    start_of,
     write,
+    write_launcher,
 )
 from holdfast.frontends.cli.session import Session, common, write_json
 from holdfast.frontends.paint import printable
+from holdfast.frontends.surroundings import FOLDERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from holdfast.frontends.cli.client_files import File
+
 AGENTS = ("claude",)
-BACKUP = ".before-holdfast"
 
 _scope = click.option(
     "--scope",
@@ -64,20 +73,22 @@ def install(session: Session, agent: str | None, scope: str, dry_run: bool, stat
 
     Hooks of others stay as they are, and so does every byte around ours. The file as it was is kept beside it.
     """
-    from holdfast.agents.claude_settings import with_hooks, with_status_line
+    from holdfast.agents.claude_settings import look, with_hooks, with_status_line
+    from holdfast.agents.launcher import hook, status_line
 
     if agent is None:
         _list(session)
         return
-    command = hook_command()
-    _prove(command)
+    _prove([*hook_command(), FOLDERS, *session.around.folders])
     if plugin:
         _prepare_plugin(session, dry_run)
         return
+    launcher = launcher_path(session)
 
     def change(text: str, path: str) -> str:
-        text = with_hooks(text, path, in_shell(*command, "hook", "claude-code"))
-        return with_status_line(text, path, in_shell(*command, "statusline")) if statusline else text
+        text = with_hooks(text, path, lambda *words: hook(launcher, *words))
+        has_line = statusline or bool(look(text, path).statusline)
+        return with_status_line(text, path, lambda own: status_line(launcher, own)) if has_line else text
 
     _change(session, agent, scope, dry_run, change)
 
@@ -86,10 +97,15 @@ def install(session: Session, agent: str | None, scope: str, dry_run: bool, stat
 @click.argument("agent", type=Known(AGENTS))
 @_scope
 @_dry
+@click.option("--plugin", is_flag=True, help="Only take back what was prepared for the plugin.")
 @common
-def uninstall(session: Session, agent: str, scope: str, dry_run: bool) -> None:
+def uninstall(session: Session, agent: str, scope: str, dry_run: bool, plugin: bool) -> None:
     """Take holdfast out of an agent's client again. Checkpoints stay."""
     from holdfast.agents.claude_settings import without_hooks, without_status_line
+
+    if plugin:
+        _leave_plugin(session, dry_run)
+        return
 
     def change(text: str, path: str) -> str:
         return without_status_line(without_hooks(text, path), path)
@@ -104,11 +120,10 @@ def _change(session: Session, agent: str, scope: str, dry_run: bool, change: Cal
     text = change(settings.text, settings.path)
     before, after = look(settings.text, settings.path), look(text, settings.path)
     changed = text != settings.text
-    backup = settings.path + BACKUP if changed and settings.exists else None
-    if changed and not dry_run:
-        write(settings, text, backup)
-        if after.commands:
-            record(session)
+    is_pristine = not (before.commands or before.statusline)
+    backup = backup_path(settings, is_pristine) if changed and settings.exists else None
+    if not dry_run:
+        _put(session, settings, text, backup, bool(after.commands or after.statusline))
     if session.json:
         write_json(
             {
@@ -145,6 +160,18 @@ def _change(session: Session, agent: str, scope: str, dry_run: bool, change: Cal
     _remarks(session, scope, after)
 
 
+def _put(session: Session, settings: File, text: str, backup: str | None, is_used: bool) -> None:
+    """The launcher comes before the settings that name it, and goes after them."""
+    if is_used:
+        path = write_launcher(session, settings.path)
+        _prove([path])
+        record(session)
+    if text != settings.text:
+        write(settings, text, backup)
+    if not is_used:
+        drop_launcher(session, settings.path)
+
+
 def _renewed(before: Any, after: Any) -> list[str]:
     if before.commands == after.commands and before.events == after.events:
         return []
@@ -161,7 +188,7 @@ def _remarks(session: Session, scope: str, after: Any) -> None:
     if after.disabled and after.commands:
         session.remark("`disableAllHooks` is set there: no hook runs until it is gone.")
     if scope == "project" and after.commands:
-        session.remark("The hooks name this machine's Python; `--scope local` keeps them out of the repository.")
+        session.remark("The hooks name a file of your home folder; `--scope local` keeps them out of the repository.")
 
 
 def _list(session: Session) -> None:
@@ -190,25 +217,36 @@ def _list(session: Session) -> None:
 
 
 def _prove(command: list[str]) -> None:
-    """Run the hook once, with an event that means nothing: what does not start here would fail at every step."""
-    import subprocess
-
-    done = subprocess.run(
-        [*command, "hook", "claude-code"],
-        input=b'{"hook_event_name":"Setup","cwd":"/"}',
-        capture_output=True,
-        timeout=60,
-    )
-    if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip()
-        raise Failed(f"The hook does not start: {said or f'exit code {done.returncode}'}", "See `holdfast doctor`.")
+    """What does not start here would fail at every step. Raises `Failed`."""
+    problem = start_of(command)
+    if problem:
+        raise Failed(problem, "See `holdfast doctor`.")
 
 
 def _prepare_plugin(session: Session, dry_run: bool) -> None:
     path = interpreter_file(session)
     if not dry_run:
+        _prove([write_launcher(session, PLUGIN)])
         record(session)
     if session.json:
-        write_json({"agent": "claude", "path": path, "dry_run": dry_run, "interpreter": hook_command()[0]})
+        found = is_at_home(session)
+        write_json(
+            {"agent": "claude", "path": path, "dry_run": dry_run, "interpreter": hook_command()[0], "found": found}
+        )
         return
     session.say(f"{'Would write' if dry_run else 'Wrote'} {path}; the plugin finds this holdfast there.")
+    if not is_at_home(session):
+        session.warn(
+            "The plugin does not look there: it goes by the home folder of your passwd entry, and HOME is another one."
+            " `holdfast install claude` writes hooks that do not have to look."
+        )
+
+
+def _leave_plugin(session: Session, dry_run: bool) -> None:
+    path = interpreter_file(session)
+    if not dry_run and drop_launcher(session, PLUGIN):
+        forget_interpreter(session)
+    if session.json:
+        write_json({"agent": "claude", "path": path, "dry_run": dry_run, "interpreter": None})
+        return
+    session.say(f"{'Would take' if dry_run else 'Took'} back what was prepared for the plugin.")

@@ -25,26 +25,33 @@ def key(ctx: click.Context) -> None:
 @common
 def show(session: Session) -> None:
     """Show where the key lies, and whether it opens everything."""
+    from holdfast.frontends.paint import plural
+    from holdfast.store.key_use import use_of_keys
+
     sealer = session.repository.sealing()
-    sets = sealer.sets()
+    sets = use_of_keys(session.repository)
     problem = sealer.problem()
     backed_up = sealer.is_backed_up()
     if session.json:
         write_json(
             {
-                "key_file": sealer.key_in_use(),
+                "folder": sealer.folder,
+                "key_file": sealer.key_in_use() or None,
+                "key_files": [{"file": file, "sets": ids} for file, ids in sealer.key_files().items()],
                 "in_use": sealer.is_in_use(),
-                "sets": [{"id": one, "opens": opens} for one, opens in sets],
+                "sets": sets,
                 "backed_up": backed_up,
                 "problem": problem or None,
             }
         )
         return
-    session.print(f"key     {sealer.key_in_use()}")
+    session.print(f"key     {sealer.key_in_use() or sealer.folder}")
     if not sets:
         session.print("Nothing is sealed yet; the first secret file or conversation makes the key.")
-    for one, opens in sets:
-        session.print(f"set     {one}  {'opens' if opens else 'does not open: its key is not here'}")
+    for one in sets:
+        state = "opens" if one["opens"] else "does not open: its key is not here"
+        state += ", seals what is new" if one["seals"] else ""
+        session.print(f"set     {one['id']}  {plural(one['contents'], 'content')}, {state}")
     if problem:
         session.warn(f"{problem}; `holdfast verify --repair` brings it back from the copy beside the key.")
     if sets and not backed_up:
@@ -95,16 +102,29 @@ def import_(session: Session, file: str, source: str | None) -> None:
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @common
 def rotate(session: Session, yes: bool) -> None:
-    """Put a new key in the place of the old one. Sealed contents stay as they are, and open with the new one only."""
+    """Seal what is new with new keys, and put a new key file in the place of the old one.
+
+    The new key opens everything. What was sealed before stays as it is: whoever has an old key file, and what the store
+    or the folder of keys had then, or an old backup, opens that, and nothing that is sealed from now on.
+    """
     sealer = session.repository.sealing()
     if not session.agreed(
-        "Put a new key in the place of the old one? Older copies of the key file are then useless.", yes
+        "Put a new key in the place of the old one? Copies of the old one do not open what is sealed from then on.", yes
     ):
         return
+    from holdfast.frontends.paint import plural
+
     found = sealer.rotate()
+    closed = [one for one, opens in sealer.sets() if not opens]
     if session.json:
-        write_json({"key_file": sealer.key_file, "key": found})
-    session.say(f"{sealer.key_file} is a new key. Backups under a passphrase stay good.")
+        write_json({"key_file": sealer.key_in_use(), "set": found, "closed_sets": closed})
+    session.say(f"{sealer.key_in_use()} is a new key; what is new is sealed with the set {found}.")
+    session.remark("Older backups do not open that. Make a new one: `holdfast key export FILE`")
+    if closed:
+        session.warn(
+            f"{plural(len(closed), 'key set')} of this store {'is' if len(closed) == 1 else 'are'} somebody else's, whose "
+            "keys do not open what you seal from now on; `holdfast key import` of your new backup opens it there."
+        )
 
 
 def _backup_in(path: str) -> Any:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
+
+from holdfast.frontends.cli.session import COLOURS, Session
 
 
 class Entry(NamedTuple):
@@ -41,8 +43,7 @@ class LazyGroup(click.Group):
         entry = self.table.get(name)
         if entry is None:
             return None
-        command: click.Command = getattr(import_module(entry.module), entry.attribute)
-        return command
+        return with_globals(getattr(import_module(entry.module), entry.attribute))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -63,3 +64,34 @@ class LazyGroup(click.Group):
             if names:
                 with formatter.section(title):
                     formatter.write_dl([(name.ljust(column), self.table[name].help) for name in names])
+
+
+def with_globals(command: click.Command) -> click.Command:
+    """Let a command, and those below it, take the global options behind its name too: people type them there."""
+    taken = {name for parameter in command.params for name in parameter.opts}
+    command.params += [option for option in _global_options() if taken.isdisjoint(option.opts)]
+    if isinstance(command, click.Group):
+        for inner in command.commands.values():
+            with_globals(inner)
+    return command
+
+
+def _global_options() -> list[click.Option]:
+    return [
+        _global_option(["--config"], "config"),
+        _global_option(["-C"], "folder"),
+        _global_option(["--store"], "store"),
+        _global_option(["-q", "--quiet"], "quiet", is_flag=True),
+        _global_option(["--color"], "color", type=click.Choice(COLOURS)),
+        _global_option(["--json"], "as_json", is_flag=True),
+    ]
+
+
+def _global_option(words: list[str], name: str, **how: Any) -> click.Option:
+    def use(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
+        session = ctx.find_object(Session)
+        if session is not None and value:
+            session.use(**{name: value})
+
+    # Hidden: the help of the root names them once for all.
+    return click.Option([*words, f"given_{name}"], hidden=True, expose_value=False, callback=use, **how)

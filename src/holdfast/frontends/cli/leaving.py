@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from errno import ENOMEM
 
-from holdfast.core.errors import HoldfastError
+from holdfast.core.errors import HoldfastError, shortage
 from holdfast.frontends.cli.session import Session, write_json
 
 TYPE_CHECKING = False
@@ -27,6 +28,7 @@ def leave(session: Session, arguments: Sequence[str], work: Callable[[], int]) -
 
 def _leave(session: Session, arguments: Sequence[str], work: Callable[[], int]) -> int:
     try:
+        session.refuse_strange()
         code = work()
         sys.stdout.flush()
         return code
@@ -58,7 +60,7 @@ def _report(session: Session, arguments: Sequence[str], error: HoldfastError) ->
 
 def _explained(error: Exception, session: Session) -> HoldfastError:
     """A sentence for what no layer below has put into words."""
-    if isinstance(error, OSError) and error.strerror:
+    if isinstance(error, OSError) and error.strerror and error.errno != ENOMEM:
         import os
 
         from holdfast.workspace.find import show
@@ -70,7 +72,7 @@ def _explained(error: Exception, session: Session) -> HoldfastError:
 
             return explain(error, "The command", store)
         return HoldfastError(f"{error.strerror}: {show(name)}." if name else f"{error.strerror}.")
-    return HoldfastError(
+    return shortage(error) or HoldfastError(
         f"This should not happen: {type(error).__name__}: {error}.",
         "Please report it; HOLDFAST_DEBUG=1 shows where it happened.",
     )

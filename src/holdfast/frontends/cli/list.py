@@ -1,61 +1,116 @@
-"""`holdfast list`: checkpoints, newest first."""
+"""`holdfast list`: checkpoints, newest first; `holdfast latest`: the first of them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from holdfast.core.errors import NotFound
 from holdfast.frontends.cli.numbers import Whole
 from holdfast.frontends.cli.session import Session, common, write_json
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from holdfast.store.rows import CheckpointRow
 
 SHOWN = 50
+OPTIONS = (
+    click.option("--session", "session_id", default="", metavar="ID", help="Only those of this session."),
+    click.option("--task", "task_id", default="", metavar="ID", help="Only those of this task."),
+    click.option("--trigger", default="", metavar="NAME", help="Only those with this trigger, such as manual or auto."),
+    click.option("--tag", default="", metavar="TAG", help="Only those with this tag."),
+    click.option("--limit", type=Whole(0), default=None, metavar="N", help="At most so many; 0 for all."),
+    click.option("--all", "everything", is_flag=True, help="Those too that restores made for safety."),
+    click.option("--all-workspaces", is_flag=True, help="Of every workspace in the store."),
+)
+
+
+def choosing(command: Callable[..., None]) -> Callable[..., None]:
+    """The options that say which checkpoints are meant."""
+    for option in reversed(OPTIONS):
+        command = option(command)
+    return command
 
 
 @click.command("list")
-@click.option("--session", "session_id", default="", metavar="ID", help="Only those of this session.")
-@click.option("--task", "task_id", default="", metavar="ID", help="Only those of this task.")
-@click.option("--trigger", default="", metavar="NAME", help="Only those with this trigger, such as manual or auto.")
-@click.option("--tag", default="", metavar="TAG", help="Only those with this tag.")
-@click.option("--limit", type=Whole(0), default=None, metavar="N", help="At most so many; 0 for all.")
-@click.option("--all-workspaces", is_flag=True, help="Of every workspace in the store.")
+@choosing
 @common
-def list_(
-    session: Session, session_id: str, task_id: str, trigger: str, tag: str, limit: int | None, all_workspaces: bool
-) -> None:
+def list_(session: Session, limit: int | None, **chosen: Any) -> None:
     """List checkpoints, newest first.
 
-    Without --limit a table shows the newest 50, and --json gives all.
+    Without --limit a table shows the newest 50, and --json gives all. Those that a restore makes of what was there before
+    are shown with --all, or by their --trigger.
     """
-    from holdfast.store.rows import Query
-
     most = limit if limit is not None else 0 if session.json else SHOWN
-    workspace = "" if all_workspaces else session.workspace()[1].id
-    query = Query(workspace, session_id, task_id, trigger, tag, limit=most + 1 if most else 0)
-    rows = session.repository.ledger.find(query)
+    rows, homes = _found(session, most + 1 if most else 0, **chosen)
     more = bool(most) and len(rows) > most
     rows = rows[:most] if most else rows
-    homes = {row.id: row.path for row in session.repository.ledger.workspaces()} if all_workspaces else {}
     if session.json:
-        _as_json(rows, homes)
+        write_json(_facts(rows, homes))
         return
     if not rows:
-        limited = bool(session_id or task_id or trigger or tag)
-        session.remark("No checkpoint fits." if limited else "There is no checkpoint yet. Run `holdfast save`.")
+        session.remark(_none(chosen))
         return
     _as_table(session, rows, homes)
     if more:
         session.remark(f"There are more: `--limit 0` shows all, `--limit {2 * most}` twice as many.")
 
 
-def _as_json(rows: list[CheckpointRow], homes: dict[str, bytes]) -> None:
+@click.command()
+@choosing
+@common
+def latest(session: Session, limit: int | None, **chosen: Any) -> None:
+    """Show the newest checkpoint that fits: the first that `list` with the same options shows.
+
+    --json gives one object. `show` tells more about it.
+    """
+    rows, homes = _found(session, 1, **chosen)
+    if not rows:
+        raise NotFound(_none(chosen))
+    if session.json:
+        from holdfast.frontends.facts import of_work
+
+        header = session.repository.document(rows[0])[0]
+        write_json({**_facts(rows, homes)[0], **of_work(rows[0], header)})
+        return
+    _as_table(session, rows, homes)
+
+
+def _found(
+    session: Session,
+    most: int,
+    session_id: str,
+    task_id: str,
+    trigger: str,
+    tag: str,
+    everything: bool,
+    all_workspaces: bool,
+) -> tuple[list[CheckpointRow], dict[str, bytes]]:
+    """The checkpoints that fit, newest first, and of every workspace its folder, or id, if all of them are meant."""
+    from holdfast.store.rows import Query
+
+    workspace = "" if all_workspaces else session.workspace()[1].id
+    ledger = session.repository.ledger
+    rows = ledger.find(
+        Query(workspace, session_id, task_id, trigger, tag, limit=most, safety=everything or bool(trigger))
+    )
+    # One without a folder goes by its id, which `fork` takes.
+    homes = {row.id: row.path or row.id.encode("ascii") for row in ledger.workspaces()} if all_workspaces else {}
+    return rows, homes
+
+
+def _none(chosen: dict[str, Any]) -> str:
+    limited = any(chosen[key] for key in ("session_id", "task_id", "trigger", "tag"))
+    return "No checkpoint fits." if limited else "There is no checkpoint yet. Run `holdfast save`."
+
+
+def _facts(rows: list[CheckpointRow], homes: dict[str, bytes]) -> list[dict[str, Any]]:
     from holdfast.frontends.facts import of_checkpoint
     from holdfast.workspace.find import show
 
-    write_json([{**of_checkpoint(row), **({"workspace": show(homes[row.workspace])} if homes else {})} for row in rows])
+    return [{**of_checkpoint(row), **({"workspace": show(homes[row.workspace])} if homes else {})} for row in rows]
 
 
 def _as_table(session: Session, rows: list[CheckpointRow], homes: dict[str, bytes]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from holdfast.core.errors import Failed, Usage
+from holdfast.core.errors import Failed, Usage, extra
 from holdfast.frontends.cli.numbers import Whole
 from holdfast.frontends.cli.session import Session
 
@@ -33,6 +33,4 @@ def mcp(session: Session, http: bool, port: int | None, token_file: str | None) 
     try:
         return session.start("mcp", options, session.around, session.now)
     except ModuleNotFoundError as error:
-        raise Failed(
-            f"The MCP server needs the package {error.name!r}.", "Install it with `pip install 'holdfast[mcp]'`."
-        ) from None
+        raise Failed(f"The MCP server needs the package {error.name!r}.", extra("mcp")) from None

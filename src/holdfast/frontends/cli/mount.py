@@ -38,7 +38,7 @@ def mount(session: Session, words: tuple[str, ...], background: bool) -> None:
     row = session.resolve(workspace, words[0]) if len(words) == 2 else None
     library()
     folder = os.fsencode(os.path.abspath(words[-1]))
-    made = prepare(folder, session.engine.place.path)
+    made = prepare(folder, session.engine)
     try:
         if background:
             made = _behind(session, workspace.id, row, folder, made)

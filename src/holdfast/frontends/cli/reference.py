@@ -18,6 +18,7 @@ class Reference(click.types.StringParamType):
         session = ctx.find_object(Session)
         if session is None:
             return []
+        from holdfast.frontends.paint import one_line
         from holdfast.store.rows import Query
 
         try:
@@ -26,8 +27,10 @@ class Reference(click.types.StringParamType):
         except (HoldfastError, OSError):
             return []
         items = [CompletionItem("latest", help="the newest checkpoint")]
-        items += [CompletionItem(f"v{row.version}", help=row.message or row.trigger) for row in rows]
-        items += [CompletionItem(row.name, help=f"v{row.version}") for row in rows if row.name]
+        items += [CompletionItem(f"v{row.version}", help=one_line(row.message or row.trigger)) for row in rows]
+        items += [
+            CompletionItem(row.name, help=f"v{row.version}") for row in rows if row.name.isprintable() and row.name
+        ]
         return [item for item in items if item.value.startswith(incomplete)]
 
 

@@ -26,8 +26,24 @@ def report(session: Session, hours: float) -> None:
     if found["needs_you"]:
         session.print("Needs you:")
         for one in found["needs_you"]:
-            name = one.get("id") or one["task"]
-            session.print(f"  {name}  {one['kind']}  {one['title']}: {one['text']}")
+            name, kind = one["id"] or one["task"], one["hold"] or one["kind"]
+            session.print(f"  {name}  {kind}  {one['title']}: {one['text']}")
+    lost = [one for one in found["tasks"] if one["save_failed"] is not None]
+    if lost:
+        session.print("Not saved:")
+        for one in lost:
+            session.print(
+                f"  {one['id']}  {one['save_failed']['reason']}  {one['title']}: {one['save_failed']['error']}"
+            )
+    if found["missing_keys"]:
+        session.print(
+            f"Key missing: contents sealed with {', '.join(found['missing_keys'])} do not open (`holdfast key`)."
+        )
+    warned = [(one, warning) for one in found["tasks"] for warning in one["warnings"]]
+    if warned:
+        session.print("Warnings:")
+        for one, warning in warned:
+            session.print(f"  {one['id']}  {one['title']}: {warning['message']}")
     if not found["tasks"]:
         session.print("No task did anything.")
         return

@@ -25,6 +25,9 @@ from holdfast.frontends.cli.session import Session, common
 @click.option("--theirs", is_flag=True, help="Overwrite those too; the safety checkpoint has them.")
 @click.option("-p", "--patch", is_flag=True, help="Ask for every hunk of every text file.")
 @click.option("--mtimes", is_flag=True, help="Give rewritten files their recorded times instead of now.")
+@click.option(
+    "--privileged", is_flag=True, help="Bring back `security.*` and `trusted.*` attributes, and root's ACLs, too."
+)
 @click.option("--continue", "go_on", is_flag=True, help="Finish a restore that was cut off.")
 @click.option("--abort", is_flag=True, help="Take back a restore that was cut off.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
@@ -41,6 +44,7 @@ def restore(
     theirs: bool,
     patch: bool,
     mtimes: bool,
+    privileged: bool,
     go_on: bool,
     abort: bool,
     yes: bool,
@@ -52,6 +56,8 @@ def restore(
     """
     typed: list[str] = click.get_current_context().meta.get(PATHS, [])
     conflicts = _conflicts(keep_mine, theirs)
+    if privileged:
+        session.settings.put("restore.privileged_attributes", True, "--privileged")
     how = {"conflicts": conflicts, "patch": patch, "mtimes": mtimes, "go_on": go_on, "abort": abort, "yes": yes}
     if conversation or both:
         from holdfast.frontends.cli import converse

@@ -23,6 +23,7 @@ TABLE = {
     "save": Entry(HERE + "save", "save", "Make a checkpoint of the workspace."),
     "checkpoint": Entry(HERE + "save", "checkpoint", "The same as `save`; `checkpoint list` is `list`."),
     "list": Entry(HERE + "list", "list_", "List checkpoints, newest first."),
+    "latest": Entry(HERE + "list", "latest", "Show the newest checkpoint that fits."),
     "show": Entry(HERE + "show", "show", "Show one checkpoint: why, what changed, what was left out."),
     "diff": Entry(HERE + "diff", "diff", "Show what differs between two checkpoints, or one and the disk now."),
     "cat": Entry(HERE + "cat", "cat", "Write a file as it was to standard output."),
@@ -40,7 +41,7 @@ TABLE = {
     "brief": Entry(HERE + "brief", "brief", "What an agent must know to go on, from a transcript."),
     "resume": Entry(HERE + "resume", "resume", "Tell what an agent must know to go on from a checkpoint."),
     "keep": Entry(HERE + "resume", "keep", "Keep the checkpoint that the last clear left."),
-    "drop": Entry(HERE + "resume", "drop", "Forget the checkpoint that the last clear left."),
+    "drop": Entry(HERE + "resume", "drop", "Forget the checkpoint that a clear has just asked about."),
     "eval": Entry(HERE + "eval", "eval_", "Measure the brief on recorded sessions."),
     "status": Entry(HERE + "status", "status", "Say how this workspace is protected right now."),
     "task": Entry(HERE + "task", "task", "Agents that work while nobody watches."),
@@ -52,6 +53,8 @@ TABLE = {
     "unpin": Entry(HERE + "label", "unpin", "Let a checkpoint go with the others again."),
     "name": Entry(HERE + "label", "name", "Give a checkpoint a name."),
     "forget": Entry(HERE + "forget", "forget", "Forget checkpoints, by reference or by the policy."),
+    "unprotect": Entry(HERE + "unprotect", "unprotect", "Stop protecting a folder; its history stays."),
+    "purge": Entry(HERE + "unprotect", "purge", "Remove the history of a workspace, or of all, for good."),
     "compact": Entry(HERE + "forget", "compact", "Give back the space of what no checkpoint needs."),
     "verify": Entry(HERE + "verify", "verify", "Check everything that is stored; heal what can be healed."),
     "rebuild": Entry(HERE + "verify", "rebuild", "Make the ledger again from packs and logs."),
@@ -75,7 +78,7 @@ SECTIONS = {
     "Bring back": "restore undo redo fork export import",
     "Agents": "install uninstall resume clear-check keep drop brief mcp statusline hook eval",
     "While nobody watches": "task run report supervise service",
-    "Upkeep": "forget compact verify rebuild key doctor config completion",
+    "Upkeep": "forget unprotect purge compact verify rebuild key doctor config completion",
 }
 
 
@@ -90,14 +93,21 @@ class Root(LazyGroup):
 @click.option("--store", metavar="DIR", help="Use the store in this folder.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing on success.")
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="When to use colour.")
+@click.option("--json", "as_json", is_flag=True, help="Answer in JSON.")
 @click.version_option(__version__, "--version", prog_name=NAME, message="%(prog)s %(version)s")
 @click.pass_context
 def root(
-    ctx: click.Context, config: str | None, folder: str | None, store: str | None, quiet: bool, color: str
+    ctx: click.Context,
+    config: str | None,
+    folder: str | None,
+    store: str | None,
+    quiet: bool,
+    color: str,
+    as_json: bool,
 ) -> None:
     """Every state of your workspace can come back."""
     session: Session = ctx.obj
-    session.use(config=config, folder=folder, store=store, quiet=quiet, color=color)
+    session.use(config=config, folder=folder, store=store, quiet=quiet, color=color, as_json=as_json)
 
 
 def run(
@@ -127,11 +137,6 @@ def _run(arguments: Sequence[str], session: Session) -> int:
         session.print(error.format_message())
         return 0
     except click.ClickException as error:
-        if isinstance(error, click.NoSuchOption) and (error.option_name, error.ctx and error.ctx.command) == (
-            "--json",
-            root,
-        ):
-            raise Usage("--json stands behind the command.", "For example: holdfast list --json") from None
         hint = "See `holdfast --help`."
         if isinstance(error, click.UsageError) and error.ctx is not None:
             hint = f"See `{error.ctx.command_path} --help`."

@@ -49,7 +49,9 @@ def run(session: Session, no_wait: bool, given: TextIO | None, command: tuple[st
 
 def _spec(words: list[str], given: str | None) -> dict[str, Any]:
     """The task of a command. What is no agent of ours is told nothing of tasks: it reads what it is given."""
-    title = " ".join(words)[:80]
+    from holdfast.supervisor.redaction import clean
+
+    title = " ".join(clean(words))[:80]
     if os.path.basename(words[0]) != "claude":
         agent = {"command": words, "completes_on": "exit", "input": "none" if given is None else "brief"}
         return {"title": title, "brief": given or title, "agent": agent}
@@ -72,7 +74,7 @@ def _spec(words: list[str], given: str | None) -> dict[str, Any]:
     if not prompt:
         raise Usage("Give the prompt with -p.", "For example: holdfast run -- claude -p 'Mend the tests'")
     agent = {"kind": "claude", "command": [words[0]], "arguments": kept, "completes_on": "exit"}
-    return {"title": prompt.split("\n")[0][:80], "brief": prompt, "agent": agent}
+    return {"brief": prompt, "agent": agent}
 
 
 def _follow(session: Session, ground: Ground, task: Task, no_wait: bool) -> int:
@@ -107,7 +109,8 @@ def _follow(session: Session, ground: Ground, task: Task, no_wait: bool) -> int:
                     raise Limited(f"The agent is limited: {hold.reason}", f"`holdfast task try-now {task.id}`.")
                 if hold.human:
                     session.warn(f"holdfast: {task.id} waits for you ({hold.kind}): {hold.reason}")
-                    return 1
+                    ran = ground.tables.last_run(task.id) if hold.kind == "crashed" else None
+                    return (ran.exit_code if ran is not None else None) or 1
                 left = max((hold.due_at or 0) - session.now(), 0) // 1_000_000_000
                 text = f"holdfast: {hold.kind}, goes on in {clock(left)}"
                 if text != told and sys.stderr.isatty():

@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.core.errors import HoldfastError, NoWorkspace, Unreachable, Usage
+from holdfast.core.errors import Elsewhere, NoWorkspace, Unreachable, Usage, sentence
 from holdfast.frontends.cli.session import Session, common, write_json
 
 if TYPE_CHECKING:
     from holdfast.core.model import Event, Outcome
     from holdfast.looking import Coverage
+    from holdfast.store.rows import CheckpointRow
 
+NAMED = 5
+"""Files that are too large, by name."""
 OPTIONS = (
     click.option("-m", "--message", default=None, metavar="TEXT", help="What this state is."),
     click.option("--name", default="", metavar="NAME", help="A name to find it by; it is then kept for good."),
@@ -53,9 +56,10 @@ def checkpoint(session: Session, **given: Any) -> int:
 @click.argument("rest", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def checkpoint_list(ctx: click.Context, rest: tuple[str, ...]) -> Any:
+    from holdfast.frontends.cli.lazy import with_globals
     from holdfast.frontends.cli.list import list_
 
-    with list_.make_context("list", list(rest), parent=ctx.find_root()) as inner:
+    with with_globals(list_).make_context("list", list(rest), parent=ctx.find_root()) as inner:
         return list_.invoke(inner)
 
 
@@ -89,6 +93,7 @@ def _save(
         return _save_quietly(session, event)
     from holdfast.workspace.find import show
 
+    _ask_about_a_move(session)
     with session.progress("Saving") as progress:
         session.engine.progress = progress
         outcome = session.engine.handle(event)
@@ -99,6 +104,20 @@ def _save(
     return 0
 
 
+def _ask_about_a_move(session: Session) -> None:
+    """Where nobody can be asked, the folder begins a history of its own; of a copy that goes without saying."""
+    try:
+        session.engine.known(session.cwd, adopting=True)
+        session.say_renewed()
+    except Elsewhere as apart:
+        if apart.copied:
+            return
+        try:
+            session.settle_move(apart)
+        except Elsewhere:
+            session.remark(f"{apart} This begins a history of its own; if you moved it, run `holdfast init --moved`.")
+
+
 def _save_quietly(session: Session, event: Event) -> int:
     """For hooks: silent unless saving was due and failed. What was skipped or failed is kept for `status`."""
     if not event.cwd:
@@ -107,13 +126,11 @@ def _save_quietly(session: Session, event: Event) -> int:
     try:
         outcome = engine.handle(event)
     except (NoWorkspace, Unreachable) as error:
-        engine.note(event.cwd, "skipped", event.trigger, str(error))
+        if not engine.note(event.cwd, "skipped", event.trigger, str(error)) and isinstance(error, Unreachable):
+            session.warn(f"holdfast: {error}")  # nowhere to keep it for `status`: it is said now
         return _skipped(session, str(error))
-    except HoldfastError as error:
-        engine.note(event.cwd, "failed", event.trigger, str(error))
-        raise
     except Exception as error:
-        engine.note(event.cwd, "failed", event.trigger, f"{type(error).__name__}: {error}")
+        engine.note(event.cwd, "failed", event.trigger, sentence(error), told=True)
         raise
     _tidy(session, outcome)
     if session.json:
@@ -123,11 +140,11 @@ def _save_quietly(session: Session, event: Event) -> int:
 
 def _tidy(session: Session, outcome: Outcome) -> None:
     """Let a process of its own merge packs when many have piled up, as the hook does."""
-    # It reads the settings file and nothing else: a store given otherwise is left to `holdfast forget`.
-    if outcome.untidy and session.settings.origins.get("store.url", "") in ("", session.config_path):
+    # The workspace's marker tells it which store that is.
+    if outcome.untidy:
         from holdfast.frontends import background
 
-        background.tidy(session.cwd, session.config_path, session.around.variables)
+        background.tidy(session.cwd, session.config_path, session.around)
 
 
 def _announce(session: Session, outcome: Outcome) -> None:
@@ -161,9 +178,24 @@ def _announce(session: Session, outcome: Outcome) -> None:
         session.remark(f"Kept {kept(found)}.")
         if found.left_out:
             session.remark(f"Left out: {left_out(found)}; `holdfast show --left-out` names them.")
+    _name_large(session, outcome.checkpoint)
     for notice in outcome.notices:
         session.warn(notice)
     _warn_of_poor(session, found, REASONS)
+
+
+def _name_large(session: Session, checkpoint: CheckpointRow) -> None:
+    """Name what is too large to be kept, at every save: nobody shall believe that it could come back."""
+    from holdfast.core.entry import OVERSIZE
+    from holdfast.frontends.paint import size
+    from holdfast.workspace.find import show
+
+    rows = session.repository.ledger.left_out(checkpoint.workspace, checkpoint.version)
+    large = [row for row in rows if row.kind == OVERSIZE]
+    if large:
+        names = ", ".join([f"{show(row.path)} ({size(row.size)})" for row in large[:NAMED]])
+        more = f" and {len(large) - NAMED:,} more" if len(large) > NAMED else ""
+        session.warn(f"Not kept, because larger than capture.max_file_size: {names}{more}.")
 
 
 def _warn_of_poor(session: Session, found: Coverage, reasons: dict[str, str]) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Words = dict[str, Any]
 
-QUIET = {"-q": ("quiet", True), "--quiet": ("quiet", True)}
+FLAGS = {"-q": "quiet", "--quiet": "quiet", "--json": "as_json"}
 WITH_VALUE = {"--config": "config", "-C": "folder", "--store": "store"}
 STEP: dict[str, tuple[str, object]] = {
     "-n": ("dry_run", True),
@@ -26,7 +26,6 @@ STEP: dict[str, tuple[str, object]] = {
     "--theirs": ("conflicts", "theirs"),
     "-y": ("yes", True),
     "--yes": ("yes", True),
-    "--json": ("json", True),
 }
 RESTORE: dict[str, tuple[str, object]] = {
     **STEP,
@@ -52,7 +51,6 @@ def run(arguments: Sequence[str], around: Surroundings, clock: Callable[[], int]
 
     def work() -> int:
         session.use(**around_words)
-        session.json = words.pop("json", False)
         words.pop("what", None)
         if verb == "restore":
             return bring.restore(session, words.pop("reference", None), paths, **words)
@@ -62,16 +60,11 @@ def run(arguments: Sequence[str], around: Surroundings, clock: Callable[[], int]
 
 
 def read(arguments: Sequence[str]) -> tuple[str, Words, Words, list[str]] | None:
-    """Verb, the words before it, those after it, and the paths; None unless every word is known and nobody is asked."""
-    before: Words = {"config": None, "folder": None, "store": None, "quiet": False, "color": "auto"}
+    """Verb, global options, its own ones, and the paths; None unless every word is known and nobody is asked."""
+    everywhere: Words = {}
     left = list(arguments)
     while left and left[0] not in VERBS:
-        word = left.pop(0)
-        if word in QUIET:
-            before["quiet"] = True
-        elif word in WITH_VALUE and left and left[0] and left[0][0] != "-":
-            before[WITH_VALUE[word]] = left.pop(0)
-        else:
+        if not _take(left, everywhere):
             return None
     if not left:
         return None
@@ -81,7 +74,10 @@ def read(arguments: Sequence[str]) -> tuple[str, Words, Words, list[str]] | None
         at = left.index("--")
         left, paths = left[:at], left[at + 1 :]
     after: Words = {}
-    for word in left:
+    while left:
+        if _take(left, everywhere):
+            continue
+        word = left.pop(0)
         if word in VERBS[verb]:
             name, value = VERBS[verb][word]
             if after.setdefault(name, value) != value:
@@ -91,4 +87,16 @@ def read(arguments: Sequence[str]) -> tuple[str, Words, Words, list[str]] | None
         else:
             return None
     alone = {"yes", "dry_run", "go_on", "abort"}.intersection(after)
-    return (verb, before, after, paths) if alone else None
+    return (verb, everywhere, after, paths) if alone else None
+
+
+def _take(left: list[str], everywhere: Words) -> bool:
+    """Take a global option from the front; False, and nothing is taken, if there is none."""
+    if left[0] in FLAGS:
+        everywhere[FLAGS[left.pop(0)]] = True
+        return True
+    if left[0] in WITH_VALUE and len(left) > 1 and left[1] and left[1][0] != "-":
+        name = WITH_VALUE[left.pop(0)]
+        everywhere[name] = left.pop(0)
+        return True
+    return False

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 
 import click
 
-from holdfast.core.errors import Failed
+from holdfast.core.errors import Failed, extra
 from holdfast.frontends.cli.numbers import Whole
 from holdfast.frontends.cli.session import Session, common
 from holdfast.frontends.cli.supervise import supervising
@@ -71,4 +71,4 @@ def serve(
         with nullcontext() if link or no_tasks else supervising(session):
             return session.start("serve", options, session.around, session.now)
     except ModuleNotFoundError as error:
-        raise Failed(f"The page needs {error.name}.", "Install it with `pip install 'holdfast[serve]'`.") from None
+        raise Failed(f"The page needs {error.name}.", extra("serve")) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from time import monotonic
 
-from holdfast.core.errors import NoWorkspace, Usage
+from holdfast.core.errors import Elsewhere, NoWorkspace, Usage
 from holdfast.frontends.surroundings import Surroundings, current_folder
 
 TYPE_CHECKING = False
@@ -55,8 +55,19 @@ class Session:
         self.start: Callable[..., int] | None = None
         """Runs a server of ours by its name, to its end; None where there is only the command line."""
 
-    def use(self, *, config: str | None, folder: str | None, store: str | None, quiet: bool, color: str) -> None:
-        self._config, self._store, self.quiet, self._color = config, store, quiet, color
+    def use(
+        self,
+        *,
+        config: str | None = None,
+        folder: str | None = None,
+        store: str | None = None,
+        quiet: bool = False,
+        color: str = "",
+        as_json: bool = False,
+    ) -> None:
+        """Take global options over, as far as they were given: before the command, behind it, or both."""
+        self._store, self._color = store or self._store, color or self._color
+        self.quiet, self.json = self.quiet or quiet, self.json or as_json
         if config is not None:
             self._config = _absolute(config)
         if folder is not None:
@@ -66,6 +77,17 @@ class Session:
                 os.chdir(folder)
             except OSError as error:
                 raise Usage(f"-C {folder}: {error.strerror}.") from None
+            self.__dict__.pop("cwd", None)
+            self.refuse_strange()
+
+    def refuse_strange(self) -> None:
+        """Raise `Refused` where the environment names folders that a repository may have put there."""
+        from holdfast.frontends.trust import refuse_strange
+
+        try:
+            refuse_strange(self.around, self.cwd)
+        except NoWorkspace:
+            refuse_strange(self.around, b"/")
 
     # What there is to work with
 
@@ -101,39 +123,79 @@ class Session:
             cwd = None
         variables = self.around.holdfast_variables()
         data = self.around.data
-        settings = load(self.config_path, variables, cwd, required=self._config is not None, data=data)
+        required, agent = self._config is not None, self.around.is_agents()
+        store = self.given_store or ""
+        settings = load(self.config_path, variables, cwd, required=required, agent=agent, data=data, store=store)
         if self._store is not None:
             settings.put("store.url", self.given_store, "--store")
         return settings
 
-    def following(self) -> Following:
-        """The same for a process that stays and serves many folders: no project's file counts."""
+    @once
+    def hook_settings(self) -> Settings:
+        """The same as a hook has them: of the environment only short names count there, and only where they tighten."""
+        from holdfast.settings import load
+
+        try:
+            cwd: bytes | None = self.cwd
+        except NoWorkspace:
+            cwd = None
+        return load(self.config_path, self.around.holdfast_variables(), cwd, hook=True, data=self.around.data)
+
+    def following(self, here: bool = False) -> Following:
+        """The same for a process that stays and serves many folders: no project's file counts, or that of this folder."""
         from holdfast.settings.following import Following
 
+        try:
+            cwd: bytes | None = self.cwd if here else None
+        except NoWorkspace:
+            cwd = None
         flags = {"store.url": _absolute(self._store)} if self._store is not None else {}
         required = self._config is not None
-        return Following(self.config_path, self.around.holdfast_variables(), required=required, flags=flags)
+        variables, agent = self.around.holdfast_variables(), self.around.is_agents()
+        return Following(self.config_path, variables, cwd, required=required, agent=agent, flags=flags)
 
     def forget_settings(self) -> None:
         """Read them again when they are asked for next: their file was just written."""
         self.__dict__.pop("settings", None)
+        self.__dict__.pop("hook_settings", None)
 
     @once
     def engine(self) -> Engine:
         from holdfast.wiring import build
 
-        return build(self.settings, self.around.data, self.around.home, self.now)
+        try:
+            folder: bytes | None = self.cwd
+        except NoWorkspace:
+            folder = None
+        return build(self.settings, self.around.data, self.around.home, self.now, folder)
+
+    def engine_for(self, folder: bytes | None, own: bool = True) -> Engine:
+        """The engine for a folder of its own, which need not lie around us nor be a workspace yet.
+
+        Without a folder it is that of the store of the settings, wherever the workspace around us is kept.
+        """
+        from holdfast.wiring import build
+
+        self.close()
+        engine = build(self.settings, self.around.data, self.around.home, self.now, folder, own)
+        self.__dict__["engine"] = engine
+        return engine
 
     @property
     def repository(self) -> Repository:
         return self.engine.repository()
 
     def workspace(self, patience: float = 1.0) -> tuple[bytes, WorkspaceRow]:
-        """Root and row of the workspace around us. Raises `NoWorkspace`.
+        """Root and row of the workspace around us. Raises `NoWorkspace`, and `Elsewhere` where it has no history yet.
 
         What hooks left to be saved is saved first, if nobody is at it; if somebody is, he is given a moment.
         """
-        root, row = self.engine.root(self.cwd)
+        try:
+            root, row = self.engine.root(self.cwd)
+        except Elsewhere as apart:
+            self.settle_move(apart)
+            root, row = self.engine.root(self.cwd)
+        self.say_renewed()
         from holdfast.store.pending import names
 
         if names(self.engine.place.folder(row.id)):
@@ -141,6 +203,24 @@ class Session:
 
             return root, settled(self.engine, row, patience)
         return root, row
+
+    def say_renewed(self) -> None:
+        if self.engine.renewed:
+            from holdfast.workspace.find import show
+
+            renewed, self.engine.renewed = show(self.engine.renewed), b""
+            self.remark(
+                f"The marker in {renewed} was that of another folder. It is written again, and the history goes on."
+            )
+
+    def settle_move(self, apart: Elsewhere) -> None:
+        """Ask whether the folder was moved here; it goes on with its history, or is one of its own. Raises `apart` else."""
+        if apart.copied or self.json or self.around.is_agents() or not sys.stdin.isatty():
+            raise apart
+        if self.agreed(f"{apart} Was it moved here?", False):
+            self.engine.follow(apart.root)
+        else:
+            self.engine.separate(apart)
 
     def resolve(self, row: WorkspaceRow, text: str) -> CheckpointRow:
         from holdfast.store.resolve import resolve
@@ -170,8 +250,15 @@ class Session:
         return Paint(self._coloured(sys.stderr), None)
 
     def print(self, text: str = "") -> None:
-        """A result: standard output."""
-        sys.stdout.write(text + "\n")
+        """A result: standard output. What a store, a bundle, a transcript or a file name has put into it does no harm."""
+        sys.stdout.write(self._harmless(text, "paint") + "\n")
+
+    def _harmless(self, text: str, paint: str) -> str:
+        if text.isprintable():  # nearly always
+            return text
+        from holdfast.frontends.paint import harmless
+
+        return harmless(text, getattr(self, paint).enabled)
 
     def say(self, text: str) -> None:
         """The result of something done: not with --quiet, and not with --json, which has its own."""
@@ -185,7 +272,7 @@ class Session:
 
     def warn(self, text: str) -> None:
         sys.stdout.flush()
-        sys.stderr.write(text + "\n")
+        sys.stderr.write(self._harmless(text, "warning_paint") + "\n")
         sys.stderr.flush()
 
     def milliseconds(self) -> int:
@@ -272,7 +359,11 @@ def write_json(value: object) -> None:
     import json
 
     sys.stdout.flush()
-    text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    if not text.replace("\n", "").isprintable():
+        # Letters that hide or reorder others, and controls beyond ASCII: the same value, and nothing that a terminal obeys.
+        text = "".join([char if char == "\n" or char.isprintable() else json.dumps(char)[1:-1] for char in text])
+    text = text.replace("\x7f", "\\u007f") + "\n"
     sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
     sys.stdout.buffer.flush()
 

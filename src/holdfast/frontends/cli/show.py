@@ -6,18 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.core.entry import (
-    ATTRIBUTES,
-    BY_IGNORE,
-    BY_MARKER,
-    BY_NAME,
-    EXCLUDED,
-    LEFT_OUT,
-    REASONS,
-    SEALED,
-    UNREADABLE,
-    UNSTEADY,
-)
+from holdfast.core.entry import ATTRIBUTES, LEFT_OUT, UNSTEADY, why
 from holdfast.frontends.cli.reference import REFERENCE
 from holdfast.frontends.cli.session import Session, common, write_json
 
@@ -29,37 +18,31 @@ if TYPE_CHECKING:
     from holdfast.store.rows import CheckpointRow
 
 SHOWN = 40
-TOLD = ("agent", "summary", "tokens_used", "token_budget", "active_files", "key_points", "notes")
+TOLD = ("agent", "summary", "command", "tokens_used", "token_budget", "active_files", "key_points", "notes")
 """What only checkpoints made for an agent say."""
-WHY_EXCLUDED = {
-    BY_NAME: "excluded by its name",
-    BY_IGNORE: "ignored, and large or made again",
-    BY_MARKER: "marked as a cache",
-}
 
 
 @click.command()
 @click.argument("reference", metavar="[REF]", type=REFERENCE, default="latest")
-@click.option(
-    "--left-out", "all_left_out", is_flag=True, help="Name everything that was left out, not only what is new."
-)
+@click.option("--left-out", "all_left_out", is_flag=True, help="Name everything that was left out, and nothing else.")
 @click.option("--all", "everything", is_flag=True, help="Name every changed path.")
 @common
 def show(session: Session, reference: str, all_left_out: bool, everything: bool) -> None:
     """Show a checkpoint, by default the newest: why it was made, what changed, what was left out."""
-    from holdfast.looking import Coverage, compare
-    from holdfast.store.rows import Query
+    from holdfast.looking import Coverage, compare, not_covered
+    from holdfast.store.bases import previous
 
     root, workspace = session.workspace()
     row = session.resolve(workspace, reference)
     header, own = session.repository.document(row)
-    before = session.repository.ledger.find(Query(workspace=workspace.id, before=row.version, limit=1))
-    changes = compare(session.engine, root, workspace, before[0] if before else None, row)
+    before = previous(session.repository, row)
+    changes = compare(session.engine, root, workspace, before, row)
     entries: Iterable[Entry] = session.repository.ledger.state(workspace.id, row.version) if all_left_out else own
     odd = [entry for entry in entries if entry.kind in LEFT_OUT or _losses(entry)]
+    git = not_covered(session.repository, row)
     coverage = Coverage(header["counts"])
     if session.json:
-        from holdfast.frontends.facts import of_change, of_checkpoint, of_coverage
+        from holdfast.frontends.facts import of_change, of_checkpoint, of_coverage, of_path
 
         write_json(
             {
@@ -70,49 +53,63 @@ def show(session: Session, reference: str, all_left_out: bool, everything: bool)
                 "git": header.get("git"),
                 "tool": header.get("tool"),
                 "tree": row.tree,
-                "previous": f"v{before[0].version}" if before else None,
+                "previous": f"v{before.version}" if before is not None else None,
                 "coverage": of_coverage(coverage),
                 "changes": [of_change(change) for change in changes],
                 "left_out": [_odd_as_json(entry) for entry in odd],
-                "notices": header.get("notices", []),
+                "not_covered": [of_path(path) for path in git],
+                "notices": _notices(session, row, header, root),
                 **{key: header[key] for key in TOLD if key in header},
                 "conversation": _conversation(header),
             }
         )
         return
-    _print_head(session, row, header)
-    _print_changes(session, changes, before, everything)
+    if all_left_out:
+        _print_odd(session, coverage, odd, all_left_out)
+        return
+    _print_head(session, row, header, git, _notices(session, row, header, root))
+    _print_changes(session, row, changes, before, everything)
+    if coverage.left_out or odd:
+        session.print()
     _print_odd(session, coverage, odd, all_left_out)
 
 
 def _of_work(session: Session, row: CheckpointRow, header: dict[str, Any], root: bytes) -> dict[str, Any]:
-    """What the checkpoint tells of the agent's work, by the sources' names (docs/format/checkpoint.md)."""
+    """What the checkpoint tells of the agent's work, and its state as a document."""
     from holdfast.describing import state
+    from holdfast.frontends.facts import of_work
     from holdfast.frontends.paint import rfc3339
     from holdfast.workspace.find import show as show_path
 
     found = state(session.repository, row, header, show_path(root), session.settings)
     for file in found.document["files"].values() if found.document is not None else ():
         file["last_modified"] = rfc3339(file["last_modified"])
-    told = {
-        "summary": header.get("summary") or row.message.split("\n")[0][:80],
-        "description": row.message.partition("\n")[2].strip(),
-        **{key: header.get(key) for key in ("agent", "tokens_used", "token_budget")},
-        **{key: header.get(key) or [] for key in ("active_files", "key_points")},
-        "state_left_out": found.left_out,
-    }
+    told = {**of_work(row, header), "state_left_out": found.left_out}
     return {**told, "state": found.document} if found.document is not None else told
 
 
-def _print_head(session: Session, row: CheckpointRow, header: dict[str, Any]) -> None:
-    from holdfast.frontends.facts import kept, title
+def _notices(session: Session, row: CheckpointRow, header: dict[str, Any], root: bytes) -> list[str]:
+    """Those that were kept with the checkpoint, and what the settings of now leave out of its description."""
+    from holdfast.describing import working_files
+    from holdfast.workspace.find import show as show_path
+
+    large = working_files(session.repository, row, header, show_path(root), session.settings).too_large
+    more = f" and {len(large) - SHOWN:,} more" if len(large) > SHOWN else ""
+    left_out = [f"left out of the description, too large: {', '.join(large[:SHOWN])}{more}"] if large else []
+    return [*(header.get("notices") or []), *left_out]
+
+
+def _print_head(
+    session: Session, row: CheckpointRow, header: dict[str, Any], git: list[bytes], notices: list[str]
+) -> None:
+    from holdfast.frontends.facts import git_folders, kept, title
     from holdfast.frontends.paint import age_in_words, local, printable, size
     from holdfast.looking import Coverage
 
     session.print(session.paint("bold", title(row)))
     for line in row.message.splitlines()[1:]:
         session.print("  " + printable(line))
-    git = header.get("git")
+    where = header.get("git")
     facts = [
         ("id", row.id),
         ("name", row.name),
@@ -120,29 +117,36 @@ def _print_head(session: Session, row: CheckpointRow, header: dict[str, Any]) ->
         ("pinned", "yes" if row.pinned else ""),
         ("made", f"{local(row.created_at)}, {age_in_words(row.created_at, session.now())}"),
         ("why", f"{row.trigger}, by {row.created_by}"),
+        ("command", printable(" ".join(str(header.get("command") or "").split()))),
         ("session", row.session),
         ("task", row.task),
-        ("folder", printable(header.get("cwd") or "")),
-        ("git", _git(git) if git else ""),
+        ("folder", str(header.get("cwd") or "")),
+        ("git", _git(where) if isinstance(where, dict) else ""),
         ("agent", header.get("agent") or ""),
         ("tokens", _tokens(header)),
         ("talk", _talk(header)),
         ("kept", kept(Coverage(header["counts"]))),
+        ("not kept", git_folders(git)),
         ("stored", f"{size(row.added)} for what was new"),
     ]
     for name, value in facts:
         if value:
             session.print(f"{name:<8} {value}")
-    for notice in header.get("notices", []):
+    for notice in notices:
         session.print(f"{'notice':<8} {printable(notice)}")
 
 
-def _print_changes(session: Session, changes: list[Change], before: list[CheckpointRow], everything: bool) -> None:
-    from holdfast.frontends.facts import COLOURS, changed_line
+def _print_changes(
+    session: Session, row: CheckpointRow, changes: list[Change], before: CheckpointRow | None, everything: bool
+) -> None:
+    from holdfast.frontends.facts import COLOURS, changed_line, made_after
     from holdfast.frontends.paint import plural
 
-    since = f" since v{before[0].version}" if before else ""
+    since = f" since v{before.version}" if before is not None else " against an empty folder" if row.version > 1 else ""
+    after = made_after(row, before)
     session.print()
+    if after:
+        session.print(f"{plural(row.changed, 'change')} since v{after}, which came directly before.")
     session.print(f"{plural(len(changes), 'change')}{since}{':' if changes else '.'}")
     for change in changes if everything else changes[:SHOWN]:
         letter, text = changed_line(change)
@@ -156,8 +160,9 @@ def _print_odd(session: Session, coverage: Any, odd: list[Entry], all_left_out: 
     from holdfast.workspace.find import show as show_path
 
     if not coverage.left_out and not odd:
+        if all_left_out:
+            session.print("Nothing was left out.")
         return
-    session.print()
     if coverage.left_out:
         session.print(f"Left out: {left_out(coverage)}.")
     for entry in odd if all_left_out else odd[:SHOWN]:
@@ -188,16 +193,12 @@ def _tokens(header: dict[str, Any]) -> str:
 
 def _git(git: dict[str, Any]) -> str:
     where = git.get("branch") or "detached"
-    commit = f" at {git['commit'][:12]}" if git.get("commit") else ", no commit yet"
+    commit = f" at {str(git['commit'])[:12]}" if git.get("commit") else ", no commit yet"
     return f"{where}{commit}" + (f", {git['in_progress']} in progress" if git.get("in_progress") else "")
 
 
 def _why(entry: Entry) -> str:
-    if entry.kind == UNREADABLE and entry.flags & SEALED:
-        return "sealed, and left out of a bundle"
-    if entry.kind == EXCLUDED:
-        return WHY_EXCLUDED.get(entry.flags & BY_MARKER, REASONS[EXCLUDED])
-    return REASONS[entry.kind] if entry.kind in REASONS else ", ".join(_losses(entry))
+    return why(entry) if entry.kind in LEFT_OUT else ", ".join(_losses(entry))
 
 
 def _losses(entry: Entry) -> list[str]:

@@ -8,6 +8,7 @@ import click
 
 from holdfast.core.errors import HoldfastError, NoWorkspace, Refused
 from holdfast.frontends.cli.session import Session, common, write_json
+from holdfast.frontends.supervision import NOT_BELIEVED, STOOD_DOWN
 
 if TYPE_CHECKING:
     from holdfast.core.budget import Usage
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 SHOWN, NOTICES = 20, 5
 WEEK = 7 * 86_400_000_000_000
+ABOUT_HOOKS = (STOOD_DOWN, NOT_BELIEVED)
+"""Notices that are not about one checkpoint."""
 
 
 class Standing:
@@ -24,9 +27,14 @@ class Standing:
     root: bytes
     workspace: str
     last: CheckpointRow | None
-    changes: list[Change]
+    base: CheckpointRow | None
+    """What the folder was last saved as, or restored to; `changes` are since then."""
+    changes: list[Change] | None
+    """None where nobody can tell."""
     remarks: list[str]
     coverage: Coverage
+    not_covered: list[bytes]
+    """Git's own folders."""
     notices: list[dict[str, Any]]
     size: int
     restore: dict[str, Any] | None
@@ -50,7 +58,8 @@ def status(session: Session) -> None:
 
 
 def _look(session: Session) -> Standing:
-    from holdfast.looking import coverage, pending
+    from holdfast.frontends.cli.client_files import last_failure, launcher_path
+    from holdfast.looking import not_covered
     from holdfast.store.notices import read
     from holdfast.store.rows import Query
     from holdfast.store.upkeep import store_size
@@ -61,22 +70,50 @@ def _look(session: Session) -> Standing:
         raise NoWorkspace(str(error), _way_in(session)) from None
     found = Standing()
     found.root, found.workspace = root, row.id
-    newest = session.repository.ledger.find(Query(workspace=row.id, limit=1))
-    found.last = newest[0] if newest else None
-    found.coverage = coverage(row)
+    found.base = session.repository.base(row.id)
+    newest = session.repository.ledger.find(Query(workspace=row.id, limit=1, safety=False))
+    found.last = newest[0] if newest else found.base
+    found.coverage = _coverage(session, row, found.base)
+    found.not_covered = not_covered(session.repository, found.base) if found.base is not None else []
     since = session.now() - WEEK
-    found.notices = [notice for notice in read(session.engine.notice_folders(root, row.id)) if notice["at"] >= since]
+    notices = read(session.engine.notice_folders(root, row.id))
+    failed = last_failure(launcher_path(session))
+    notices = sorted([*notices, *([failed] if failed else [])], key=lambda notice: notice["at"])
+    found.notices = [notice for notice in notices if notice["at"] >= since]
     found.size = store_size(session.repository)
     found.restore = _restore(session, root, row)
     _look_at_hooks(session, found)
     with session.progress("Looking") as progress:
         session.engine.progress = progress
         try:
-            found.changes, found.remarks = pending(session.engine, root, row)
+            found.changes, found.remarks = _changes(session, root, row, found.base)
         except HoldfastError as error:
-            found.changes, found.remarks = [], [f"What changed is not known: {error}"]
+            found.changes, found.remarks = None, [f"What changed is not known: {error}"]
     found.remarks = [*found.remarks, *_keys(session)]
     return found
+
+
+def _coverage(session: Session, row: WorkspaceRow, base: CheckpointRow | None) -> Coverage:
+    """Of what the folder is at; of the newest version where that is the same, or cannot be read."""
+    from holdfast.looking import Coverage, coverage
+
+    if base is None or (base.workspace, base.version) == (row.id, row.version):
+        return coverage(row)
+    try:
+        return Coverage(session.repository.document(base)[0]["counts"])
+    except HoldfastError:
+        return coverage(row)  # `verify` says what is wrong with that document
+
+
+def _changes(
+    session: Session, root: bytes, row: WorkspaceRow, base: CheckpointRow | None
+) -> tuple[list[Change], list[str]]:
+    """What differs on disk from what it was last saved as or restored to, and what is odd about the tree."""
+    from holdfast.looking import compare, pending
+
+    if base is None or (base.workspace, base.version) == (row.id, row.version):
+        return pending(session.engine, root, row)
+    return compare(session.engine, root, row, base, None), []
 
 
 def _keys(session: Session) -> list[str]:
@@ -133,18 +170,19 @@ def _restore(session: Session, root: bytes, row: WorkspaceRow) -> dict[str, Any]
 
 def _way_in(session: Session) -> str:
     """What to do in a folder that nobody protects."""
-    from holdfast.workspace.find import git_root, refuse, show
+    from holdfast.workspace.adoption import root_for
+    from holdfast.workspace.find import git_root, show
 
-    root = git_root(session.cwd)
+    folder = git_root(session.cwd) or session.cwd
     try:
-        refuse(root or session.cwd, session.engine.home)
+        root = root_for(session.cwd, b"", session.settings["adopt"], session.engine.home)
     except Refused as error:
         return f"Hooks pass it over: {error} {error.hint}"
+    if session.engine.is_unprotected(root or session.cwd):
+        return "Its protection was ended by `holdfast unprotect`; `holdfast init` goes on with it."
     if root is None:
-        return "Run `holdfast init` here once; a folder without git is not protected by itself."
-    if session.settings["adopt"] in ("git", "any"):
-        return f"Run `holdfast init {show(root)}`; hooks do it by themselves at their first event."
-    return f"Run `holdfast init {show(root)}`; the setting `adopt` keeps hooks from doing it."
+        return f"Run `holdfast init {show(folder)}`; the setting `adopt` keeps hooks from doing it."
+    return f"Run `holdfast init {show(root)}`; hooks do it by themselves at their first event."
 
 
 def _as_json(session: Session, standing: Standing) -> None:
@@ -153,6 +191,7 @@ def _as_json(session: Session, standing: Standing) -> None:
         of_checkpoint,
         of_coverage,
         of_notice,
+        of_path,
         of_pending,
         of_usage,
         of_worker,
@@ -162,10 +201,16 @@ def _as_json(session: Session, standing: Standing) -> None:
     write_json(
         {
             "workspace": {"id": standing.workspace, "root": show(standing.root)},
-            "store": {"path": session.engine.place.path, "bytes": standing.size},
+            "store": {
+                "path": session.engine.place.path,
+                "bytes": standing.size,
+                "max_bytes": session.settings["retention.max_size"],
+            },
             "last": of_checkpoint(standing.last) if standing.last is not None else None,
-            "changes": [of_change(change) for change in standing.changes],
+            "base": of_checkpoint(standing.base) if standing.base is not None else None,
+            "changes": [of_change(change) for change in standing.changes] if standing.changes is not None else None,
             "coverage": of_coverage(standing.coverage),
+            "not_covered": [of_path(path) for path in standing.not_covered],
             "notices": [of_notice(notice) for notice in standing.notices],
             "remarks": standing.remarks,
             "restore": standing.restore,
@@ -178,23 +223,36 @@ def _as_json(session: Session, standing: Standing) -> None:
 
 
 def _as_text(session: Session, standing: Standing) -> None:
-    from holdfast.frontends.facts import kept, left_out, title
+    from holdfast.frontends.facts import git_folders, kept, left_out, title
     from holdfast.frontends.paint import age_in_words, size
     from holdfast.workspace.find import show
 
     last, paint = standing.last, session.paint
     session.print(f"Workspace  {show(standing.root)}")
-    session.print(f"Store      {session.engine.place.path}, {size(standing.size)}")
+    most: int = session.settings["retention.max_size"]
+    text = f"{session.engine.place.path}, {size(standing.size)}"
+    if standing.size > most:
+        text += paint("bold yellow", f", over its cap of {size(most)} (retention.max_size)")
+    session.print(f"Store      {text}")
     if last is None:
         session.print("Last       " + paint("yellow", "no checkpoint yet; run `holdfast save`"))
     else:
         session.print(
             f"Last       {title(last)}, {age_in_words(last.created_at, session.now())}, trigger {last.trigger}"
         )
+        base = standing.base
+        if standing.restore is not None:
+            session.print(
+                "At         " + paint("bold yellow", "neither one state nor another: a restore is unfinished")
+            )
+        elif base is not None and (base.workspace, base.version) != (last.workspace, last.version):
+            session.print(f"At         {title(base)}, restored")
         session.print(f"Kept       {kept(standing.coverage)}")
         if standing.coverage.left_out:
             text = left_out(standing.coverage)
             session.print("Left out   " + (paint("bold yellow", text) if standing.coverage.is_poor else text))
+        if standing.not_covered:
+            session.print("Not kept   " + git_folders(standing.not_covered))
     if standing.restore is not None:
         session.print("Restore    " + paint("bold yellow", standing.restore["text"]))
     _print_hooks(session, standing)
@@ -218,7 +276,7 @@ def _print_hooks(session: Session, standing: Standing) -> None:
     if usage is None:
         return
     if usage.budget:
-        text = f"{usage.used:,} of {usage.budget:,} ({usage.percent:.0f}%); used as {usage.used_from} says,"
+        text = f"{usage.used:,} of {usage.budget:,} ({usage.reached}%); used as {usage.used_from} says,"
         session.print(f"Tokens     {text} budget as {usage.budget_from} says")
     else:
         session.print(f"Tokens     {usage.used:,} as {usage.used_from} says; of how many is not known")
@@ -238,9 +296,9 @@ def _print_changes(session: Session, standing: Standing) -> None:
     from holdfast.frontends.facts import COLOURS, changed_line
     from holdfast.frontends.paint import plural
 
-    changes = standing.changes
-    if standing.last is not None or changes:
-        since = f"since v{standing.last.version}" if standing.last is not None else "to save"
+    changes, base = standing.changes or [], standing.base
+    if changes or (base is not None and standing.changes is not None):
+        since = f"since v{base.version}" if base is not None else "to save"
         session.print(f"{plural(len(changes), 'change')} {since}:" if changes else f"Nothing changed {since}.")
     for change in changes[:SHOWN]:
         letter, text = changed_line(change)
@@ -256,10 +314,12 @@ def _print_notices(session: Session, standing: Standing) -> None:
 
     if not standing.notices:
         return
-    session.print(session.paint("bold yellow", "In the last week, without anybody being told:"))
+    session.print(session.paint("bold yellow", "In the last week:"))
     for notice in reversed(standing.notices[-NOTICES:]):
         became = "" if notice["kind"] == "noticed" else f" {notice['kind']}"
-        what = f"{age_in_words(notice['at'], session.now())}, a checkpoint ({notice['trigger']}){became}"
-        session.print(printable(f"  {what}: {notice['text']}"))
+        told = " (told then)" if notice["told"] else ""
+        age = age_in_words(notice["at"], session.now())
+        what = f"{age}, a checkpoint ({notice['trigger']}){became}" if notice["kind"] not in ABOUT_HOOKS else age
+        session.print(printable(f"  {what}: {notice['text']}{told}"))
     if len(standing.notices) > NOTICES:
         session.print(f"  … and {len(standing.notices) - NOTICES:,} more; `holdfast status --json` has them.")

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import signal
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Event as Flag
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.frontends.cli.session import Session, common
+from holdfast.frontends.cli.session import Session, common, write_bytes
 from holdfast.frontends.cli.task_ground import ground_of
+
+if TYPE_CHECKING:
+    from holdfast.supervisor.ground import Ground
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -28,7 +34,7 @@ def until_told(session: Session, until_idle: bool = False) -> None:
     from holdfast.supervisor.wake import wake
 
     stop = Flag()
-    with ground_of(session) as ground:
+    with ground_of(session, stays=True) as ground:
 
         def end(number: int, frame: object) -> None:
             stop.set()
@@ -37,10 +43,35 @@ def until_told(session: Session, until_idle: bool = False) -> None:
         before = {number: signal.signal(number, end) for number in ENDING}
         session.remark("Supervising. Press Ctrl-C to end; agents live on.")
         try:
-            run(ground, stop, until_idle=until_idle)
+            _say_found(session, ground)
+            run(
+                ground, stop, until_idle=until_idle, tell=None if session.quiet else lambda event: _tell(session, event)
+            )
         finally:
             for number, old in before.items():
                 signal.signal(number, old)
+
+
+def _say_found(session: Session, ground: Ground) -> None:
+    """The tasks that were begun before, and what each waits for."""
+    from holdfast.supervisor.tasks import Tasks
+
+    for one in Tasks(ground).listing():
+        if one["state"] in ("queued", "active", "review"):
+            hold = f", waits for {one['hold']['kind'].replace('_', ' ')}" if one["hold"] else ""
+            session.say(f"Found {one['id']} ({one['title']}): {one['status'].replace('_', ' ')}{hold}")
+
+
+def _tell(session: Session, event: dict[str, Any]) -> None:
+    """An event as a line: of JSON, or in words if it is of interest."""
+    from holdfast.frontends.cli.event_lines import told
+
+    text = json.dumps(event, ensure_ascii=False) if session.json else told(event)
+    if not text:
+        return
+    with suppress(BrokenPipeError):  # nobody reads any more; tasks go on
+        write_bytes(text.encode("utf-8", "replace") + b"\n")
+        sys.stdout.flush()
 
 
 @contextmanager
@@ -49,7 +80,7 @@ def supervising(session: Session) -> Iterator[None]:
     from holdfast.core.errors import Busy
     from holdfast.supervisor.serving import Background
 
-    with ground_of(session) as ground:
+    with ground_of(session, stays=True) as ground:
         background = Background(ground)
         background.start()
         try:

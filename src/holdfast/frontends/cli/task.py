@@ -30,6 +30,7 @@ for verb in (
     steering.cancel,
     steering.retry,
     answering.approve,
+    answering.accept,
     answering.reject,
     answering.answer,
     answering.secret,

@@ -1,4 +1,4 @@
-"""`holdfast task approve`, `reject`, `answer`, `secret`: what a task is told by people."""
+"""`holdfast task approve`, `accept`, `reject`, `answer`, `secret`: what a task is told by people."""
 
 from __future__ import annotations
 
@@ -20,6 +20,15 @@ def approve(session: Session, ref: str, anyway: bool) -> None:
     """Let a reviewed phase pass."""
     with tasks_of(session, "approve") as tasks:
         say(session, tasks, done := tasks.approve(ref, anyway=anyway), f"Approved; {done.id} is {done.state}.")
+
+
+@click.command("accept")
+@REF
+@common
+def accept(session: Session, ref: str) -> None:
+    """Call a task done although its last checkpoint failed; `task resume` saves it again instead."""
+    with tasks_of(session, "accept") as tasks:
+        say(session, tasks, done := tasks.accept(ref), f"Accepted; {done.id} is {done.state}.")
 
 
 @click.command("reject")
@@ -46,11 +55,12 @@ def reject(session: Session, ref: str, comments: str, at: tuple[tuple[str, str],
 @click.command("answer")
 @click.argument("question", metavar="QUESTION")
 @click.argument("text", metavar="ANSWER")
+@click.option("--exactly", is_flag=True, help="Take the answer to the letter, also if it is nearly one of the options.")
 @common
-def answer(session: Session, question: str, text: str) -> None:
-    """Answer a question by its id, or the only open one of a task."""
+def answer(session: Session, question: str, text: str, exactly: bool) -> None:
+    """Answer a question by its id, or the only open one of a task: with an option, its number, or words of your own."""
     with tasks_of(session, "answer") as tasks:
-        done, warning = tasks.answer(question, text)
+        done, warning = tasks.answer(question, text, exactly=exactly)
         if warning:
             session.remark(warning)
         say(session, tasks, done, f"Answered; {done.id} goes on.")

@@ -20,12 +20,22 @@ REF = click.argument("ref", metavar="TASK")
 
 
 @contextmanager
-def ground_of(session: Session) -> Iterator[Ground]:
-    """What commands about tasks stand on, for as long as they need it."""
+def ground_of(session: Session, stays: bool = False) -> Iterator[Ground]:
+    """What commands about tasks stand on, for as long as they need it; one that stays goes by settings as they change."""
     from holdfast.supervisor.serving import make_ground
 
     variables = {os.fsdecode(name): os.fsdecode(value) for name, value in session.around.variables.items()}
-    ground = make_ground(session.settings, session.around.data, session.around.home, session.now, variables)
+    around = session.around
+    following = session.following(here=True) if stays else None
+    ground = make_ground(
+        session.settings,
+        around.data,
+        around.home,
+        session.now,
+        variables,
+        folders=around.folders,
+        following=following,
+    )
     try:
         yield ground
     finally:

@@ -15,6 +15,8 @@ from holdfast.frontends.cli.task_ground import REF, clock, tasks_of, trouble
 from holdfast.frontends.paint import SECOND, age
 
 SHOWN = 10
+LABEL = 9
+"""The width of what stands before a fact."""
 
 
 @click.command("list")
@@ -51,9 +53,8 @@ def _why(one: dict[str, Any]) -> str:
         return "frozen"
     if hold is None:
         return f"{one['waits_for'][0]}" if one["waits_for"] else ""
-    if hold["seconds_left"] is not None:
-        return f"{hold['kind']}, {clock(hold['seconds_left'])}"
-    return str(hold["kind"]) + (" (you)" if hold["needs_you"] else "")
+    left = f", {clock(hold['seconds_left'])}" if hold["seconds_left"] is not None else ""
+    return f"{hold['kind']}{left}{' (you)' if hold['needs_you'] else ''}"
 
 
 @click.command("show")
@@ -67,12 +68,9 @@ def show(session: Session, ref: str) -> None:
         write_json(one)
         return
     session.print(f"{session.paint('bold', one['title'])}  {one['id']}  {one['status']}")
-    for label, text in _facts(one):
-        session.print(f"{label:<8}{text}")
-    for prompt in one["prompts"]:
-        if prompt["status"] in ("pending", "presented"):
-            choices = f" [{' | '.join(prompt['options'])}]" if prompt["options"] else ""
-            session.print(f"{prompt['kind']:<8}{prompt['text']}{choices} ({prompt['id']})")
+    asked = [prompt for prompt in one["prompts"] if prompt["status"] in ("pending", "presented")]
+    for label, text in [*_facts(one), *[(prompt["kind"], f"{_asked(prompt)} ({prompt['id']})") for prompt in asked]]:
+        session.print(f"{label:<{LABEL}} {text}")
     runs = [[run["id"].rpartition(":")[2], run["outcome"] or run["state"], run["reason"] or ""] for run in one["runs"]]
     kept = [[one["version"], one["reason"], _age(session, one["created_at"])] for one in one["checkpoints"]]
     for head, rows in ((["RUN", "OUTCOME", "WHY"], runs[-SHOWN:]), (["KEPT", "REASON", "WHEN"], kept[:SHOWN])):
@@ -87,16 +85,30 @@ def show(session: Session, ref: str) -> None:
 def _facts(one: dict[str, Any]) -> list[tuple[str, str]]:
     """What a task is at, a line each: a label and its text."""
     hold, used, found = one["hold"], one["used"], []
+    if one["frozen"]:
+        found.append(("frozen", "every process of its agent stands still until `holdfast task resume`"))
     if hold is not None:
         left = f", {clock(hold['seconds_left'])} left" if hold["seconds_left"] is not None else ""
         found.append(("waits", f"{hold['kind']}{left}: {hold['reason'] or ''}"))
-    elif one["reason"]:
+    elif one["reason"] and one["state"] != "done":
         found.append(("because", one["reason"]))
+    if one["save_failed"] is not None:
+        failed = one["save_failed"]
+        found.append(("not saved", f"{failed['reason']}: {failed['error']}"))
+    if one["missing_keys"]:
+        found.append(("no key", f"contents sealed with {', '.join(one['missing_keys'])} do not open (`holdfast key`)"))
+    found += [("warning", text) for text in dict.fromkeys([warning["message"] for warning in one["warnings"]])]
     if one["phase"]:
         found.append(("phase", f"{one['phase']} of {len(one['phases'])}, {one['phases'][one['phase'] - 1]}"))
     found.append(("used", f"{used['tokens']:,} tokens, ${used['money']:.2f}, {clock(used['seconds'])}"))
     found.append(("where", one["workspace"]))
     return found
+
+
+def _asked(one: dict[str, Any]) -> str:
+    """What a person is asked or told, and what can be answered or done."""
+    choices = one["options"] or one.get("actions") or []
+    return str(one["text"]) + (f" [{' | '.join(choices)}]" if choices else "")
 
 
 def _age(session: Session, moment: str) -> str:
@@ -113,6 +125,8 @@ def _age(session: Session, moment: str) -> str:
 def log(session: Session, ref: str, follow: bool, output: bool) -> None:
     """Show what happened, in order."""
     import json
+
+    from holdfast.frontends.cli.event_lines import logged
 
     with tasks_of(session) as tasks:
         found = tasks.find(ref)
@@ -133,18 +147,11 @@ def log(session: Session, ref: str, follow: bool, output: bool) -> None:
                 if session.json:
                     write_bytes(json.dumps(event, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
                 else:
-                    hidden = ("sequence", "timestamp", "taskId", "type", "run")
-                    facts = ", ".join([f"{key} {value}" for key, value in event.items() if key not in hidden and value])
-                    session.print(f"{_local(event['timestamp'])}  {event['type']}  {facts}")
+                    session.print(logged(event))
             sys.stdout.flush()
             if not follow or tasks.find(found.id).state in ("done", "failed", "cancelled"):
                 return
             sleep(0.5)
-
-
-def _local(moment: str) -> str:
-    """A moment of the log in the clock of the person who reads it."""
-    return datetime.fromisoformat(moment).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 @click.command("inbox")
@@ -157,7 +164,6 @@ def inbox(session: Session) -> None:
         write_json(found)
         return
     for one in found:
-        choices = f" [{' | '.join(one['options'])}]" if one["options"] else ""
-        session.print(f"{one['id']}  {one['kind']}  {one['title']}: {one['text']}{choices}")
+        session.print(f"{one['id'] or one['task']}  {one['hold'] or one['kind']}  {one['title']}: {_asked(one)}")
     if not found:
         session.remark("Nothing waits for you.")

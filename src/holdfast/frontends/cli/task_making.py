@@ -109,7 +109,5 @@ def start(session: Session, ref: str) -> None:
 def fork(session: Session, ref: str, folder: str, git: bool, begin: bool) -> None:
     """A task of its own in a fork of the workspace; `task diff` and `task apply` bring back what it does."""
     with tasks_of(session) as tasks:
-        done = tasks.fork(ref, os.path.join(os.fsdecode(session.cwd), folder), git=git)
-        if begin:
-            done = tasks.start(done.id)
+        done = tasks.fork(ref, os.path.join(os.fsdecode(session.cwd), folder), git=git, start=begin)
         say(session, tasks, done, f"Made {done.id} in {done.workspace}.")

@@ -50,6 +50,7 @@ def apply(session: Session, ref: str, dry_run: bool, branch: str | None) -> None
     from holdfast.core.errors import Conflict
     from holdfast.core.model import Event
     from holdfast.frontends.cli.fork import say_branch
+    from holdfast.workspace.clone import Git
 
     with tasks_of(session) as tasks:
         if branch is not None:
@@ -61,7 +62,8 @@ def apply(session: Session, ref: str, dry_run: bool, branch: str | None) -> None
             session.say("There is nothing to bring back.")
             return
         # Outside any repository of ours: `git apply` then touches files only, and reads no index.
-        words = ["git", "apply", "--whitespace=nowarn", *(["--check"] if dry_run else []), "-"]
+        git = Git(session.around.text("PATH"), os.fsencode(home.workspace))
+        words = [git.program, "apply", "--whitespace=nowarn", *(["--check"] if dry_run else []), "-"]
         if not dry_run:
             session.engine.handle(
                 Event(
@@ -76,7 +78,7 @@ def apply(session: Session, ref: str, dry_run: bool, branch: str | None) -> None
             cwd=home.workspace,
             input=_text(patch),
             capture_output=True,
-            env={"PATH": session.around.text("PATH"), "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_DIR": "/nonexistent"},
+            env={"PATH": git.search, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_DIR": "/nonexistent"},
         )
         if done.returncode:
             raise Conflict(

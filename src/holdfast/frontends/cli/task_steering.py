@@ -44,9 +44,10 @@ def freeze(session: Session, ref: str) -> None:
 @click.option("--allow", "allowed", metavar="TOOL", multiple=True, help="A tool that it may use from now on.")
 @common
 def resume(session: Session, ref: str, allowed: tuple[str, ...]) -> None:
-    """Let a paused, frozen or crashed task go on."""
+    """Let a paused, frozen or stopped task go on; save a complete one whose last checkpoint failed."""
     with tasks_of(session, "resume") as tasks:
-        say(session, tasks, done := tasks.resume(ref, allow=allowed), f"{done.id} goes on.")
+        done = tasks.resume(ref, allow=allowed)
+        say(session, tasks, done, f"{done.id} is done." if done.state == "done" else f"{done.id} goes on.")
 
 
 @click.command("restore")

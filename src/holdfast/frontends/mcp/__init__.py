@@ -20,5 +20,8 @@ def serve(options: Mapping[str, Any], around: Surroundings, clock: Callable[[], 
         from holdfast.frontends.mcp.http import serve_http
 
         return serve_http(build(visits), visits.token_file, int(options.get("port") or 0))
+    from holdfast.frontends.mcp.wire import mend_standard_input
+
+    mend_standard_input()
     build(visits).run("stdio")
     return 0

@@ -24,7 +24,7 @@ class Checkpoint(BaseModel):
     tags: list[str] = []
     pinned: bool = False
     files: int = Field(description="Files in it")
-    changed: int = Field(description="Paths that differ from the version before")
+    changed: int = Field(description="Paths that differed from the version directly before")
 
 
 class Saved(BaseModel):
@@ -105,6 +105,8 @@ class Recalled(BaseModel):
 
 class Resumed(BaseModel):
     version: str
+    conversation: str | None = Field(description="Version whose conversation it tells; live: as it is now; null: none")
+    files: str = Field(description="Version whose files it shows, or `disk`")
     summary: str
     age: str
     text: str = Field(description="What to know to go on: task, next steps, decisions, and exact excerpts of files")
@@ -137,5 +139,8 @@ class Preview(BaseModel):
     steps_left_out: int = 0
     conflicts: list[str] = Field(default=[], description="Work that no checkpoint has and that would be overwritten")
     untouched: list[str] = Field(default=[], description="Paths that stay as they are, and why")
+    missing: list[str] = Field(
+        default=[], description="Left out of the checkpoint and not there now: a restore does not bring these back"
+    )
     prepared: Prepared
     note: str = DATA

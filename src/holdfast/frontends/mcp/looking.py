@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import os
+from typing import TYPE_CHECKING, Annotated
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
-from holdfast.core.errors import NotFound
+from holdfast.core.errors import NotFound, Usage
 from holdfast.core.passages import MOST_LINE, told
 from holdfast.core.secrecy import by_name
 from holdfast.frontends.mcp import answers, telling
@@ -14,15 +15,30 @@ from holdfast.frontends.mcp.visit import Visits
 from holdfast.frontends.paint import age_in_words
 from holdfast.frontends.patches import patch, without_implied
 from holdfast.looking import Change, compare
+from holdfast.store.bases import previous
 from holdfast.store.rows import Query
 from holdfast.workspace.find import show
 
+if TYPE_CHECKING:
+    from holdfast.frontends.mcp.visit import Visit
+    from holdfast.store.rows import CheckpointRow
+
 MOST_LISTED, MOST_CHANGES, MOST_COUNTED = 100, 200, 60
 MOST_PATCH = 30_000
-MOST_TOKENS = 20_000
+MOST_TOKENS, MOST_VERSION = 20_000, 10**15
 Reference = Annotated[
     str, Field(description="v5, an id, a name, latest, @~2 (steps back) or @{2h} (back in time)", max_length=200)
 ]
+
+
+def _count(value: object) -> object:
+    """A number; to Python, true is 1, and to no one else."""
+    if isinstance(value, bool):
+        raise ValueError("Input should be a whole number")
+    return value
+
+
+Count = Annotated[int, BeforeValidator(_count)]
 Words = Annotated[str, Field(min_length=1, max_length=500)]
 Question = Annotated[
     str,
@@ -38,8 +54,8 @@ Paths = Annotated[list[Path], Field(max_length=50, description="Only these and w
 
 def checkpoint_list(
     visits: Visits,
-    limit: Annotated[int, Field(ge=0, le=MOST_LISTED, description="0: as many as the user has set")] = 0,
-    before: Annotated[int, Field(ge=0, description="Only versions below this number")] = 0,
+    limit: Annotated[Count, Field(ge=0, le=MOST_LISTED, description="0: as many as the user has set")] = 0,
+    before: Annotated[Count, Field(ge=0, le=MOST_VERSION, description="Only versions below this number")] = 0,
     session: Annotated[str, Field(max_length=200, description="Only of this session id")] = "",
     trigger: Annotated[str, Field(max_length=100)] = "",
     tag: Annotated[str, Field(max_length=100)] = "",
@@ -54,11 +70,13 @@ def checkpoint_list(
 
 
 def checkpoint_search(
-    visits: Visits, text: Words, limit: Annotated[int, Field(ge=1, le=MOST_LISTED)] = 20
+    visits: Visits, text: Words, limit: Annotated[Count, Field(ge=1, le=MOST_LISTED)] = 20
 ) -> answers.Hits:
     """Find checkpoints by a part of their message, name, tag, or of a path they hold."""
     from holdfast.store.search import search
 
+    if not text.strip():
+        raise Usage("text is empty.", "Give a part of a message, name, tag or path.")
     with visits.open() as visit:
         now = visit.now()
         found = search(visit.repository, visit.engine.place.path, visit.row.id, text, limit)
@@ -79,8 +97,8 @@ def checkpoint_show(visits: Visits, reference: Reference = "latest") -> answers.
     with visits.open() as visit:
         row = visit.resolve(reference)
         header, _ = visit.repository.document(row)
-        before = visit.repository.ledger.find(Query(workspace=visit.row.id, before=row.version, limit=1))
-        changes = compare(visit.engine, visit.root, visit.row, before[0] if before else None, row)
+        before = previous(visit.repository, row)
+        changes = compare(visit.engine, visit.root, visit.row, before, row)
         git = header.get("git") or {}
         return answers.Shown(
             checkpoint=telling.checkpoint(row, visit.now()),
@@ -93,7 +111,7 @@ def checkpoint_show(visits: Visits, reference: Reference = "latest") -> answers.
             key_points=telling.texts(header.get("key_points")),
             notes=telling.tidy(header.get("notes") or {}),
             active_files=telling.texts(header.get("active_files")),
-            previous=f"v{before[0].version}" if before else None,
+            previous=f"v{before.version}" if before is not None else None,
             changes=telling.changed(changes, MOST_CHANGES, with_lines=False),
             changes_left_out=max(0, len(changes) - MOST_CHANGES),
             notices=telling.texts(header.get("notices")),
@@ -102,12 +120,9 @@ def checkpoint_show(visits: Visits, reference: Reference = "latest") -> answers.
 
 def checkpoint_diff(
     visits: Visits,
-    old: Reference = "latest",
+    old: Reference = "@",
     new: Annotated[str, Field(max_length=200, description="Empty: the disk as it is now")] = "",
-    paths: Annotated[
-        list[Annotated[str, Field(max_length=4_000)]],
-        Field(max_length=50, description="Only these and what lies below"),
-    ] = [],  # noqa: B006
+    paths: Paths = [],  # noqa: B006  the schema shows it
     with_patch: Annotated[bool, Field(description="Give the patch, not only counts")] = True,
 ) -> answers.Difference:
     """Compare two checkpoints, or one with the disk now: counts per file, and the patch as far as it fits."""
@@ -115,6 +130,7 @@ def checkpoint_diff(
         one = visit.resolve(old)
         other = visit.resolve(new) if new else None
         limits = [visit.below(path) for path in paths]
+        _refuse_unknown(visit, limits, one, other)
         changes = without_implied(compare(visit.engine, visit.root, visit.row, one, other, limits))
         answer = answers.Difference(
             old=f"v{one.version}",
@@ -130,8 +146,10 @@ def checkpoint_diff(
 
 def checkpoint_resume(
     visits: Visits,
-    reference: Annotated[str, Field(max_length=200, description="Empty: the newest checkpoint")] = "",
-    tokens: Annotated[int, Field(ge=200, le=MOST_TOKENS, description="At most so many")] = 5_000,
+    reference: Annotated[
+        str, Field(max_length=200, description="Told as it was then; empty: the newest, with the disk now")
+    ] = "",
+    tokens: Annotated[Count, Field(ge=200, le=MOST_TOKENS, description="At most so many")] = 5_000,
 ) -> answers.Resumed:
     """Get what is needed to go on from a checkpoint: task, next steps, decisions, last test, and exact excerpts of files."""
     from holdfast.resuming import Resuming
@@ -141,9 +159,15 @@ def checkpoint_resume(
         found = resuming.tell(visit.resolve(reference)) if reference else resuming.newest()
         if found is None:
             raise NotFound("No checkpoint found to resume from.", "`checkpoint_save` makes one.")
-        built = resuming.brief(found, tokens=tokens)
+        version = f"v{found.row.version}"
+        if reference:
+            built, of = resuming.own(found, tokens=tokens)
+        else:
+            built, of = resuming.brief(found, tokens=tokens), "live"
         return answers.Resumed(
-            version=f"v{found.row.version}",
+            version=version,
+            conversation=of or None,
+            files=version if reference else "disk",
             summary=telling.told(found.summary),
             age=age_in_words(found.row.created_at, visit.now()),
             text=built.text,
@@ -179,6 +203,19 @@ def recall(
             ],
             left_out=[telling.told(text) for text in found.left_out],
         )
+
+
+def _refuse_unknown(visit: Visit, limits: list[bytes], one: CheckpointRow, other: CheckpointRow | None) -> None:
+    """Raises `NotFound` for a path that is on neither side: "no changes" would sound as if it were on both."""
+    ledger, rows = visit.repository.ledger, [row for row in (one, other) if row is not None]
+    for path in limits:
+        is_kept = any(next(iter(ledger.state(visit.row.id, row.version, path)), None) is not None for row in rows)
+        is_here = other is None and os.path.lexists(os.path.join(visit.root, path))
+        if path and not is_kept and not is_here:
+            side = "on the disk" if other is None else f"in v{other.version}"
+            raise NotFound(
+                f"paths: {show(path)} is neither in v{one.version} nor {side}.", "`checkpoint_search` finds paths."
+            )
 
 
 def _add_patch(answer: answers.Difference, changes: list[Change]) -> None:

@@ -7,10 +7,11 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from holdfast.core.cuts import head
 from holdfast.core.errors import Failed, Usage
 from holdfast.core.model import Event
 from holdfast.core.redact import redact
-from holdfast.finishing import event_of
+from holdfast.finishing import POINT, event_of
 from holdfast.frontends.facts import kept
 from holdfast.frontends.mcp import answers
 from holdfast.frontends.mcp.telling import checkpoint, told
@@ -34,15 +35,16 @@ def checkpoint_save(
     summary = " ".join(summary.split())
     if not summary:
         raise Usage("summary is empty.", "Say in one line what this state is.")
-    if any("\n" in tag or not tag.strip() for tag in tags):
-        raise Usage("tags: one of them is empty or has a line break.", "Give plain words.")
+    if any(not tag.strip() or not tag.strip().isprintable() for tag in tags):
+        raise Usage("tags: one of them is empty, or has a line break or a control character.", "Give plain words.")
     stated = {"next_steps": _plain(next_steps), "decisions": _plain(decisions)}
     with visits.open() as visit:
         event = _of_session(visit, visits.session(visit))
         event.message = f"{summary}\n\n{description.strip()}".strip()
-        event.summary = summary if len(summary) <= SHORT else summary[: SHORT - 1] + "…"
+        event.summary = redact(summary) if len(summary) <= SHORT else head(redact(summary), SHORT - 1) + "…"
         event.tags = tuple(dict.fromkeys([tag.strip() for tag in tags]))
-        event.key_points = (*stated["decisions"], *event.key_points)
+        said = {one[:POINT] for one in stated["decisions"]}
+        event.key_points = (*stated["decisions"], *[point for point in event.key_points if point not in said])
         event.notes = _with_stated(event.notes or {}, redact(summary), stated)
         outcome = visit.engine.handle(event)
         if outcome.checkpoint is None:

@@ -13,6 +13,7 @@ from mcp.types import ToolAnnotations
 from holdfast import __version__
 from holdfast.core.errors import HoldfastError
 from holdfast.frontends.mcp import configuring, looking, preparing, saving
+from holdfast.frontends.mcp.arguments import closed
 
 if TYPE_CHECKING:
     from holdfast.frontends.mcp.visit import Visits
@@ -49,11 +50,15 @@ TOOLS: list[tuple[Callable[..., Any], str, ToolAnnotations, dict[str, Any]]] = [
 
 def build(visits: Visits) -> MCPServer:
     """Return the server; whoever runs it chooses the transport."""
+    tools = [closed(_answering(function, visits), title, kind, meta) for function, title, kind, meta in TOOLS]
     server: MCPServer = MCPServer(
-        "holdfast", title="holdfast checkpoints", version=__version__, instructions=INSTRUCTIONS, log_level="ERROR"
+        "holdfast",
+        title="holdfast checkpoints",
+        version=__version__,
+        instructions=INSTRUCTIONS,
+        log_level="ERROR",
+        tools=tools,
     )
-    for function, title, kind, meta in TOOLS:
-        server.add_tool(_answering(function, visits), title=title, annotations=kind, meta=meta or None)
     _add_resources(server, visits)
     return server
 

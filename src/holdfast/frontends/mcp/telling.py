@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from holdfast.core.cuts import head
 from holdfast.core.passages import visible
 from holdfast.core.redact import redact
 from holdfast.frontends.facts import of_checkpoint
@@ -24,7 +25,7 @@ MOST_MESSAGE, MOST_TEXT, MOST_ITEMS, DEPTH = 1_000, 4_000, 100, 4
 def told(text: str, most: int = MOST_TEXT) -> str:
     """A text of a checkpoint as an agent may read it."""
     if len(text) > most:
-        text = f"{text[:most]}… [{len(text) - most:,} more characters]"
+        return visible(f"{redact(head(text, most))}… [{len(text) - most:,} more characters]")
     return visible(redact(text))
 
 

@@ -48,6 +48,8 @@ class Visit:
 
     def below(self, text: str) -> bytes:
         """A path as the store has it. Raises `Usage` if it leads outside of the workspace."""
+        if "\0" in text:
+            raise Usage("paths: no path has a zero byte in it.", "Give paths relative to the workspace's root.")
         path = os.path.normpath(os.path.join(self.root, os.fsencode(text)))
         if path == self.root:
             return b""
@@ -70,8 +72,18 @@ class Visits:
         config = options.get("config")
         flags = {"store.url": options["store"]} if options.get("store") else {}
         self.following = Following(
-            config or around.config, around.holdfast_variables(), self.cwd, required=config is not None, flags=flags
+            config or around.config,
+            around.holdfast_variables(),
+            self.cwd,
+            required=config is not None,
+            agent=True,  # whoever starts it: an agent is who it is for
+            flags=flags,
+            stores=around.data,
         )
+        self.config: str = config or around.config
+        places = (("--config", config), ("--store", options.get("store")))
+        self.given: list[tuple[str, str]] = [(flag, place) for flag, place in places if place]
+        """Flags that the server was started with, which a command for the user needs too."""
         self.token_file: str = options.get("token_file") or around.data + "/mcp.token"
         self._session, self._client = around.text("CLAUDE_CODE_SESSION_ID"), str(os.getppid())
 
@@ -91,7 +103,7 @@ class Visits:
     @contextmanager
     def open(self) -> Iterator[Visit]:
         """Raises `NoWorkspace` and what else opening the store may raise."""
-        engine = build(self.following.now(), self.around.data, self.around.home, self.clock)
+        engine = build(self.following.now(), self.around.data, self.around.home, self.clock, self.cwd)
         try:
             yield Visit(engine, self.cwd)
         finally:

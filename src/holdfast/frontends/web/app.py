@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from hmac import compare_digest
 from http import HTTPStatus
@@ -19,18 +20,22 @@ from starlette.responses import JSONResponse, RedirectResponse, Response, Stream
 from starlette.routing import Route
 
 from holdfast import __version__
-from holdfast.core.errors import Busy, Conflict, Damaged, HoldfastError, NotFound, NoWorkspace, Refused, Usage
+from holdfast.core.errors import Busy, Conflict, Damaged, HoldfastError, NotFound, NoWorkspace, Refused, Usage, shortage
 from holdfast.frontends.web import api, asking, operations, pages
-from holdfast.frontends.web.book import OPERATOR, Book, Visitor
+from holdfast.frontends.web.book import OPENED, OPERATOR, Book, Visitor, halves
 from holdfast.frontends.web.desk import opened
-from holdfast.frontends.web.gate import Gate, Proxy, Refusal, cookie_name
+from holdfast.frontends.web.gate import WAY_IN, Gate, Proxy, Refusal, cookie_name, cookie_path
+from holdfast.frontends.web.local_users import users
+from holdfast.frontends.web.pages import at_home
 from holdfast.frontends.web.stream import Stream, as_json
 from holdfast.frontends.web.words import Words, chosen
+from holdfast.workspace.find import show
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Scope
 
     from holdfast.engine import Engine
+    from holdfast.frontends.web.desk import Desk
     from holdfast.supervisor.ground import Ground
 
 STATUS = (
@@ -80,6 +85,7 @@ class Site:
             Route("/static/{name}", self._static, methods=["GET"]),
         ]
         app = Starlette(routes=routes, lifespan=self._lifespan, exception_handlers=self._handlers())
+        app.router.redirect_slashes = False  # it would lead out of the session's folder, which it does not know
         self.gate = gate(app, self.book, origins, self._refuse, monotonic, proxy)
         return self.gate
 
@@ -103,14 +109,14 @@ class Site:
             # Read before the page is: what happens while it is being made is told to it afterwards.
             last = self.book.last()
             try:
-                _check_role(visitor, route.role)
+                _check_role(visitor, OPERATOR if _asks_for_sealed(request) else route.role)
                 page = await run_in_threadpool(self._run_page, request, route, visitor)
             except HoldfastError as error:
                 self._audit(route.method, visitor, target, str(error))
                 return self._wrong(request, error)
             self._audit(route.method, visitor, target, "done")
             if page.goto:
-                return RedirectResponse(page.goto, HTTPStatus.SEE_OTHER)
+                return _goto(request, page.goto)
             return self._html(request, page.template, {**page.values, "last": last})
 
         return answer
@@ -124,7 +130,10 @@ class Site:
         with opened(self.build, self.now, self.ground, self.config) as desk:
             words = self._words(request)
             ask = asking.Ask(desk, self.book, request.path_params, fields, visitor, words, self.doctor, self.home)
-            return route.run(ask)
+            desk.opens_sealed = _asks_for_sealed(request)
+            page = route.run(ask)
+            self._audit_sealed(request, desk)
+            return page
 
     def _operation(self, operation: api.Operation) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
@@ -133,7 +142,7 @@ class Site:
                 return _failure(HTTPStatus.UNAUTHORIZED, "You are not signed in here, or no longer.", "unauthorized")
             method = operation.method if operation.changes else "GET"
             try:
-                _check_role(visitor, operation.role)
+                _check_role(visitor, OPERATOR if _asks_for_sealed(request) else operation.role)
                 result = await run_in_threadpool(self._run_operation, request, operation)
             except HoldfastError as error:
                 self._audit(method, visitor, request.url.path, str(error))
@@ -149,7 +158,15 @@ class Site:
         with opened(self.build, self.now, self.ground, self.config) as desk:
             if operation.changes:
                 values["by"] = request.scope["holdfast.visitor"].role
-            return operation.run(desk, values)
+            desk.opens_sealed = _asks_for_sealed(request)
+            result = operation.run(desk, values)
+            self._audit_sealed(request, desk)
+            return result
+
+    def _audit_sealed(self, request: Request, desk: Desk) -> None:
+        """Written down before it is shown."""
+        for path in desk.shown_sealed:
+            self.book.audit(request.scope["holdfast.visitor"], OPENED, f"{request.url.path}?path={show(path)}", "done")
 
     def _audit(self, method: str, visitor: Visitor, target: str, outcome: str) -> None:
         if method != "GET":
@@ -169,7 +186,13 @@ class Site:
             return _failure(HTTPStatus.UNAUTHORIZED, "You are not signed in here, or no longer.", "unauthorized")
         if len(self.stream.listeners) >= MOST_STREAMS:
             return _failure(HTTPStatus.SERVICE_UNAVAILABLE, "Too many pages listen at once.", "busy")
-        lines = self.stream.listen(_since(request), request.path_params.get("task", ""))
+        visitor, by_proxy = request.scope["holdfast.visitor"], request.scope["holdfast.by_proxy"]
+        lines = self.stream.listen(
+            _since(request),
+            request.path_params.get("task", ""),
+            visitor.hash,
+            lambda: by_proxy or self.book.holds(visitor),
+        )
         return StreamingResponse(lines, media_type="text/event-stream")
 
     # Coming and going
@@ -179,20 +202,21 @@ class Site:
         form, plain = request.scope["holdfast.form"], bool(request.scope["holdfast.form"])
         try:
             ticket = form.get("ticket") or json.loads(request.scope["holdfast.body"] or b"{}").get("ticket")
-        except (ValueError, AttributeError):
-            ticket = None
+        except (ValueError, AttributeError, RecursionError):
+            return _failure(HTTPStatus.BAD_REQUEST, "The body is not a JSON object.", "usage")
         agent = request.headers.get("user-agent", "a program")
-        session = self.book.exchange(ticket.strip(), agent) if isinstance(ticket, str) else None
-        password = self.password()
-        if (
-            session is None
-            and password
-            and isinstance(ticket, str)
-            and compare_digest(ticket.encode(), password.encode())
-        ):
-            session = self.book.enter(OPERATOR, agent)
+        given = ticket if isinstance(ticket, str) else ""
+        user = users.of(request.scope.get("client"))
+        # On this machine, whoever runs the page signs in: a ticket that somebody else got hold of is worth nothing to them.
+        is_ours = user is None or user == os.geteuid()
+        session = self.book.exchange(given.strip(), agent, user) if is_ours else None
+        if session is None and is_ours and self.gate.may_guess(request.scope) and self._is_password(given):
+            session = self.book.enter(OPERATOR, agent, user)
         if session is None:
-            self.gate.guessed_wrong()
+            try:
+                self.gate.guessed_wrong(request.scope)
+            except Refusal as refusal:
+                return _failure(refusal.status, refusal.text, "refused", headers=refusal.headers)
             self.book.audit(None, "POST", "/session", "refused")
             text = "This ticket is not valid, or was used already."
             if plain:
@@ -201,28 +225,36 @@ class Site:
         visitor = self.book.visitor(session)
         assert visitor is not None
         self.book.audit(visitor, "POST", "/session", "entered")
-        response: Response = RedirectResponse("/", HTTPStatus.SEE_OTHER)
+        folder, cookie = halves(session)
+        response: Response = RedirectResponse(f"{folder}/", HTTPStatus.SEE_OTHER)
         if not plain:
-            response = JSONResponse({"success": True, "data": {"role": visitor.role, "session": session}})
+            answer = {"role": visitor.role, "session": session, "folder": folder}
+            response = JSONResponse({"success": True, "data": answer})
         secure = request.scope["holdfast.secure"]
         response.set_cookie(
-            cookie_name(secure), session, max_age=self.book.session_days * 86_400, httponly=True, samesite="lax",
-            secure=secure, path="/",
+            cookie_name(secure), cookie, max_age=self.book.session_days * 86_400, httponly=True, samesite="lax",
+            secure=secure, path=cookie_path(secure, folder),
         )  # fmt: skip
         return response
 
+    def _is_password(self, given: str) -> bool:
+        password = self.password()
+        return bool(password) and compare_digest(given.encode("utf-8", "replace"), password.encode())
+
     async def _leave(self, request: Request) -> Response:
         self.book.leave(request.scope["holdfast.visitor"])
+        self.stream.end_of(request.scope["holdfast.visitor"].hash)
         response = RedirectResponse("/", HTTPStatus.SEE_OTHER)
         secure = request.scope["holdfast.secure"]
-        response.delete_cookie(cookie_name(secure), path="/", secure=secure, httponly=True, samesite="lax")
+        path = cookie_path(secure, request.scope["holdfast.folder"])
+        response.delete_cookie(cookie_name(secure), path=path, secure=secure, httponly=True, samesite="lax")
         return response
 
     async def _language(self, request: Request) -> Response:
         back = request.scope["holdfast.form"].get("back", "/")
         # Only a path of ours: `//elsewhere` and `/\elsewhere` would lead a browser away.
         safe = back if back.startswith("/") and back[1:2] not in ("/", "\\") else "/"
-        response = RedirectResponse(safe, HTTPStatus.SEE_OTHER)
+        response = _goto(request, safe)
         wanted = chosen(request.scope["holdfast.form"].get("language", ""), "")
         response.set_cookie(LANGUAGE, wanted, max_age=365 * 86_400, httponly=True, samesite="lax", path="/")
         return response
@@ -238,6 +270,7 @@ class Site:
             visitor=visitor,
             token=self.book.token(visitor) if visitor is not None else "",
             now=self.now(),
+            session_folder=request.scope["holdfast.folder"],
             here_path=request.url.path + (f"?{request.url.query}" if request.url.query else ""),
             version=__version__,
             **{
@@ -248,6 +281,7 @@ class Site:
                 **values,
             },
         )
+        text = at_home(text, request.scope["holdfast.folder"])
         return Response(text.encode("utf-8", "replace"), status, media_type="text/html; charset=utf-8")
 
     def _wrong(self, request: Request, error: HoldfastError) -> Response:
@@ -261,7 +295,11 @@ class Site:
     def _refuse(self, scope: Scope, refusal: Refusal) -> ASGIApp:
         request = Request(scope)
         scope["holdfast.visitor"] = None
-        if scope["path"].startswith(("/api/", "/session")) or refusal.status == HTTPStatus.MISDIRECTED_REQUEST:
+        if "location" in refusal.headers:
+            answer = Response(b"", refusal.status)
+        elif refusal.text == WAY_IN and not scope["path"].startswith(("/api/", "/session")):
+            answer = self._html(request, "outside.html", {}, refusal.status)
+        elif scope["path"].startswith(("/api/", "/session")) or refusal.status == HTTPStatus.MISDIRECTED_REQUEST:
             answer = _failure(refusal.status, refusal.text, "refused")
         elif refusal.status == HTTPStatus.UNAUTHORIZED:
             answer = self._html(request, "hello.html", {}, refusal.status)
@@ -280,7 +318,10 @@ class Site:
         return self._html(request, "wrong.html", {"text": text, "hint": "", "status": status}, status)
 
     async def _broken(self, request: Request, error: Exception) -> Response:
+        short = shortage(error)
         text = f"This should not happen: {type(error).__name__}. Nothing is lost; please report it."
+        if short is not None:
+            text = str(short)
         if request.url.path.startswith("/api/"):
             return _failure(HTTPStatus.INTERNAL_SERVER_ERROR, text, "failed")
         values = {"text": text, "hint": "", "status": 500}
@@ -302,10 +343,21 @@ class Site:
 def _back(request: Request) -> str:
     """Where somebody came from, if that was a page of ours; else the workspace, the task or the first page."""
     found = urlsplit(request.headers.get("referer", ""))
-    if found.netloc == request.headers.get("host") and found.path != request.url.path:
-        return f"{found.path}?{found.query}" if found.query else found.path
+    path = found.path.removeprefix(request.scope["holdfast.folder"])
+    if found.netloc == request.headers.get("host") and path.startswith("/") and path != request.url.path:
+        return f"{path}?{found.query}" if found.query else path
     parts = request.path_params
     return f"/w/{parts['workspace']}" if "workspace" in parts else f"/t/{parts['task']}" if "task" in parts else "/"
+
+
+def _goto(request: Request, path: str) -> Response:
+    """Lead to another page of the same session."""
+    return RedirectResponse(request.scope["holdfast.folder"] + path, HTTPStatus.SEE_OTHER)
+
+
+def _asks_for_sealed(request: Request) -> bool:
+    """Does somebody who only looks ask for what is sealed? Roles and contents both go by this."""
+    return request.method == "GET" and asking.fields_of(request.scope["query_string"]).get("sealed") == "true"
 
 
 class _Forbidden(HoldfastError):
@@ -313,8 +365,12 @@ class _Forbidden(HoldfastError):
 
 
 def _check_role(visitor: Visitor, role: str) -> None:
-    if not visitor.may(role):
-        raise _Forbidden(f"A {visitor.role} may not do this; it takes an {role}.", "Sign in with another link.")
+    if visitor.may(role):
+        return
+    hint = "Sign in with another link."
+    if visitor.role[0] in "aeiou":
+        raise _Forbidden(f"An {visitor.role} may not do this; it takes an {role}.", hint)
+    raise _Forbidden(f"A {visitor.role} may not do this; it takes an {role}.", hint)
 
 
 def _status(error: HoldfastError) -> int:
@@ -325,8 +381,8 @@ def _status(error: HoldfastError) -> int:
     return next((status for kind, status in STATUS if isinstance(error, kind)), HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
-def _failure(status: int, text: str, kind: str, hint: str = "") -> Response:
-    return JSONResponse({"success": False, "error": text, "kind": kind, "hint": hint}, status)
+def _failure(status: int, text: str, kind: str, hint: str = "", headers: Mapping[str, str] | None = None) -> Response:
+    return JSONResponse({"success": False, "error": text, "kind": kind, "hint": hint}, status, headers)
 
 
 def _since(request: Request) -> int:

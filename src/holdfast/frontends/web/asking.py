@@ -62,6 +62,14 @@ def link(path: str, /, **fields: object) -> str:
     return f"{path}?{urlencode(given, errors='surrogateescape')}" if given else path
 
 
+def path_of(row: Mapping[str, str]) -> str:
+    """The path of a row as a field of an address, in the form that also names which are no UTF-8 have.
+
+    Plain text: what a template's macro gives is escaped for a page already.
+    """
+    return f"base64:{row['path_base64']}" if "path_base64" in row else row["path"]
+
+
 def fields_of(query: bytes) -> dict[str, str]:
     return dict(parse_qsl(query.decode("ascii", "replace"), keep_blank_values=True, errors="surrogateescape"))
 

@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.errors import Conflict, NotFound, Usage
-from holdfast.frontends.facts import of_path, of_restored
+from holdfast.frontends.facts import of_missing, of_path, of_restored
 from holdfast.frontends.web.desk import MOST_CHANGES
 from holdfast.store.rows import WorkspaceRow
 from holdfast.workspace.find import show
 
 if TYPE_CHECKING:
     from holdfast.frontends.web.desk import Desk
-    from holdfast.previewing import Preview
+    from holdfast.previewing import Missing, Preview
     from holdfast.restoring import Restored
 
 
@@ -30,7 +30,9 @@ class Bringing:
         row, target = self.desk.row(workspace), self.desk.resolve(workspace, reference)
         restoring = self._restoring(row)
         restoring.refuse_unknown(target, paths)
-        return {"target": f"v{target.version}", **_preview(restoring.preview(target, list(paths)))}
+        found = _preview(restoring.preview(target, list(paths)))
+        missing = restoring.missing(target, paths)[:MOST_CHANGES]
+        return {"target": f"v{target.version}", **found, "missing": of_missing(missing)}
 
     def restore(
         self, workspace: str, reference: str, paths: Sequence[bytes], conflicts: str, agreed: str
@@ -39,7 +41,7 @@ class Bringing:
         restoring = self._restoring(row)
         restoring.refuse_unknown(target, paths)
         done = restoring.restore(target, list(paths), conflicts=conflicts, ask=_agree(agreed, conflicts))
-        return _restored(done)
+        return _restored(done) if done is not None else _nothing(restoring.missing(target, paths))
 
     def undo(self, workspace: str, agreed: str, conflicts: str, again: bool = False) -> dict[str, Any]:
         restoring = self._restoring(self.desk.row(workspace))
@@ -54,7 +56,9 @@ class Bringing:
             return False
 
         (restoring.redo if again else restoring.undo)(conflicts="ask", ask=look)
-        return seen[0] if seen else {"steps": [], "untouched": [], "conflicts": [], "count": 0, "digest": _digest([])}
+        if seen:
+            return seen[0]
+        return {"steps": [], "untouched": [], "conflicts": [], "count": 0, "digest": _digest([]), "missing": []}
 
     def ways_back(self, workspace: str) -> dict[str, bool]:
         """Whether there is a restore to undo, and an undo to take back."""
@@ -83,6 +87,7 @@ class Bringing:
 
         if not os.path.isdir(row.path):
             raise NotFound(f"{show(row.path)} is not there.", "Fork the checkpoint into another folder instead.")
+        self.desk.refuse_another(row)
         return Restoring(self.desk.engine, row.path, row)
 
 
@@ -113,6 +118,7 @@ def _preview(preview: Preview, conflicts: str = "") -> dict[str, Any]:
         "untouched": [{**of_path(path), "why": why} for path, why in preview.plan.untouched[:MOST_CHANGES]],
         "conflicts": [of_path(path) for path in preview.conflicts],
         "digest": _digest(kept),
+        "missing": [],
     }
 
 
@@ -123,8 +129,12 @@ def _digest(steps: Sequence[dict[str, Any]]) -> str:
     return total.hexdigest()
 
 
+def _nothing(missing: Sequence[Missing]) -> dict[str, Any]:
+    return {"restored": False, "reason": "nothing to do", "missing": of_missing(missing[:MOST_CHANGES])}
+
+
 def _restored(done: Restored | None) -> dict[str, Any]:
     if done is None:
-        return {"restored": False, "reason": "nothing to do"}
+        return _nothing([])
     moved = [{**of_path(path), "to": show(where)} for path, where in done.applied.aside]
     return {**of_restored(done), "moved": moved}

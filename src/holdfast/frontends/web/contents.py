@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from holdfast.core.entry import FILE, FOLDER, LINK
-from holdfast.core.errors import NotFound
+from holdfast.core.entry import FILE, FOLDER, LINK, SEALED
+from holdfast.core.errors import HoldfastError, NotFound
 from holdfast.frontends.facts import KINDS, of_change, of_checkpoint, of_path
 from holdfast.frontends.web.desk import MOST_CHANGES, NOW
 from holdfast.looking import compare
@@ -14,11 +14,14 @@ from holdfast.store.rows import CheckpointRow
 from holdfast.workspace.find import show
 
 if TYPE_CHECKING:
+    from holdfast.core.entry import Entry
     from holdfast.frontends.web.desk import Desk
     from holdfast.workspace.diff import FileDiff
 
 MOST_SHOWN = 2 << 20
 """Contents over this are not shown, only measured."""
+MOST_COUNTED = 16 << 20
+"""Bytes of both sides whose lines are counted for files that are only named; further ones have their names and links."""
 
 
 class Contents:
@@ -58,8 +61,11 @@ class Contents:
             "sizes": sizes,
             "binary": False,
             "too_large": False,
+            "sealed": not self._may_show(change.path, change.old, change.new),
             "hunks": [],
         }
+        if shown["sealed"]:
+            return shown
         if max(sizes) > MOST_SHOWN:
             return {**shown, "too_large": True}
         found: FileDiff = diff.compare(change.old_content(), change.new_content())
@@ -74,25 +80,75 @@ class Contents:
         return {**shown, "binary": found.binary, "added": found.added, "removed": found.removed, "hunks": hunks}
 
     def patch(self, workspace: str, old: str, new: str, files: int, lines: int) -> dict[str, Any]:
-        """The lines of everything that differs, for so many files and lines; what is beyond is only named."""
-        before = self.desk.resolve(workspace, old)
+        """The lines of everything that differs, for so many files and lines; all that is beyond is named in `rest`.
+
+        A file that would fill more than what is left is `omitted`; smaller ones behind it are shown all the same.
+        """
+        before = self.desk.resolve(workspace, old) if old else None
         after = None if new == NOW else self.desk.resolve(workspace, new)
         changes, shown, left = self.changes(workspace, before, after), [], lines
         for change in changes[:files]:
-            found = {**of_change(change), **(self._lines(change) if left > 0 else {"hunks": [], "too_large": True})}
-            left -= sum(len(hunk["lines"]) for hunk in found["hunks"])
+            found = {**of_change(change), **self._lines(change), "omitted": False}
+            count = sum(len(hunk["lines"]) for hunk in found["hunks"])
+            if count > left:
+                found |= {"hunks": [], "omitted": True}
+            else:
+                left -= count
             shown.append(found)
-        return {"old": f"v{before.version}", "new": new, "changed": len(changes), "files": shown}
+        rest, budget = [], MOST_COUNTED
+        for change in changes[files:]:
+            counts = self._counts(change, budget)
+            budget -= counts.pop("read", 0)
+            rest.append({**of_change(change), **counts})
+        return {
+            "old": f"v{before.version}" if before is not None else None,
+            "new": new,
+            "changed": len(changes),
+            "files": shown,
+            "rest": rest,
+        }
 
-    def file(self, workspace: str, reference: str, path: bytes) -> tuple[dict[str, Any], bytes]:
-        """Facts and content of one file as it was. Raises `NotFound`, and `Damaged` if it no longer matches its digest."""
+    def _counts(self, change: Any, budget: int) -> dict[str, Any]:
+        """How many lines came and went, and the bytes that were `read` for it; nothing where they are not counted."""
+        from holdfast.workspace import diff
+
+        states = [entry for entry in (change.old, change.new) if entry is not None]
+        if any(entry.flags & SEALED for entry in states):
+            return {"sealed": True}
+        sizes = [entry.size for entry in states if entry.kind in FILE + LINK]
+        size = sum(sizes)
+        if not sizes or max(sizes) > MOST_SHOWN or size > budget:
+            return {}
+        try:
+            found = diff.compare(change.old_content(), change.new_content(), context=0)
+        except HoldfastError:  # its own page says why
+            return {}
+        if found.binary:
+            return {"binary": True, "read": size}
+        return {"added": found.added, "removed": found.removed, "read": size}
+
+    def file(self, workspace: str, reference: str, path: bytes) -> tuple[dict[str, Any], bytes | None]:
+        """Facts and content of one file as it was; no content if it is sealed and was not asked for as such.
+
+        Raises `NotFound`, and `Damaged` if it no longer matches its digest.
+        """
         row = self.desk.resolve(workspace, reference)
         entry = self.desk.ledger.at(row.workspace, row.version, path)
         if entry is None or entry.kind not in FILE + LINK:
             raise NotFound(f"{show(path)} was no file in v{row.version}.")
         facts = {**of_path(path), "version": f"v{row.version}", "kind": KINDS[entry.kind], "mode": f"{entry.mode:04o}",
-                 "size": entry.size}  # fmt: skip
+                 "size": entry.size, "sealed": bool(entry.flags & SEALED)}  # fmt: skip
+        if not self._may_show(path, entry):
+            return facts, None
         return facts, entry.content if entry.kind == LINK else self.desk.repository.load(entry.content)
+
+    def _may_show(self, path: bytes, *states: Entry | None) -> bool:
+        """May the contents of these states be shown to whoever asks now? What was sealed once is not, on either side."""
+        if not any(state is not None and state.flags & SEALED for state in states):
+            return True
+        if self.desk.opens_sealed:
+            self.desk.shown_sealed.append(path)
+        return self.desk.opens_sealed
 
     def folder(self, workspace: str, reference: str, path: bytes) -> list[dict[str, Any]]:
         """What lay in a folder then, folders first."""

@@ -8,12 +8,13 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from holdfast.core.errors import Busy, Conflict, HoldfastError, NotFound, NoWorkspace
+from holdfast.core.errors import Conflict, HoldfastError, NotFound, NoWorkspace
 from holdfast.core.model import Event
 from holdfast.finishing import settled
-from holdfast.frontends.facts import of_change, of_checkpoint, of_coverage, of_notice, of_path, of_worker
+from holdfast.frontends.facts import made_after, of_change, of_checkpoint, of_coverage, of_notice, of_path, of_worker
 from holdfast.frontends.paint import rfc3339
 from holdfast.looking import coverage, pending
+from holdfast.store.bases import previous
 from holdfast.store.rows import CheckpointRow, Query, WorkspaceRow
 from holdfast.workspace.find import show
 
@@ -41,6 +42,10 @@ class Desk:
     ) -> None:
         self.engine, self.now, self._make_ground, self.config = engine, now, ground, config
         self._ground: Ground | None = None
+        self.opens_sealed = False
+        """May sealed contents be shown? Only to an operator who asked for exactly that."""
+        self.shown_sealed: list[bytes] = []
+        """Paths whose sealed contents were shown."""
 
     @cached_property
     def repository(self) -> Repository:
@@ -77,6 +82,12 @@ class Desk:
             self._ground.close()
         self.engine.close()
 
+    def refuse_another(self, row: WorkspaceRow) -> None:
+        """Raise `Conflict` if another workspace's folder lies at the path by now: that is not for this history to touch."""
+        found = self.engine.known(row.path, adopting=True)
+        if found != (row.path, row.id):
+            raise Conflict(f"{show(row.path)} is no longer this workspace.", "Is the folder there?")
+
     # Workspaces
 
     def workspaces(self) -> list[dict[str, Any]]:
@@ -109,7 +120,7 @@ class Desk:
             "created_at": rfc3339(row.created_at),
             "parent": row.parent or None,
             "there": os.path.isdir(row.path),
-            "versions": row.version,
+            "checkpoints": self.ledger.count(row.id),
             "last": of_checkpoint(newest[0]) if newest else None,
             "coverage": of_coverage(coverage(row)),
         }
@@ -122,6 +133,7 @@ class Desk:
         changes: list[Any] = []
         remarks: list[str] = []
         try:
+            self.refuse_another(row)
             changes, remarks = pending(self.engine, row.path, row)
         except HoldfastError as error:
             remarks = [f"What changed is not known: {error}"]
@@ -172,21 +184,25 @@ class Desk:
     def checkpoint(self, workspace: str, reference: str) -> dict[str, Any]:
         row = self.resolve(workspace, reference)
         header = self.repository.document(row)[0]
-        changes = self.contents.changes(workspace, self._before(row), row)
+        compared = previous(self.repository, row)
+        changes = self.contents.changes(workspace, compared, row)
         return {
             **of_checkpoint(row),
             "added": row.added,
+            "previous": f"v{compared.version}" if compared is not None else None,
+            "made_after": f"v{made_after(row, compared)}" if made_after(row, compared) else None,
             "before": f"v{self._before_version(row)}" if self._before_version(row) else None,
             "after": self._after(row),
             "summary": header.get("summary") or None,
+            "command": header.get("command") or None,
             "agent": header.get("agent") or None,
             "tokens_used": header.get("tokens_used") or None,
             "token_budget": header.get("token_budget") or None,
             "git": header.get("git"),
             "notes": header.get("notes"),
-            "notices": header.get("notices", []),
+            "notices": header.get("notices") or [],
             "changes": [of_change(change) for change in changes[:MOST_CHANGES]],
-            "changed": len(changes),
+            "differing": len(changes),
         }
 
     def brief(self, workspace: str, reference: str, tokens: int) -> dict[str, Any]:
@@ -195,7 +211,7 @@ class Desk:
 
         row = self.row(workspace)
         resuming = Resuming(self.engine, row.path, row.id)
-        built = resuming.brief(resuming.tell(self.resolve(workspace, reference)), tokens=tokens)
+        built = resuming.own(resuming.tell(self.resolve(workspace, reference)), tokens=tokens).brief
         return {"text": built.text, "parts": built.parts, "tokens": built.tokens, "left_out": built.left_out}
 
     def resolve(self, workspace: str, reference: str) -> CheckpointRow:
@@ -258,7 +274,7 @@ class Desk:
         try:
             done = compact(self.repository, folder)
             given_back = max(0, done.bytes_before - done.bytes_after)
-        except Busy:
+        except HoldfastError:  # they are forgotten, whatever became of their space; a later compaction gives it back
             given_back = 0
         return {"forgotten": [f"v{version}" for version in sorted(rows)], "rows": freed, "given_back": given_back}
 
@@ -308,7 +324,12 @@ class Desk:
             "packs": len(self.ledger.packs()) if there else 0,
             "retention": {key: settings[key] for key in KEPT_BY},
             "workspaces": [
-                {"id": row.id, "root": show(row.path), "versions": row.version, "coverage": of_coverage(coverage(row))}
+                {
+                    "id": row.id,
+                    "root": show(row.path),
+                    "checkpoints": self.ledger.count(row.id),
+                    "coverage": of_coverage(coverage(row)),
+                }
                 for row in rows
             ],
         }

@@ -130,6 +130,16 @@ def _lexer(name: str) -> Lexer:
         return TextLexer(stripnl=False, ensurenl=False)
 
 
+def raised(budget: dict[str, Any], used: dict[str, Any]) -> dict[str, str]:
+    """What to offer for limits that are used up, as a form takes them: twice as much; nothing for all others."""
+    found = {"tokens": "", "money": "", "minutes": ""}
+    for name, field, unit in (("tokens", "tokens", 1), ("money", "money", 1), ("seconds", "minutes", 60)):
+        limit, spent = budget.get(name, 0), used.get(name, 0)
+        if limit and spent >= limit:
+            found[field] = f"{2 * max(limit, spent) / unit:.2f}".rstrip("0").rstrip(".")
+    return found
+
+
 def sides(name: str, hunk: dict[str, Any]) -> list[dict[str, Any]]:
     """The rows of a hunk: number and markup of the old and the new line, what was replaced side by side."""
     lines = [line for line in hunk["lines"] if line["kind"] in " +-"]

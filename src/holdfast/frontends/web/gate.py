@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+from collections import Counter
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from http.cookies import CookieError, SimpleCookie
-from ipaddress import IPv6Address, ip_address
+from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote, urlencode
 
-from holdfast.frontends.web.book import Book, Visitor
+from holdfast.frontends.web.book import Book, Visitor, joined
+from holdfast.frontends.web.local_users import users
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,9 +22,12 @@ if TYPE_CHECKING:
 READING, CHANGING = frozenset({"GET", "HEAD"}), frozenset({"POST", "PATCH", "DELETE"})
 FORM, JSON = "application/x-www-form-urlencoded", "application/json"
 MOST_BODY, BODY_SECONDS = 1 << 20, 15
-MOST_AT_ONCE, PER_SECOND, BURST = 200, 50.0, 300.0
+MOST_OF_STRANGERS = 16 << 10
+"""What somebody who is not signed in may send: a ticket or a password."""
+MOST_AT_ONCE, MOST_OF_ONE, PER_SECOND, BURST = 200, 100, 50.0, 300.0
 WRONG_PER_MINUTE = 10
 COOKIE = "holdfast_session"
+FOLDER, HEXADECIMAL = 33, frozenset("0123456789abcdef")
 TOKEN_HEADER, TOKEN_FIELD = "x-holdfast-token", "_token"
 ONCE = frozenset({"host", "origin", "authorization", "content-length", "content-type", TOKEN_HEADER})
 """Headers that decide about access: one that comes twice is none at all."""
@@ -38,6 +42,12 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
 }
+
+
+WAY_IN = (
+    "The page has an address of its own. `holdfast serve` prints it when it starts,"
+    " and `holdfast serve --link` prints another."
+)
 
 
 class Refusal(Exception):
@@ -83,8 +93,10 @@ class Gate:
             app, book, origins, refuse, clock, proxy,
         )  # fmt: skip
         self.at_once = 0
+        self.doing = Counter[str]()
+        """How many requests of each visitor there are, from the end of their head on."""
         self.buckets: dict[str, tuple[float, float]] = {}
-        self.wrong: list[float] = []
+        self.wrong: dict[str, list[float]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -94,29 +106,67 @@ class Gate:
             await receive()
             await send({"type": "websocket.close", "code": 1008})
             return
-        self.at_once += 1
         try:
             await self._pass(scope, receive, send)
         finally:
-            self.at_once -= 1
+            self._uncount(scope)
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["holdfast.folder"], scope["path"] = _without_folder(scope["path"])
         static = scope["path"].startswith("/static/")
-        dressed = _dressed(send, static)
+        dressed = _dressed(scope, send, static)
         try:
-            if self.at_once > MOST_AT_ONCE:
-                raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "Too many requests at once.", {"retry-after": "1"})
             headers = _headers(scope, ONCE | {self.proxy.header} if self.proxy is not None else ONCE)
+            if _names_loopback(headers.get("host", "")) and scope["method"] in READING:
+                self._lead_home(scope, headers)
             self._check_place(scope["method"], headers)
             scope["holdfast.secure"] = self.origins[headers["host"]].startswith("https:")
+            self._check_lengths(scope["method"], headers)
+            if not static or scope["method"] in CHANGING:
+                self._recognise(scope, headers)
             if scope["method"] in CHANGING:
                 receive = await self._body(scope, headers, receive)
-            if not static:
-                self._check_visitor(scope, headers)
+                self._check_form(scope, headers)
+            if self.at_once >= MOST_AT_ONCE:
+                raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "Too many requests at once.", {"retry-after": "1"})
         except Refusal as refusal:
+            # What else lies on the connection was sent by somebody who was refused: it is not even read.
+            refusal.headers["connection"] = "close"
             await self.refuse(scope, refusal)(scope, receive, dressed)
             return
-        await self.app(scope, receive, dressed)
+        await self._serve(scope, receive, dressed)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Have it done. Requests that are still on their way cost next to nothing, and count for their visitor alone."""
+        self.at_once += 1
+        try:
+            await self.app(scope, receive, send)
+        finally:
+            self.at_once -= 1
+
+    def _uncount(self, scope: Scope) -> None:
+        owner = scope.get("holdfast.counted")
+        if owner is not None:
+            self.doing[owner] -= 1
+            self.doing += Counter()  # without those who have nothing done
+
+    def _lead_home(self, scope: Scope, headers: dict[str, str]) -> None:
+        """Send whoever came by a name that all of this machine shares to the page's own name, if they may know it.
+
+        The name keeps others who use this machine out of what browsers tell our page: only a session or a ticket gets it.
+        """
+        home = next(iter(self.origins.values()))
+        fields = dict(parse_qsl(scope["query_string"].decode("latin-1")))
+        ticket = fields.pop("ticket", "")
+        if ticket and not self.book.knows(ticket):
+            self.guessed_wrong(scope)
+            ticket = ""
+        if ticket or self._visitor(scope, _session(scope, headers, home.startswith("https:"))) is not None:
+            query = urlencode(fields)
+            place = quote(scope["holdfast.folder"] + scope["path"], safe="/~") + (f"?{query}" if query else "")
+            place += f"#{ticket}" if ticket else ""
+            raise Refusal(HTTPStatus.TEMPORARY_REDIRECT, "This page has a name of its own.", {"location": home + place})
+        raise Refusal(HTTPStatus.UNAUTHORIZED, WAY_IN)
 
     def _check_place(self, method: str, headers: Mapping[str, str]) -> None:
         """Is it for us, and does our own page ask, or nobody's page at all?"""
@@ -124,22 +174,27 @@ class Gate:
             raise Refusal(HTTPStatus.METHOD_NOT_ALLOWED, f"{method[:20]} is not done here.", {"allow": "GET, POST"})
         host, origin = headers.get("host", ""), headers.get("origin")
         if host not in self.origins:
-            raise Refusal(HTTPStatus.MISDIRECTED_REQUEST, f"This page lives at {next(iter(self.origins.values()))}/")
+            raise Refusal(HTTPStatus.MISDIRECTED_REQUEST, "This page lives at another address.")
         site, mode = headers.get("sec-fetch-site", "none"), headers.get("sec-fetch-mode", "")
         if site not in ("same-origin", "none") and not (method == "GET" and mode == "navigate"):
             raise Refusal(HTTPStatus.FORBIDDEN, "Another page asked for this.")
         if origin is not None and origin != self.origins[host]:
             raise Refusal(HTTPStatus.FORBIDDEN, "Another page asked for this.")
 
+    def _check_lengths(self, method: str, headers: Mapping[str, str]) -> None:
+        length = headers.get("content-length", "0")
+        if method in READING and (length.strip("0") or "transfer-encoding" in headers):
+            # Nobody would read it, and the next request on the connection would be waited for behind it.
+            raise Refusal(HTTPStatus.BAD_REQUEST, f"{method} takes no body.")
+        if not length.isdecimal() or int(length) > MOST_BODY:
+            raise _too_large(MOST_BODY)
+
     async def _body(self, scope: Scope, headers: dict[str, str], receive: Receive) -> Receive:
         """Read the body within its limits; it is small, and forms carry their token in it."""
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length) > MOST_BODY:
-            raise Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"A request may have {MOST_BODY:,} bytes at most.")
         try:
             async with asyncio.timeout(BODY_SECONDS):
-                body = await _whole(receive)
+                body = await _whole(receive, MOST_OF_STRANGERS if scope["holdfast.visitor"] is None else MOST_BODY)
         except TimeoutError:
             raise Refusal(HTTPStatus.REQUEST_TIMEOUT, "The request took too long to arrive.") from None
         if body and kind not in (FORM, JSON):
@@ -157,22 +212,30 @@ class Gate:
 
         return nothing_more
 
-    def _check_visitor(self, scope: Scope, headers: dict[str, str]) -> None:
-        address = str((scope.get("client") or ("?",))[0])
-        bearer, cookie = _bearer(headers), _cookie(headers, scope["holdfast.secure"])
-        visitor = self._visitor(bearer or cookie)
-        if visitor is None and not bearer and self.proxy is not None:
-            visitor = self.proxy.visitor(address, headers)
-        self._limit(visitor.hash if visitor is not None else address)
+    def _recognise(self, scope: Scope, headers: dict[str, str]) -> None:
+        """Who asks? A stranger is told so before anything of the body is read.
+
+        Visitors are limited each for themselves. Strangers are not: what they get costs no more than a refusal, and
+        all who use this machine come from one address, so that one of them would keep the others from signing in.
+        """
+        visitor = self._visitor(scope, _session(scope, headers, scope["holdfast.secure"]))
+        scope["holdfast.by_proxy"] = visitor is None
+        if visitor is None and not _bearer(headers) and self.proxy is not None:
+            visitor = self.proxy.visitor(address_of(scope), headers)
         scope["holdfast.visitor"] = visitor
-        if scope["method"] not in CHANGING:
-            return
-        if scope["path"] == "/session":
-            self._limit_guesses()
-            return
-        if visitor is None:
+        if visitor is not None:
+            self._limit(visitor.hash)
+            if self.doing[visitor.hash] >= MOST_OF_ONE:
+                raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "You have too much done at once.", {"retry-after": "1"})
+            self.doing[visitor.hash] += 1
+            scope["holdfast.counted"] = visitor.hash
+        elif scope["method"] in CHANGING and scope["path"] != "/session":
             raise Refusal(HTTPStatus.UNAUTHORIZED, "You are not signed in here, or no longer.")
-        if bearer:
+
+    def _check_form(self, scope: Scope, headers: dict[str, str]) -> None:
+        """Was it sent by our own page? A program that sends its session in a header needs no such proof."""
+        visitor = scope["holdfast.visitor"]
+        if scope["path"] == "/session" or _bearer(headers):
             return
         if "origin" not in headers:
             raise Refusal(HTTPStatus.FORBIDDEN, "A request of a browser must tell its origin.")
@@ -180,8 +243,13 @@ class Gate:
         if not hmac.compare_digest(sent.encode("utf-8", "replace"), self.book.token(visitor).encode()):
             raise Refusal(HTTPStatus.FORBIDDEN, "The form is not from this page, or too old. Load the page again.")
 
-    def _visitor(self, session: str) -> Visitor | None:
-        return self.book.visitor(session) if session else None
+    def _visitor(self, scope: Scope, session: str) -> Visitor | None:
+        """Whose session it is. One that another user of this machine got hold of is worth nothing to them."""
+        visitor = self.book.visitor(session) if session else None
+        if visitor is None or visitor.user is None or visitor.user == users.of(scope.get("client")):
+            return visitor
+        self.book.audit(None, scope["method"], scope["path"], "refused: another user's session")
+        return None
 
     def _limit(self, key: str) -> None:
         now = self.clock()
@@ -193,13 +261,36 @@ class Gate:
         if left < 0:
             raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, "Too many requests; wait a moment.", {"retry-after": "1"})
 
-    def _limit_guesses(self) -> None:
-        self.wrong = [then for then in self.wrong if then > self.clock() - 60]
-        if len(self.wrong) >= WRONG_PER_MINUTE:
-            raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, "Too many wrong tickets; wait a minute.", {"retry-after": "60"})
+    def may_guess(self, scope: Scope) -> bool:
+        """May this peer be told whether a password is right? A ticket cannot be guessed, and is always looked at."""
+        since = self.clock() - 60
+        self.wrong = {peer: kept for peer, times in self.wrong.items() if (kept := [at for at in times if at > since])}
+        return len(self.wrong.get(peer_of(scope), ())) < WRONG_PER_MINUTE
 
-    def guessed_wrong(self) -> None:
-        self.wrong.append(self.clock())
+    def guessed_wrong(self, scope: Scope) -> None:
+        """Count a wrong ticket or password of this peer. Raises `Refusal` if there were too many."""
+        if not self.may_guess(scope):
+            raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, "Too many wrong tickets; wait a minute.", {"retry-after": "60"})
+        self.wrong.setdefault(peer_of(scope), []).append(self.clock())
+
+
+def address_of(scope: Scope) -> str:
+    return str((scope.get("client") or ("?",))[0])
+
+
+def peer_of(scope: Scope) -> str:
+    """Whom limits are for: an address, or the network of one that has as many as it likes."""
+    return peer_at(address_of(scope))
+
+
+def peer_at(address: str) -> str:
+    try:
+        found = ip_address(plain_address(address))
+    except ValueError:
+        return address
+    if found.is_loopback:  # whoever is on this machine has millions of them
+        return "loopback"
+    return str(ip_network((found, 64), strict=False)) if isinstance(found, IPv6Address) else str(found)
 
 
 def plain_address(text: str) -> str:
@@ -211,8 +302,19 @@ def plain_address(text: str) -> str:
     return str(found.ipv4_mapped if isinstance(found, IPv6Address) and found.ipv4_mapped is not None else found)
 
 
+def _names_loopback(host: str) -> bool:
+    """Is it a name by which everything on this machine is reached?"""
+    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
+    return name in ("localhost", "127.0.0.1", "[::1]")
+
+
 def cookie_name(secure: bool) -> str:
     return f"__Host-{COOKIE}" if secure else COOKIE
+
+
+def cookie_path(secure: bool, folder: str) -> str:
+    """Where a browser sends it: to the session's own folder. The name that https gives it demands the whole host."""
+    return "/" if secure else folder or "/"
 
 
 def _headers(scope: Scope, once: frozenset[str]) -> dict[str, str]:
@@ -228,7 +330,11 @@ def _headers(scope: Scope, once: frozenset[str]) -> dict[str, str]:
     return found
 
 
-async def _whole(receive: Receive) -> bytes:
+def _too_large(most: int) -> Refusal:
+    return Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"A request may have {most:,} bytes at most.")
+
+
+async def _whole(receive: Receive, most: int) -> bytes:
     body, more = b"", True
     while more:
         message = await receive()
@@ -236,8 +342,8 @@ async def _whole(receive: Receive) -> bytes:
             raise Refusal(HTTPStatus.BAD_REQUEST, "The request ended before its end.")
         body += message.get("body", b"")
         more = message.get("more_body", False)
-        if len(body) > MOST_BODY:
-            raise Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"A request may have {MOST_BODY:,} bytes at most.")
+        if len(body) > most:
+            raise _too_large(most)
     return body
 
 
@@ -246,18 +352,30 @@ def _bearer(headers: dict[str, str]) -> str:
     return value.strip() if kind.lower() == "bearer" else ""
 
 
+def _session(scope: Scope, headers: dict[str, str], secure: bool) -> str:
+    """What was sent as a session: whole in a header, or one half as a cookie and the other in the address."""
+    return _bearer(headers) or joined(scope["holdfast.folder"], _cookie(headers, secure))
+
+
 def _cookie(headers: dict[str, str], secure: bool) -> str:
-    jar: SimpleCookie = SimpleCookie()
-    try:
-        jar.load(headers.get("cookie", ""))
-    except CookieError:
-        return ""
-    found = jar.get(cookie_name(secure))
-    return found.value if found is not None else ""
+    """The first of that name: browsers send that of the longest path first, and any port may have set others."""
+    for part in headers.get("cookie", "").split(";"):
+        name, _, value = part.strip().partition("=")
+        if name == cookie_name(secure):
+            return value
+    return ""
 
 
-def _dressed(send: Send, static: bool) -> Send:
-    """The same `send`, with our headers on every answer."""
+def _without_folder(path: str) -> tuple[str, str]:
+    """The folder of a session, or nothing, and the path within it."""
+    first, _, rest = path[1:].partition("/")
+    if len(first) != FOLDER or first[0] != "~" or not set(first[1:]) <= HEXADECIMAL:
+        return "", path
+    return f"/{first}", f"/{rest}"
+
+
+def _dressed(scope: Scope, send: Send, static: bool) -> Send:
+    """The same `send`, with our headers on every answer; one that refuses a stranger is the last on its connection."""
     ours = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
     ours.append((b"cache-control", b"max-age=300" if static else b"no-store"))
 
@@ -265,6 +383,9 @@ def _dressed(send: Send, static: bool) -> Send:
         if message["type"] == "http.response.start":
             known = {name for name, _ in ours}
             message["headers"] = [pair for pair in message.get("headers", []) if pair[0].lower() not in known] + ours
+            refused = message["status"] >= HTTPStatus.BAD_REQUEST and scope.get("holdfast.visitor") is None
+            if refused and (b"connection", b"close") not in message["headers"]:
+                message["headers"].append((b"connection", b"close"))
         await send(message)
 
     return dressed

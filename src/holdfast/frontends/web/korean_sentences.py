@@ -14,8 +14,11 @@ SENTENCES = {
     "The budget of {} is used up.": "{} 예산을 모두 사용했습니다.",
     "crashed {} times in a row: {}": "연속 {}번 비정상 종료: {}",
     "No progress in {} runs: {}.": "{}번 실행하는 동안 진전이 없음: {}.",
+    "The work is complete, but its last state is not saved: {}": "작업은 끝났지만 마지막 상태가 저장되지 않았습니다: {}",
+    "accepted by a person without its last checkpoint: {}": "마지막 체크포인트 없이 사용자가 승인함: {}",
     "{} limits were waited for already": "이미 한도 해제를 {}번 기다렸습니다",
     "limited: {}": "한도 도달: {}",
+    "Task could not be restored from checkpoint. Restarting from beginning.": "체크포인트에서 작업을 복원하지 못했습니다. 처음부터 다시 시작합니다.",
     "The session could not be restored for the second time.": "세션을 두 번째로 복원하지 못했습니다.",
     "The agent {}.": "에이전트: {}.",
     "needs {}": "{} 값이 필요합니다",
@@ -25,6 +28,7 @@ SENTENCES = {
     "No checkpoint was left; the task begins again at phase {}. Work may be lost.": "남은 체크포인트가 없어 {}단계부터 다시 시작합니다. 일부 작업이 사라졌을 수 있습니다.",
     # What cannot be done, and what to do instead
     "A {} may not do this; it takes an {}.": "{}는 이 작업을 할 수 없습니다. {} 권한이 필요합니다.",
+    "An {} may not do this; it takes an {}.": "{}는 이 작업을 할 수 없습니다. {} 권한이 필요합니다.",
     "Sign in with another link.": "다른 링크로 로그인하세요.",
     "There are no tasks here.": "여기에는 작업이 없습니다.",
     "There is no workspace {}.": "작업 공간 {}이(가) 없습니다.",
@@ -58,6 +62,8 @@ SENTENCES = {
     "That is not done here.": "여기서는 할 수 없습니다.",
     "This should not happen: {}. Nothing is lost; please report it.": "일어나지 말아야 할 일입니다: {}. 잃은 것은 없습니다. 알려 주세요.",
     "The request has two lengths.": "요청의 길이가 둘입니다.",
+    "{} takes no body.": "{} 요청에는 본문을 넣을 수 없습니다.",
+    "You have too much done at once.": "한꺼번에 너무 많은 일을 요청했습니다.",
     "{} is not done here.": "여기서는 {}을(를) 할 수 없습니다.",
     "Another page asked for this.": "다른 페이지에서 온 요청입니다.",
     "A request may have {} bytes at most.": "요청은 최대 {}바이트입니다.",
@@ -72,7 +78,8 @@ SENTENCES = {
     "The request ended before its end.": "요청이 도중에 끊겼습니다.",
     "The request took too long to arrive.": "요청이 도착하는 데 너무 오래 걸렸습니다.",
     "The form cannot be read.": "양식을 읽을 수 없습니다.",
-    "This page lives at {}/": "이 페이지의 주소는 {}/ 입니다",
+    "This page has a name of its own.": "이 페이지에는 고유한 이름이 있습니다.",
+    "This page lives at another address.": "이 페이지의 주소는 다릅니다.",
     # Checkpoints, restores and forks
     "There is no checkpoint {} in this workspace.": "이 작업 공간에 체크포인트 {}이(가) 없습니다.",
     "Give v5, an id or its beginning, a name, latest, @~2 or @{2h}; `holdfast list` shows what there is.": "v5, id나 그 앞부분, 이름, latest, @~2, @{{2h}} 중 하나를 입력하세요. `holdfast list`가 무엇이 있는지 보여 줍니다.",
@@ -145,7 +152,7 @@ SENTENCES = {
     "It was answered, or the task went on without it.": "이미 답변했거나 작업이 그대로 계속되었습니다.",
     "{} is none of the options: {}.": "{}은(는) 선택지에 없습니다: {}.",
     "The answer is empty.": "답변이 비어 있습니다.",
-    "{} is none of the options. Did you mean {}?": "{}은(는) 선택지에 없습니다. 혹시 {}인가요?",
+    "The answer is none of the options. Did you mean {}?": "답변이 선택지에 없습니다. 혹시 {}인가요?",
     "a task needs a `brief`: what is to be done.": "작업에는 할 일(`brief`)이 있어야 합니다.",
     "there is no folder {}.": "폴더 {}이(가) 없습니다.",
     "Make it first, or give another `workspace`.": "먼저 폴더를 만들거나 다른 작업 공간을 입력하세요.",
@@ -154,6 +161,22 @@ SENTENCES = {
     # Hints of the kinds of error
     "Free some space, or run `holdfast forget`: it works on a full disk.": "공간을 비우거나 `holdfast forget`을 실행하세요. 디스크가 가득 차도 됩니다.",
     "Run `holdfast init` in the folder that you want to protect.": "보호할 폴더에서 `holdfast init`을 실행하세요.",
+    "Set HOME, XDG_CONFIG_HOME and XDG_DATA_HOME as they were at its install. If these are right: {}": (
+        "HOME, XDG_CONFIG_HOME, XDG_DATA_HOME을 설치할 때와 같게 설정하세요. 지금 값이 맞다면: {}"
+    ),
+    "The key of the key set {} is not here: {} cannot be opened.": "키 세트 {}의 키가 여기에 없습니다: {} 항목을 열 수 없습니다.",
+    "Unset it, or take it out of the client's settings.": "변수를 지우거나 클라이언트 설정에서 빼세요.",
+    "docs/hooks.md says which variables nobody can defend against. Take them out unless they are yours.": (
+        "막을 수 없는 변수는 docs/hooks.md에 있습니다. 직접 넣은 것이 아니라면 빼세요."
+    ),
+    "hooks have not stood down for anybody": "훅이 물러난 적이 없습니다",
+    "{} is set here, but we are in no run of a supervisor: hooks do not believe it.": (
+        "{} 변수가 있지만 감독자의 실행 안이 아닙니다. 훅은 이를 믿지 않습니다."
+    ),
+    "{} sets {} for everything that the client starts; hooks do not believe it.": (
+        "{} 파일이 클라이언트가 시작하는 모든 것에 {} 변수를 설정합니다. 훅은 이를 믿지 않습니다."
+    ),
+    "the key opens {}, which is everything, and there is a backup": "키로 {} 모두를 열 수 있고 백업이 있습니다",
     "`holdfast list` shows what there is.": "`holdfast list`가 무엇이 있는지 보여 줍니다.",
     "Upgrade holdfast; nothing was changed.": "holdfast를 업그레이드하세요. 아무것도 바뀌지 않았습니다.",
     "Try again in a moment.": "잠시 후 다시 시도하세요.",
@@ -168,9 +191,12 @@ SENTENCES = {
     "SQLite {} is too old.": "SQLite {}은(는) 너무 오래되었습니다.",
     "Use a Python with SQLite 3.31 or newer.": "SQLite 3.31 이상이 있는 Python을 사용하세요.",
     "SQLite {} has no trigram index; search goes row by row.": "SQLite {}에는 트라이그램 색인이 없어 검색이 한 줄씩 진행됩니다.",
-    "The compiled check of files is not there; saving works, a little slower.": "컴파일된 파일 검사기가 없습니다. 저장은 되지만 조금 느립니다.",
+    "Compiled modules are missing ({}): everything works, but saving many new files takes up to five times as long.": "컴파일된 모듈이 없습니다({}). 모두 동작하지만 새 파일을 많이 저장할 때 최대 다섯 배 오래 걸립니다.",
     "Install a C compiler, then holdfast again.": "C 컴파일러를 설치한 뒤 holdfast를 다시 설치하세요.",
-    "the compiled check of files is there": "컴파일된 파일 검사기가 있습니다",
+    "Compiled modules were built from other sources ({}): they are not used, and saving takes up to five times as long.": "컴파일된 모듈이 다른 소스로 만들어졌습니다({}). 사용하지 않으며 저장이 최대 다섯 배 오래 걸립니다.",
+    "A save that was tried in an empty folder failed: {}": "빈 폴더에서 시험한 저장이 실패했습니다: {}",
+    "a save was tried, and works": "시험 저장이 잘 됩니다",
+    "the compiled modules are there": "컴파일된 모듈이 있습니다",
     "cryptography is missing: nothing can be sealed.": "cryptography가 없어 아무것도 봉인할 수 없습니다.",
     "Run `holdfast verify --repair`.": "`holdfast verify --repair`를 실행하세요.",
     "The key of {} key sets is not here.": "키 세트 {}개의 키가 없습니다.",
@@ -179,6 +205,12 @@ SENTENCES = {
     "There is no backup of the key of what is sealed.": "봉인한 내용의 키가 백업되지 않았습니다.",
     "Run `holdfast key export FILE`; keep it elsewhere.": "`holdfast key export FILE`을 실행해 다른 곳에 보관하세요.",
     "the key opens everything, and there is a backup": "키로 모두 열리며 백업도 있습니다",
+    "The store has {}, over its cap of {}.": "저장소 크기 {}이(가) 한도 {}을(를) 넘었습니다.",
+    "Raise retention.max_size, or forget what is pinned, named or made by hand: the rest goes by itself.": "retention.max_size를 올리거나, 고정했거나 이름을 붙였거나 직접 만든 것을 잊게 하세요. 나머지는 저절로 정리됩니다.",
+    "Hooks in {} fail when holdfast is removed or upgraded.": "holdfast를 제거하거나 업그레이드하면 {}의 훅이 실패합니다.",
+    "Hooks start now; one did not: {}": "지금은 훅이 시작되지만 한 번 실패했습니다: {}",
+    "In an upgrade that is to be expected.": "업그레이드 중에는 있을 수 있는 일입니다.",
+    "{} starts the hooks": "{}이(가) 훅을 시작합니다",
     "the hook's modules are compiled": "훅의 모듈이 컴파일되어 있습니다",
     "{} of the hook's modules are not compiled; every hook starts slower.": "훅의 모듈 {}개가 컴파일되지 않아 훅이 느리게 시작합니다.",
     "Run `{} -m compileall -q {}`.": "`{} -m compileall -q {}`를 실행하세요.",

@@ -45,6 +45,10 @@ REMARKS = {
     },
 }  # fmt: skip
 COMMENTS = {"comments": {"type": "string", "maxLength": 50_000, "default": ""}, "remarks": REMARKS}
+UNSEAL = {
+    "type": "boolean", "default": False,
+    "description": "show what is sealed as well; takes an operator, and is recorded",
+}  # fmt: skip
 COUNT = {"type": "integer", "minimum": 0, "maximum": 2**53, "default": 0}
 
 
@@ -75,6 +79,8 @@ def _action(action: str) -> Callable[[Desk, Values], Any]:
 
 def _file(desk: Desk, values: Values) -> Any:
     facts, content = desk.contents.file(values["workspace"], values["reference"], as_path(values["path"]))
+    if content is None:
+        return facts
     try:
         return {**facts, "text": content.decode("utf-8")}
     except UnicodeDecodeError:
@@ -107,9 +113,9 @@ OPERATIONS = (
     Operation("GET", ONE + "/diff", "diff", "What leads from one state to another; `now` is the disk.", VIEWER,
               lambda desk, values: desk.contents.diff(values["workspace"], values.get("old", ""), values.get("new", "now"),
                                              as_path(values["path"]) if values.get("path") else None),
-              query={"old": REFERENCE, "new": REFERENCE, "path": PATH}),
-    Operation("GET", ONE + "/checkpoints/{reference}/file", "showFile", "A file as it was.", VIEWER, _file, query={"path": PATH},
-              needed=("path",)),
+              query={"old": REFERENCE, "new": REFERENCE, "path": PATH, "sealed": UNSEAL}),
+    Operation("GET", ONE + "/checkpoints/{reference}/file", "showFile", "A file as it was.", VIEWER, _file,
+              query={"path": PATH, "sealed": UNSEAL}, needed=("path",)),
     Operation("GET", ONE + "/checkpoints/{reference}/brief", "showBrief", "What an agent would be told to go on from here.", VIEWER,
               lambda desk, values: desk.brief(values["workspace"], values["reference"], values["tokens"]),
               query={"tokens": {"type": "integer", "minimum": 200, "maximum": 20_000, "default": 5_000}}),
@@ -164,6 +170,7 @@ OPERATIONS = (
       for path, action, summary in (
           ("execute", "start", "Start a drafted task."), ("pause", "pause", "Pause at the next tool boundary."),
           ("freeze", "freeze", "Stop everything where it stands."), ("resume", "resume", "Let a task go on."),
+          ("accept", "accept", "Call a task done although its last state is not saved."),
           ("cancel", "cancel", "End a task for good."), ("retry", "retry", "Begin a failed task again."),
           ("try-now", "try-now", "Do not wait for the limit any longer."), ("archive", "archive", "Put a task out of sight."))],
     Operation("GET", "/api/tasks/{task}/status", "taskStatus", "State, phase, hold and countdown.", VIEWER,
@@ -198,8 +205,9 @@ OPERATIONS = (
     Operation("POST", "/api/reviews/{prompt}/feedback", "commentReview", "Keep comments until changes are asked for.", APPROVER,
               lambda desk, values: desk.tasks.comment(*_said(values)), body=COMMENTS),
     Operation("POST", "/api/questions/{prompt}/answer", "answer", "Answer a question.", APPROVER,
-              lambda desk, values: desk.tasks.answer(values["prompt"], values["answer"], values["by"]),
-              body={"answer": {"type": "string", "minLength": 1, "maxLength": 10_000}}, needed=("answer",)),
+              lambda desk, values: desk.tasks.answer(values["prompt"], values["answer"], values["by"], values["exactly"]),
+              body={"answer": {"type": "string", "minLength": 1, "maxLength": 10_000},
+                    "exactly": {"type": "boolean", "default": False}}, needed=("answer",)),
     Operation("GET", "/api/questions/pending", "pendingQuestions", "Questions that wait for somebody.", VIEWER,
               lambda desk, _: desk.tasks.questions(), answers="array"),
     Operation("GET", "/api/inbox", "inbox", "Everything that waits for a person.", VIEWER, lambda desk, _: desk.tasks.inbox(),

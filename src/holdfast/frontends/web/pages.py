@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
@@ -10,7 +11,7 @@ from holdfast.core.errors import Usage
 from holdfast.frontends.paint import plural, rfc3339, size
 from holdfast.frontends.web import deeds, drawing, log_lines, task_pages, trail
 from holdfast.frontends.web.api import as_text
-from holdfast.frontends.web.asking import Ask, Page, Route, link, number
+from holdfast.frontends.web.asking import Ask, Page, Route, link, number, path_of
 from holdfast.frontends.web.book import APPROVER, OPERATOR, VIEWER
 from holdfast.frontends.web.desk import NOW
 
@@ -109,8 +110,8 @@ def view(ask: Ask) -> Page:
     from holdfast.workspace.diff import is_binary
 
     lines: list[Any] = []
-    plain = not is_binary(content) and len(content) <= (1 << 20)
-    if plain:
+    plain = content is not None and not is_binary(content) and len(content) <= (1 << 20)
+    if content is not None and plain:
         text = content.decode("utf-8", "replace").removesuffix("\n")
         lines = drawing.coloured(path.decode("utf-8", "replace"), text.split("\n")) if content else []
     return Page(
@@ -120,6 +121,7 @@ def view(ask: Ask) -> Page:
             "facts": facts,
             "lines": lines,
             "plain": plain,
+            "closed": content is None,
             "path": as_text(path),
         },
     )
@@ -232,6 +234,15 @@ def _size(count: int) -> str:
     return f"{text.removesuffix(unit)}\u00a0{unit}"
 
 
+ADDRESS = re.compile(r'( (?:href|action)=")/(?!static/)')
+"""An address of ours in a page. What is text there has no quotes: they are escaped."""
+
+
+def at_home(page: str, folder: str) -> str:
+    """The page with all its links and forms within the folder of its session; templates name places without it."""
+    return ADDRESS.sub(rf"\g<1>{folder}/", page) if folder else page
+
+
 def environment(home: str = "") -> Environment:
     """The templates. Everything is escaped, and a value that is missing is an error, not a blank.
 
@@ -246,6 +257,7 @@ def environment(home: str = "") -> Environment:
     )
     found.filters.update(size=_size, visible=drawing.visible, visible_lines=drawing.visible_lines)
     found.filters.update(coded=drawing.coded, browser=drawing.browser, told=log_lines.told, amount=drawing.amount)
+    found.filters.update(raised=drawing.raised)
     found.filters.update(short=lambda text: drawing.short(text, home), sentence=drawing.sentence)
-    found.globals.update(plural=plural, link=link)
+    found.globals.update(plural=plural, link=link, path_of=path_of)
     return found

@@ -8,46 +8,35 @@ import secrets
 import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from fcntl import LOCK_EX, flock
 from ipaddress import ip_address
+from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from holdfast.core.errors import Failed, Usage
 from holdfast.frontends.web.app import Site
 from holdfast.frontends.web.book import OPERATOR, ROLES, VIEWER, Book
+from holdfast.frontends.web.connection import Connection
 from holdfast.frontends.web.doctor import Doctor
 from holdfast.frontends.web.gate import ONCE, Gate, Proxy, plain_address
+from holdfast.supervisor.process import is_locked
 
 if TYPE_CHECKING:
     from holdfast.engine import Engine
     from holdfast.frontends.surroundings import Surroundings
     from holdfast.supervisor.ground import Ground
 
-HEAD_SECONDS = 10
 MOST_HEAD = 32 << 10
 GRACE_SECONDS = 2
 BACKLOG = 128
+TRIES = 20
+"""Ports that are tried where any will do."""
 SHORTEST_PASSWORD = 12
-
-
-class Protocol(H11Protocol):
-    """HTTP/1.1 that does not wait for ever for a request to begin."""
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self._deadline = self.loop.call_later(HEAD_SECONDS, self._close_if_silent)
-
-    def _close_if_silent(self) -> None:
-        if self.cycle is None and self.transport is not None and not self.transport.is_closing():
-            self.transport.close()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._deadline.cancel()
-        super().connection_lost(exc)
 
 
 def run(options: Mapping[str, Any], around: Surroundings, clock: Callable[[], int]) -> int:
@@ -60,10 +49,9 @@ def run(options: Mapping[str, Any], around: Surroundings, clock: Callable[[], in
     try:
         if options.get("link"):
             return _link(book, options)
-        listening = _listen(host, options["port"])
-        port = listening.getsockname()[1]
+        listening = listen(host, options["port"])
+        port = listening[0].getsockname()[1]
         origins = _origins(book, host, port, secure) | further_origins(options["allowed_hosts"], port, secure)
-        book.put("origin", next(iter(origins.values())))
 
         def engine() -> Engine:
             return build(settings(), around.data, around.home, clock)
@@ -72,12 +60,12 @@ def run(options: Mapping[str, Any], around: Surroundings, clock: Callable[[], in
             from holdfast.supervisor.serving import make_ground
 
             variables = {os.fsdecode(name): os.fsdecode(value) for name, value in around.variables.items()}
-            return make_ground(settings(), around.data, around.home, clock, variables)
+            return make_ground(settings(), around.data, around.home, clock, variables, folders=around.folders)
 
         engine().close()
         ground().close()
         password = options.get("password_file") or ""
-        doctor = Doctor(around.variables, around.home, monotonic)
+        doctor = Doctor(around.variables, b"/", monotonic)
         site = Site(
             book,
             engine,
@@ -89,13 +77,14 @@ def run(options: Mapping[str, Any], around: Surroundings, clock: Callable[[], in
             os.fsdecode(around.home),
         )
         address = next(iter(origins.values()))
-        _announce(book, address, options)
         certificate = {"ssl_certfile": options.get("tls_cert"), "ssl_keyfile": options.get("tls_key")}
-        try:
-            Server(configured(site.application(origins, proxy), **certificate), site).run([listening])
-        finally:
-            site.stream.stop()
-            site.stream.wait()
+        with _sign(book.folder, f"{host}-{port}", address):
+            _announce(book, address, options)
+            try:
+                Server(configured(site.application(origins, proxy), **certificate), site).run(listening)
+            finally:
+                site.stream.stop()
+                site.stream.wait()
         return 0
     finally:
         book.close()
@@ -105,10 +94,11 @@ def configured(app: Gate, **certificate: Any) -> uvicorn.Config:
     """How we listen. Whoever connects is who they are: what a request says about its sender is not believed."""
     return uvicorn.Config(
         app,
-        http=Protocol,
+        http=Connection,
         ws="none",
         lifespan="on",
         log_config=None,
+        log_level="error",  # warnings are about what strangers send: as many lines as they like
         access_log=False,
         server_header=False,
         date_header=False,
@@ -216,17 +206,54 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    found = socket.socket(family, socket.SOCK_STREAM)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+def listen(host: str, port: int) -> list[socket.socket]:
+    """Take the port at every address that the page's name may lead to. Raises `Failed`.
+
+    A name that ends in `.localhost` is 127.0.0.1 or ::1, as the browser likes. Whoever had the other address would be sent
+    the ticket, so both are ours or neither.
+    """
+    if not is_loopback(host):
+        return [_listen(host, port)]
+    ours = "127.0.0.1" if host == "localhost" else host
+    other = "127.0.0.1" if ":" in ours else "::1"
+    tries = 1 if port else TRIES
+    while True:
+        first, tries = _listen(ours, port), tries - 1
+        try:
+            return [first, _listen(other, first.getsockname()[1])]
+        except Failed:
+            if not _is_there(other):
+                return [first]
+            first.close()
+            if not tries:
+                raise
+
+
+def _is_there(address: str) -> bool:
+    """Does this machine have the address at all? Some have no IPv6."""
     try:
+        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
+            probe.bind((address, 0))
+    except OSError:
+        return False
+    return True
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    found: socket.socket | None = None
+    try:
+        found = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+        if ":" in host:
+            found.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind((host, port))
         # Before the address is told: whoever hears of it may come at once, and is served as soon as we are ready.
         found.listen(BACKLOG)
     except OSError as error:
-        found.close()
-        raise Failed(f"{host}:{port} cannot be used: {error.strerror}.", "Give another --port, or 0 for any.") from None
+        if found is not None:
+            found.close()
+        where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        raise Failed(f"{where} cannot be used: {error.strerror}.", "Give another --port, or 0 for any.") from None
     return found
 
 
@@ -242,23 +269,60 @@ def _origins(book: Book, host: str, port: int, secure: bool) -> dict[str, str]:
 def _announce(book: Book, address: str, options: Mapping[str, Any]) -> None:
     """Write the first ticket where only its owner can read it, and say where the page is."""
     ticket = book.ticket(OPERATOR)
-    path = book.folder + "/ticket"
-    temporary = f"{path}.{secrets.token_hex(4)}"
-    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "w") as file:
-        file.write(f"{address}/#{ticket}\n")
-    os.replace(temporary, path)
+    _write_for_owner(book.folder + "/ticket", f"{address}/#{ticket}\n")
     sys.stdout.write(f"The page is at {address}/#{ticket}\n")
     sys.stdout.write("This link lets one browser in, once. `holdfast serve --link` makes another. Ctrl-C ends it.\n")
     sys.stdout.flush()
     if options.get("open"):
-        import webbrowser
+        _open(book.folder, f"{address}/#{ticket}")
 
-        webbrowser.open(f"{address}/#{ticket}")
+
+def _open(folder: str, address: str) -> None:
+    """Open a browser by a file that leads to the page: what stands in a program's arguments is for all to read."""
+    import webbrowser
+    from html import escape
+
+    path = folder + "/open.html"
+    leads = f'<meta charset="utf-8"><meta http-equiv="refresh" content="0; url={escape(address)}">'
+    _write_for_owner(path, f"<!doctype html>{leads}<title>holdfast</title>\n")
+    webbrowser.open(Path(path).absolute().as_uri())
+
+
+def _write_for_owner(path: str, text: str) -> None:
+    temporary = f"{path}.{secrets.token_hex(4)}"
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "w") as file:
+        file.write(text)
+    os.replace(temporary, path)
+
+
+@contextmanager
+def _sign(folder: str, place: str, address: str) -> Iterator[None]:
+    """A file that says where a server is, locked for as long as it lives, however it ends."""
+    path = f"{folder}/at-{place}"
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        flock(fd, LOCK_EX)
+        os.write(fd, address.encode())
+        yield
+        os.unlink(path)
+    finally:
+        os.close(fd)
+
+
+def _living(folder: str) -> str:
+    """Where the server is that started last of those that live; nothing if none does."""
+    found = [(0.0, "")]
+    for path in Path(folder).glob("at-*"):
+        with suppress(FileNotFoundError):  # it has just ended
+            if is_locked(str(path)):
+                found.append((path.stat().st_mtime, path.read_text()))
+    return max(found)[1]
 
 
 def _link(book: Book, options: Mapping[str, Any]) -> int:
-    address = book.keep("origin", lambda: "")
+    # Where no page runs, another user may have its port, and would be sent the ticket.
+    address = _living(book.folder)
     if not address:
-        raise Failed("The page was never started here.", "Run `holdfast serve` first.")
+        raise Failed("No page is running.", "Run `holdfast serve` first.")
     sys.stdout.write(f"{address}/#{book.ticket(options['role'])}\n")
     return 0

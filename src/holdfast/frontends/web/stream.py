@@ -33,7 +33,8 @@ class Stream:
     def __init__(self, book: Book, build: Callable[[], Engine], ground: Callable[[], Ground] | None = None) -> None:
         self.beat = BEAT
         self.book, self.build, self.ground = book, build, ground
-        self.listeners: set[asyncio.Queue[Happening | None]] = set()
+        self.listeners: dict[asyncio.Queue[Happening | None], str] = {}
+        """Each with the hash of the visitor who listens."""
         self.loop: asyncio.AbstractEventLoop | None = None
         self._known: dict[str, tuple[int, int]] = {}
         self._end = threading.Event()
@@ -51,7 +52,12 @@ class Stream:
     def stop(self) -> None:
         self._end.set()
         for queue in list(self.listeners):
-            queue.put_nowait(None)
+            _end(queue)
+
+    def end_of(self, owner: str) -> None:
+        """End what a visitor listens to."""
+        for queue in [queue for queue, whose in self.listeners.items() if whose == owner]:
+            _end(queue)
 
     def wait(self) -> None:
         """Return once nothing is looked at any more, so that the book can be closed."""
@@ -128,22 +134,23 @@ class Stream:
             try:
                 queue.put_nowait(happening)
             except asyncio.QueueFull:
-                self.listeners.discard(queue)
-                _empty(queue)
-                queue.put_nowait(None)
+                self.listeners.pop(queue, None)
+                _end(queue)
 
     # Listening
 
-    async def listen(self, since: int, task: str = "") -> AsyncIterator[str]:
+    async def listen(
+        self, since: int, task: str = "", owner: str = "", may_hear: Callable[[], bool] = lambda: True
+    ) -> AsyncIterator[str]:
         """The lines of an event stream: everything after `since`, then what comes, and a beat while nothing does.
 
-        With a task, what concerns that one alone.
+        With a task, what concerns that one alone. It ends as soon as whoever listens may no longer hear it.
         """
         queue: asyncio.Queue[Happening | None] = asyncio.Queue(WAITING)
-        self.listeners.add(queue)
+        self.listeners[queue] = owner
         try:
             yield "retry: 1000\n\n"
-            while missed := self.book.since(since):
+            while may_hear() and (missed := self.book.since(since)):
                 for happening in missed:
                     if not task or happening.task == task:
                         yield as_lines(happening)
@@ -152,16 +159,18 @@ class Stream:
                 try:
                     waiting = await asyncio.wait_for(queue.get(), self.beat)
                 except TimeoutError:
+                    if not may_hear():
+                        return
                     yield ": beat\n\n"
                     continue
-                if waiting is None:
+                if waiting is None or not may_hear():
                     return
                 if waiting.sequence > since:
                     since = waiting.sequence
                     if not task or waiting.task == task:
                         yield as_lines(waiting)
         finally:
-            self.listeners.discard(queue)
+            self.listeners.pop(queue, None)
 
 
 def as_lines(happening: Happening) -> str:
@@ -192,6 +201,7 @@ def _logs(store: str) -> Iterable[tuple[str, tuple[int, int]]]:
         return
 
 
-def _empty(queue: asyncio.Queue[Happening | None]) -> None:
+def _end(queue: asyncio.Queue[Happening | None]) -> None:
     while not queue.empty():
         queue.get_nowait()
+    queue.put_nowait(None)

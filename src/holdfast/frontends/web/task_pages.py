@@ -93,7 +93,7 @@ def budget(ask: Ask) -> Page:
     except ValueError:
         raise Usage("A budget is a number.") from None
     ask.desk.tasks.budget(ask.parts["task"], tokens, money, minutes)
-    return Page(goto=f"/t/{ask.parts['task']}")
+    return Page(goto="/" if ask.fields.get("back") == "/" else f"/t/{ask.parts['task']}")
 
 
 def secret(ask: Ask) -> Page:
@@ -109,7 +109,8 @@ def answer(ask: Ask) -> Page:
     elif kind == "reject":
         done = work.reject(prompt, _lines(ask.fields, "comments"), ask.visitor.role, _remarks(ask.fields))
     else:
-        done = work.answer(prompt, ask.fields.get("answer", ""), ask.visitor.role)
+        exactly = ask.fields.get("exactly") == "yes"
+        done = work.answer(prompt, ask.fields.get("answer", ""), ask.visitor.role, exactly)
     return Page(goto="/" if ask.fields.get("back") == "/" else f"/t/{done['id']}")
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from holdfast.frontends.web.book import OPENED
+
 DEEDS = {
     "session": "sign in", "leave": "sign out", "language": "choose a language", "restore": "restore", "save": "save",
     "finish": "finish a restore", "label": "pin or name", "fork": "fork", "forget": "forget", "act": "steer a task",
@@ -15,6 +17,8 @@ DEEDS = {
 
 def said(row: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     """The row with `deed` and `subject`; `names` are those of workspaces and tasks, by their ids."""
+    if row["action"] == OPENED:
+        return {**row, "deed": "look at what is sealed", "subject": str(row["target"]).partition("?path=")[2]}
     parts = str(row["target"]).strip("/").split("/")
     if parts[0] == "api":
         return {**row, "deed": f"{row['action']} {row['target']}", "subject": ""}

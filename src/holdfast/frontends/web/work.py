@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.core.errors import Conflict, NotFound, Usage
 from holdfast.frontends.web.lanes import Course, Mark, Span
+from holdfast.supervisor.checkpoints import phase_base
 from holdfast.supervisor.documents import event
 from holdfast.supervisor.tasks import Tasks
 
 if TYPE_CHECKING:
     from holdfast.frontends.web.desk import Desk
+    from holdfast.supervisor.checkpoints import Base
     from holdfast.supervisor.ground import Ground
     from holdfast.supervisor.reviews import Remark
     from holdfast.supervisor.tables import Prompt, Task
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 LOG_TAIL = 64 << 10
 MOST_FILES, MOST_LINES = 60, 3_000
 """What a review shows; each line can be commented on, and comes back as a field of the form."""
-ACTIONS = ("start", "pause", "freeze", "resume", "cancel", "retry", "try-now", "archive")
+ACTIONS = ("start", "pause", "freeze", "resume", "accept", "cancel", "retry", "try-now", "archive")
 OVERRIDES = ("mark_as_rate_limited", "clear_rate_limit", "reset_token_counter")
 WAITING = "status IN ('pending', 'presented')"
 
@@ -39,6 +41,7 @@ class Work:
     def show(self, task: str) -> dict[str, Any]:
         row = self._row(task)
         found = self.tasks.show(row.id)
+        found["checkpoints"] = [one for one in found["checkpoints"] if self._is_there(row.workspace_id, one["version"])]
         return {**found, "workspace_id": row.workspace_id, "needs": row.needs, "fork_of": row.fork_of or None}
 
     def status(self, task: str) -> dict[str, Any]:
@@ -79,23 +82,8 @@ class Work:
         return found
 
     def inbox(self) -> list[dict[str, Any]]:
-        """Everything that waits for a person, the oldest first: prompts, and holds that only a person can lift."""
-        prompts = self.tasks.inbox()
-        asked = {one["task"] for one in prompts}
-        holds = [
-            {
-                "id": "", "task": one["id"], "kind": "hold", "title": one["title"],
-                "text": one["hold"]["reason"] or one["hold"]["kind"],
-                "hold": one["hold"]["kind"], "created_at": one["hold"]["since"], "actions": one["actions"], "options": [],
-            }
-            for one in self._held()
-            if one["hold"] and one["hold"]["needs_you"] and one["id"] not in asked
-        ]  # fmt: skip
-        return sorted(prompts + holds, key=lambda one: one["created_at"])
-
-    def _held(self) -> list[dict[str, Any]]:
-        held = "archived = 0 AND id IN (SELECT task FROM hold WHERE lifted_at IS NULL)"
-        return [self.tasks.describe(row) for row in self.ground.tables.tasks(held)]
+        """What `task inbox` lists, the oldest first."""
+        return sorted(self.tasks.inbox(), key=lambda one: str(one["created_at"]))
 
     def titles(self) -> dict[str, str]:
         """The titles of all tasks, by their ids."""
@@ -185,25 +173,22 @@ class Work:
         return text.decode("utf-8", "replace")
 
     def changes(self, task: str) -> dict[str, Any]:
-        """What changed since the task's phase began: the oldest checkpoint of that phase against the disk."""
-        row, old = self._row(task), self._phase_start(task)
-        if not old or not row.workspace_id:
+        """What the task's phase changed: `phase_base` against the disk."""
+        row, base = self._row(task), self._phase_base(task)
+        if base is None:
             return {"old": None, "new": "now", "changes": [], "changed": 0}
-        return self.desk.contents.diff(row.workspace_id, old, "now")
+        return self.desk.contents.diff(row.workspace_id, _reference(base), "now")
 
     def patch(self, task: str) -> dict[str, Any]:
-        """The same, line by line."""
-        row, old = self._row(task), self._phase_start(task)
-        if not old or not row.workspace_id:
-            return {"old": None, "new": "now", "files": [], "changed": 0}
-        return self.desk.contents.patch(row.workspace_id, old, "now", MOST_FILES, MOST_LINES)
+        """The same, line by line; `is_exact` is false where an older state stands for what the phase began with."""
+        row, base = self._row(task), self._phase_base(task)
+        if base is None:
+            return {"old": None, "new": "now", "files": [], "rest": [], "changed": 0, "is_exact": True}
+        found = self.desk.contents.patch(row.workspace_id, _reference(base), "now", MOST_FILES, MOST_LINES)
+        return {**found, "is_exact": base.is_exact}
 
-    def _phase_start(self, task: str) -> str:
-        row = self._row(task)
-        rows = self.ground.tables.all(
-            "SELECT version FROM checkpoint WHERE task = ? AND phase = ? ORDER BY made_at LIMIT 1", row.id, row.phase
-        )
-        return f"v{rows[0]['version']}" if rows else ""
+    def _phase_base(self, task: str) -> Base | None:
+        return phase_base(self.ground, self.desk.ledger, self._row(task))
 
     # Doing
 
@@ -242,8 +227,8 @@ class Work:
     def comment(self, prompt: str, comments: str, by: str, remarks: Sequence[Remark] = ()) -> dict[str, Any]:
         return self.tasks.describe(self.tasks.comment(self._waiting(prompt, "approval"), comments, remarks, by=by))
 
-    def answer(self, prompt: str, text: str, by: str) -> dict[str, Any]:
-        task, warning = self.tasks.answer(self._waiting(prompt, "question", "secret"), text, by=by)
+    def answer(self, prompt: str, text: str, by: str, exactly: bool = False) -> dict[str, Any]:
+        task, warning = self.tasks.answer(self._waiting(prompt, "question", "secret"), text, by=by, exactly=exactly)
         return {**self.tasks.describe(task), "warning": warning or None}
 
     def secret(self, task: str, name: str, value: str) -> dict[str, Any]:
@@ -271,6 +256,11 @@ class Work:
 
     # Parts
 
+    def _is_there(self, workspace: str, version: str) -> bool:
+        """Is this checkpoint of a task still kept? Rows of tasks outlive what retention drops."""
+        row = self.desk.ledger.checkpoint(workspace, int(version[1:]))
+        return row is not None and not row.forgotten
+
     def _row(self, task: str) -> Task:
         rows = self.ground.tables.tasks("id = ?", task)
         if not rows:
@@ -286,3 +276,7 @@ class Work:
             by = found[0].answered_by
             raise Conflict(f"It is no longer waiting: answered by {by}." if by else "It is no longer waiting.")
         return prompt
+
+
+def _reference(base: Base) -> str:
+    return f"v{base.row.version}" if base.row is not None else ""

@@ -1,9 +1,12 @@
 // Follows the stream of events, fetches the parts of a page that changed, and swaps them in. Everything works without it but that.
 const body = document.body;
 let last = Number(body.dataset.last);
+// Where the pages of this session live: the half of it that is no cookie.
+const folder = body.dataset.folder;
 
 const language = document.documentElement.lang;
 const DAY = 86400;
+const KEPT_FOLDER = "holdfast.folder";
 
 // The clock of a timeline, as it stands on the wall of whoever looks.
 function localClock(root) {
@@ -111,13 +114,13 @@ function happened(event) {
 }
 
 async function catchUp(since) {
-  const answer = await fetch(`/api/events?since=${since}`);
+  const answer = await fetch(`${folder}/api/events?since=${since}`);
   if (answer.ok) for (const event of (await answer.json()).data) refresh(event.workspace);
 }
 
 function follow() {
   const lost = document.getElementById("lost");
-  const stream = new EventSource(`/api/stream?since=${last}`);
+  const stream = new EventSource(`${folder}/api/stream?since=${last}`);
   stream.onmessage = (message) => happened(JSON.parse(message.data));
   stream.onopen = () => {
     // What changed while nobody told us is fetched once, whatever it was.
@@ -146,7 +149,7 @@ function scrubbing(scrub) {
     soon = setTimeout(async () => {
       const mine = ++turn;
       try {
-        const page = await fragment(`/w/${scrub.dataset.workspace}/v/v${version}/peek`);
+        const page = await fragment(`${folder}/w/${scrub.dataset.workspace}/v/v${version}/peek`);
         if (mine === turn) { peek.replaceChildren(...page.body.childNodes); localTimes(peek); }
       } catch { /* the next movement asks again */ }
     }, 80);
@@ -177,12 +180,26 @@ function themes() {
 // A ticket comes behind the # of the address, where no server and no log sees it; it is exchanged once and wiped.
 async function enter() {
   const ticket = location.hash.slice(1);
-  if (!ticket) return false;
-  history.replaceState(null, "", location.pathname + location.search);
-  if (body.dataset.signed === "yes") return false;
-  const answer = await fetch("/session", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ ticket }) });
-  if (answer.ok) location.reload();
-  return answer.ok;
+  if (ticket) history.replaceState(null, "", location.pathname + location.search);
+  if (body.dataset.signed === "yes") {
+    if (folder) localStorage.setItem(KEPT_FOLDER, folder);
+    return false;
+  }
+  if (ticket) {
+    const answer = await fetch("/session", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ ticket }) });
+    if (answer.ok) return lead((await answer.json()).data.folder);
+  }
+  const kept = localStorage.getItem(KEPT_FOLDER);
+  if (kept && kept !== folder) return lead(kept);
+  localStorage.removeItem(KEPT_FOLDER);
+  return false;
+}
+
+// The same page in the folder of a session.
+function lead(home) {
+  localStorage.setItem(KEPT_FOLDER, home);
+  location.replace(home + (location.pathname.slice(folder.length) || "/") + location.search);
+  return true;
 }
 
 themes();

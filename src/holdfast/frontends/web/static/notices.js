@@ -2,6 +2,7 @@
 const button = document.getElementById("notify");
 const can = "Notification" in window && "serviceWorker" in navigator && window.isSecureContext;
 const KEPT = "holdfast.told";
+const folder = document.body.dataset.folder;
 
 function label() {
   const state = Notification.permission;
@@ -23,7 +24,7 @@ const active = (registration) => new Promise((go) => {
 });
 
 async function waiting() {
-  const answer = await fetch("/api/inbox");
+  const answer = await fetch(`${folder}/api/inbox`);
   return answer.ok ? (await answer.json()).data : [];
 }
 
@@ -40,7 +41,7 @@ async function look(first) {
   const registration = await worker();
   await active(registration);
   for (const one of fresh) {
-    const address = one.id ? `/p/${encodeURIComponent(one.id)}` : `/t/${encodeURIComponent(one.task)}`;
+    const address = folder + (one.id ? `/p/${encodeURIComponent(one.id)}` : `/t/${encodeURIComponent(one.task)}`);
     await registration.showNotification(one.title || "holdfast", { body: one.text.slice(0, 200), tag: keyOf(one), data: address, icon: "/static/icon.svg" });
   }
 }

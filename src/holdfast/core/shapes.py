@@ -1,0 +1,52 @@
+"""What the parts of a text from elsewhere must be: kinds of values, within one another."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+MOST_TEXT, MOST_NUMBER = 1 << 20, 1 << 63
+SPAN = "span"
+"""Two numbers in a list."""
+
+
+def fits(value: object, shape: Any) -> bool:
+    """Is the value of this shape? A kind, a list of one shape, or names with a shape each; other names may be anything.
+
+    The name `*` stands for all names. A number with a fraction may be a whole one; nothing else is taken for another kind.
+    """
+    if isinstance(shape, list):
+        return isinstance(value, list) and all(fits(part, shape[0]) for part in value)
+    if isinstance(shape, dict):
+        if not isinstance(value, dict):
+            return False
+        every = shape.get("*")
+        return all(fits(part, shape.get(name, every)) for name, part in value.items() if every or name in shape)
+    if shape is SPAN:
+        return isinstance(value, list) and len(value) == 2 and all(map(is_number, value))
+    return _KINDS[shape](value)
+
+
+def is_text(value: object) -> bool:
+    """Can it be written, as UTF-8 or as the bytes of a name that is none?"""
+    if not isinstance(value, str) or len(value) > MOST_TEXT:
+        return False
+    try:
+        value.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def is_number(value: object) -> bool:
+    return type(value) in (int, float) and -MOST_NUMBER < value < MOST_NUMBER  # type: ignore[operator]
+
+
+_KINDS: dict[type, Callable[[object], bool]] = {
+    str: is_text,
+    int: lambda value: type(value) is int and is_number(value),
+    float: is_number,
+    bool: lambda value: isinstance(value, bool),
+}

@@ -1,0 +1,128 @@
+"""Which folder is protected for a session that nobody prepared, and which folders never are."""
+
+from __future__ import annotations
+
+from posix import access, scandir
+
+from holdfast.core.errors import Refused
+from holdfast.workspace.find import git_root, is_refused, refuse, show
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+WRITABLE = 2
+AT_ONCE = 1_000
+"""So many entries are counted on the busiest machine."""
+ANY, GIT = "any", "git"
+TOPS = {
+    **dict.fromkeys(
+        (
+            b"/bin", b"/boot", b"/dev", b"/etc", b"/gnu", b"/lib", b"/lib32", b"/lib64", b"/libx32", b"/lost+found", b"/nix",
+            b"/proc", b"/run", b"/sbin", b"/snap", b"/sys", b"/usr", b"/usr/local/bin", b"/usr/local/etc",
+            b"/usr/local/include", b"/usr/local/lib", b"/usr/local/sbin", b"/usr/local/share", b"/var/backups", b"/var/cache",
+            b"/var/crash", b"/var/lib", b"/var/log", b"/var/mail", b"/var/spool",
+            b"/Applications", b"/Library", b"/System", b"/cores", b"/private/etc",
+        ),
+        True,
+    ),
+    **dict.fromkeys(
+        (
+            b"/", b"/dev/shm", b"/home", b"/media", b"/mnt", b"/opt", b"/root", b"/run/media", b"/run/user", b"/srv", b"/tmp",
+            b"/usr/local", b"/usr/local/src", b"/usr/src", b"/var", b"/var/tmp", b"/var/www",
+            b"/Users", b"/Volumes", b"/private", b"/private/tmp", b"/private/var",
+        ),
+        False,
+    ),
+}  # fmt: skip
+"""Folders that belong to the system, and whether all that lies in them does. The nearest one above a folder decides."""
+
+
+def root_for(cwd: bytes, project: bytes, mode: str, home: bytes) -> bytes | None:
+    """Return the folder to protect for a session in `cwd`; None where `mode`, the setting `adopt`, asks for none.
+
+    `project` is where the client says that the session began. Raises `Refused` for a folder that is more than a project.
+    """
+    if mode not in (ANY, GIT) or not _is_folder(cwd):
+        return None
+    repository = git_root(cwd)
+    if repository is not None and not is_refused(repository, home) and repository not in TOPS:
+        return _writable(repository)
+    if mode == GIT:
+        if repository is not None:
+            _refuse(repository, home)
+        return None
+    # A home folder under git does not keep the projects in it from being protected.
+    began = bool(project) and (cwd == project or cwd.startswith(project.rstrip(b"/") + b"/")) and _is_folder(project)
+    root = project.rstrip(b"/") or b"/" if began else cwd
+    _refuse(root, home)
+    return _writable(root)
+
+
+def is_large(root: bytes, skipped: Iterable[str], most: int, seconds: float) -> bool | None:
+    """Does the folder hold more than so many entries? None if it took too long to find out.
+
+    Folders of the `skipped` patterns that are plain names do not count. Only names are read, and no more of them than it
+    takes to answer.
+    """
+    from time import monotonic
+
+    end = monotonic() + seconds
+    names = {pattern.rstrip("/").encode("utf-8", "surrogateescape") for pattern in skipped}
+    names |= {b".git", b".holdfast"}
+    todo, left = [root], most
+    while todo:
+        if most - left > AT_ONCE and monotonic() >= end:
+            return None
+        try:
+            with scandir(todo.pop()) as entries:
+                for entry in entries:
+                    left -= 1
+                    if left < 0:
+                        return True
+                    if entry.is_dir(follow_symlinks=False) and entry.name not in names:
+                        todo.append(entry.path)
+        except OSError:
+            continue  # what we may not list is not counted
+    return False
+
+
+def _refuse(root: bytes, home: bytes) -> None:
+    from os.path import realpath
+
+    refuse_whole(root, home)
+    folder = realpath(root)
+    while folder not in TOPS:
+        folder = folder.rpartition(b"/")[0] or b"/"
+    if TOPS[folder]:
+        raise Refused(
+            f"{show(root)} belongs to the system; holdfast protects projects.",
+            "Start the session in the folder of one project, or run `holdfast init` here if it is one.",
+        )
+
+
+def refuse_whole(root: bytes, home: bytes) -> None:
+    """Raise `Refused` for a folder that holds more than a project, whoever asks: a home, or one of the system's own."""
+    from os.path import realpath
+
+    refuse(root, home)
+    if realpath(root) in TOPS:
+        raise Refused(
+            f"{show(root)} belongs to the system; holdfast protects projects.",
+            "Start the session, or run `holdfast init`, in the folder of one project.",
+        )
+
+
+def _writable(root: bytes) -> bytes:
+    if not access(root, WRITABLE):
+        raise Refused(f"{show(root)} cannot be written.", "Check who may write there.")
+    return root
+
+
+def _is_folder(path: bytes) -> bool:
+    from posix import stat
+
+    try:
+        return stat(path).st_mode & 0o170000 == 0o040000
+    except OSError:
+        return False

@@ -1,0 +1,326 @@
+"""A command in an agent's shell has a repository's variables: no folder is taken from them that a repository can fill."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from holdfast.core.errors import Refused
+from holdfast.engine import DAY
+from holdfast.frontends import trust
+from holdfast.frontends.cli.client_files import is_hooked
+from holdfast.frontends.cli.session import Session
+from holdfast.frontends.surroundings import Surroundings, default_folders
+from holdfast.frontends.trust import refuse_strange
+from holdfast.settings import Settings, load
+from holdfast.store.notices import read
+from holdfast.wiring import build
+
+from .box import Box
+
+EVIL = {"analysis": {"llm": "command", "command": ["/bin/false"]}, "capture": {"exclude": ["*"]}}
+
+
+def configured(folder: Path) -> Path:
+    (folder / "holdfast").mkdir(parents=True)
+    (folder / "holdfast/config.json").write_text(json.dumps(EVIL))
+    return folder
+
+
+def refused(box: Box, **variables: str) -> bool:
+    """Is a command refused, with its own exit code, before it has done anything?"""
+    box.variables.update(variables)
+    done = box.call("save", "--json")
+    if done.code == 0:
+        return False
+    assert (done.code, done.json()["error"]["kind"]) == (2, "refused")
+    return True
+
+
+@pytest.mark.parametrize("name", ["XDG_CONFIG_HOME", "XDG_DATA_HOME", "HOME"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "{project}/.cfg",
+        "/proc/self/cwd/.cfg",
+        "//proc/self/cwd/.cfg",
+        "/tmp/../proc/self/cwd/.cfg",
+        "/proc/self/root{project}/.cfg",
+        "{project}/../project/.cfg",
+        "{project}/.cfg/",
+        "/dev/fd/../../proc/self/cwd/.cfg",
+        "/sys",
+    ],
+)
+def test_a_folder_in_the_project_or_below_proc_is_refused(kept: Box, name: str, value: str) -> None:
+    configured(kept.project / ".cfg")
+    before = len(list(kept.store.glob("packs/*")))
+
+    assert refused(kept, **{name: value.format(project=kept.project)})
+    assert len(list(kept.store.glob("packs/*"))) == before
+
+
+def test_a_name_of_the_kernels_or_in_the_project_is_refused_wherever_it_leads(kept: Box) -> None:
+    own = configured(kept.base / "own")
+    (kept.project / "link").symlink_to(own)
+
+    for name in (f"/proc/self/root{own}", f"{kept.project}/link"):
+        assert refused(kept, XDG_CONFIG_HOME=name), name
+
+
+def test_a_link_into_the_project_is_followed_before_it_is_judged(kept: Box) -> None:
+    configured(kept.project / ".cfg")
+    (kept.base / "link").symlink_to(kept.project / ".cfg")
+    (kept.base / "outside").mkdir()
+    (kept.base / "outside/holdfast").symlink_to(kept.project / ".cfg/holdfast")
+    (kept.base / "file/holdfast").mkdir(parents=True)
+    (kept.base / "file/holdfast/config.json").symlink_to(kept.project / ".cfg/holdfast/config.json")
+
+    assert [refused(kept, XDG_CONFIG_HOME=str(kept.base / name)) for name in ("link", "outside", "file")] == [True] * 3
+
+
+@pytest.mark.parametrize("sign", [".git/HEAD", ".holdfast/workspace.json"])
+def test_a_folder_in_any_other_project_is_refused_wherever_the_command_is_run(kept: Box, sign: str) -> None:
+    """An absolute path may be known: in a container every repository lies in the same place."""
+    other = kept.base / "other"
+    (other / sign).parent.mkdir(parents=True)
+    (other / sign).write_text("{}")
+    configured(other / "deep/er/.cfg")
+
+    assert refused(kept, XDG_CONFIG_HOME=str(other / "deep/er/.cfg"))
+
+
+def test_a_folder_beside_the_command_is_refused_where_the_client_has_the_project(kept: Box) -> None:
+    configured(kept.base / "tarball/.cfg")
+
+    assert refused(kept, XDG_CONFIG_HOME=str(kept.base / "tarball/.cfg"), CLAUDE_PROJECT_DIR=str(kept.base / "tarball"))
+
+
+def test_another_folder_by_the_option_is_judged_again(kept: Box, tmp_path: Path) -> None:
+    configured(tmp_path / "plain/.cfg")
+    kept.variables["XDG_CONFIG_HOME"] = str(tmp_path / "plain/.cfg")
+
+    done = kept.call("-C", str(tmp_path / "plain"), "list", "--json")
+
+    assert done.json()["error"]["kind"] == "refused"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_a_folder_or_file_of_another_user_is_refused(kept: Box) -> None:
+    os.chown(configured(kept.base / "theirs") / "holdfast", 65534, 65534)
+    os.chown(configured(kept.base / "half") / "holdfast/config.json", 65534, 65534)
+
+    assert [refused(kept, XDG_CONFIG_HOME=str(kept.base / name)) for name in ("theirs", "half")] == [True, True]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+def test_the_systems_own_folders_are_taken_and_those_of_a_third_are_not() -> None:
+    own = {b"HOME": default_folders()[0].encode()}
+    with TemporaryDirectory(prefix="holdfast-trust-") as name:  # pytest keeps its own folders for their owner
+        os.chmod(name, 0o755)
+        os.chown(configured(Path(name)) / "holdfast/config.json", 12345, 12345)
+        os.seteuid(65534)
+        try:
+            refuse_strange(Surroundings({**own, b"XDG_CONFIG_HOME": b"/usr/share"}), b"/")
+            with pytest.raises(Refused):
+                refuse_strange(Surroundings({**own, b"XDG_CONFIG_HOME": name.encode()}), b"/")
+        finally:
+            os.seteuid(0)
+
+
+def test_a_persons_own_folders_are_taken(box: Box) -> None:
+    for name in ("cfg/holdfast", "data"):
+        (box.base / name).mkdir(parents=True)
+    (box.base / "cfg/holdfast/config.json").write_text(json.dumps({"capture": {"max_file_size": "5MB"}}))
+    box.variables.update(XDG_CONFIG_HOME=str(box.base / "cfg"), XDG_DATA_HOME=str(box.base / "data"))
+
+    assert box.call("init").code == 0
+    assert box.call("config", "get", "capture.max_file_size", "--json").json()["value"] == 5 << 20
+    assert (box.base / "data/holdfast/store").is_dir()
+
+
+def test_a_folder_that_everybody_shares_is_no_project() -> None:
+    own = {b"HOME": default_folders()[0].encode()}
+    with TemporaryDirectory(prefix="holdfast-trust-", dir="/tmp") as name:
+        around = Surroundings({**own, b"XDG_CONFIG_HOME": name.encode()})
+
+        refuse_strange(around, b"/tmp")
+        with pytest.raises(Refused):
+            refuse_strange(around, name.encode())
+
+
+def test_what_the_passwd_entry_says_is_never_refused() -> None:
+    """Also where the home folder is under git, and where the command is run in it."""
+    home, config, data = default_folders()
+    around = Surroundings(
+        {b"HOME": home.encode(), b"XDG_CONFIG_HOME": config.encode(), b"XDG_DATA_HOME": data.encode() + b"/"}
+    )
+
+    refuse_strange(around, home.encode())
+
+
+def test_settings_of_the_passwd_entrys_home_may_be_under_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = tuple(str(tmp_path / name) for name in ("home", "home/.config", "home/.local/share"))
+    monkeypatch.setattr(trust, "default_folders", lambda: folders)
+    (tmp_path / "home/.config/.git").mkdir(parents=True)
+    named = {b"HOME": folders[0].encode(), b"XDG_CONFIG_HOME": folders[1].encode()}
+
+    refuse_strange(Surroundings(named), b"/")
+    with pytest.raises(Refused):
+        refuse_strange(Surroundings({**named, b"XDG_CONFIG_HOME": named[b"XDG_CONFIG_HOME"] + b"/other"}), b"/")
+
+
+@pytest.mark.parametrize("agent", [True, False])
+def test_a_person_may_be_at_home_and_an_agent_is_not(kept: Box, agent: bool) -> None:
+    """A home that is not the passwd entry's, as in many containers."""
+    kept.variables.update({"CLAUDECODE": "1"} if agent else {})
+
+    done = [kept.call("list", "--all-workspaces", "--json", cwd=folder).code for folder in (kept.home, kept.base)]
+
+    assert done == [2 if agent else 0] * 2
+
+
+def test_folders_that_are_said_on_the_command_line_are_not_the_environments(tmp_path: Path) -> None:
+    variables = {b"HOME": b"/proc/self/cwd"}
+    here = str(tmp_path)
+    (tmp_path / ".git").mkdir()
+
+    refuse_strange(Surroundings(variables, (here, here, here)), b"/")
+    with pytest.raises(Refused):
+        refuse_strange(Surroundings(variables), os.fsencode(tmp_path))
+
+
+def test_variables_of_an_agents_command_may_only_tighten(kept: Box) -> None:
+    kept.variables.update(
+        CLAUDECODE="1",
+        HOLDFAST_CAPTURE_EXCLUDE='["*"]',
+        HOLDFAST_CAPTURE_MAX_FILE_SIZE="1",
+        HOLDFAST_RETENTION_MAX_SIZE="1",
+        HOLDFAST_RETENTION_KEEP_LAST="1",
+    )
+
+    saved = kept.call("save", "--json").json()
+
+    assert saved["coverage"]["files"] == 2
+    status = kept.call("status", "--json").json()
+    assert len([text for text in status["warnings"] if "is not taken" in text]) == 4
+
+
+def test_a_persons_own_variables_count_as_before(kept: Box) -> None:
+    kept.variables["HOLDFAST_CAPTURE_EXCLUDE"] = '["*"]'
+
+    assert kept.call("save", "--json").json()["coverage"]["files"] == 0
+
+
+@pytest.mark.parametrize("agent", [True, False])
+def test_settings_of_an_agent_take_short_names_where_they_tighten(tmp_path: Path, agent: bool) -> None:
+    given = {"HOLDFAST_CAPTURE_EXCLUDE": '["*"]', "HOLDFAST_AUTO_CHECKPOINT_ON_CLEAR": "true"}
+
+    settings = load(str(tmp_path / "none"), given, agent=agent)
+
+    assert (settings["capture.exclude"] == ["*"]) is not agent
+    assert settings["hooks.auto_checkpoint_on_clear"] is True
+
+
+def test_the_server_for_agents_takes_no_setting_from_its_variables(kept: Box) -> None:
+    from holdfast.frontends.mcp.visit import Visits
+
+    variables = {
+        b"HOME": os.fsencode(kept.home),
+        b"HOLDFAST_CAPTURE_EXCLUDE": b'["*"]',
+        b"HOLDFAST_RETENTION_KEEP_LAST": b"1",
+    }
+    visits = Visits({"cwd": os.fsencode(kept.project)}, Surroundings(variables), lambda: kept.now)
+
+    settings, plain = visits.following.now(), load(str(kept.config), {})
+
+    assert settings["capture.exclude"] == plain["capture.exclude"]
+    assert settings["retention.keep_last"] == plain["retention.keep_last"]
+
+
+@pytest.mark.parametrize("name", ["settings.json", "settings.local.json"])
+def test_what_looks_like_our_hooks_in_a_repository_is_none(kept: Box, name: str) -> None:
+    """`holdfast run` brings hooks where there are none: a repository must not keep it from that."""
+    session = Session(Surroundings({b"HOME": os.fsencode(kept.home)}), lambda: kept.now, 0.0)
+    session.__dict__["cwd"] = os.fsencode(kept.project)
+    text = json.dumps({"hooks": {"Odd": [{"hooks": [{"type": "command", "command": "launch hook claude-code"}]}]}})
+    (kept.project / ".claude").mkdir()
+    (kept.project / ".claude" / name).write_text(text)
+    before = is_hooked(session)
+    scope = {"settings.json": "project", "settings.local.json": "local"}[name]
+
+    assert kept.call("install", "claude", "--scope", scope).code == 0
+
+    assert (before, is_hooked(session)) == (False, True)
+    session.close()
+
+
+def test_doctor_names_what_a_projects_settings_would_put_into_hooks(kept: Box) -> None:
+    (kept.project / ".claude").mkdir()
+    given = {"XDG_CONFIG_HOME": "/proc/self/cwd", "HOLDFAST_SUPERVISED": "claude-code", "EDITOR": "vi"}
+    (kept.project / ".claude/settings.json").write_text(json.dumps({"env": given}))
+
+    [found] = [check for check in kept.call("doctor", "--json").json()["checks"] if check["name"] == "variables"]
+
+    assert found["level"] == "note"
+    assert "HOLDFAST_SUPERVISED, XDG_CONFIG_HOME" in found["text"] and "EDITOR" not in found["text"]
+
+
+def test_doctor_finds_a_launcher_that_leaves_hooks_to_another_home(box: Box) -> None:
+    """It is of an earlier version, and the folders that we are given are not those of the passwd entry."""
+    assert box.call("install", "claude").code == 0
+    path = box.home / ".local/share/holdfast/bin/launch"
+    kept = [line for line in path.read_text().splitlines(True) if not line.startswith(("home=", "config=", "data="))]
+
+    def levels() -> list[str]:
+        checks = box.call("doctor", "--json").json()["checks"]
+        return [check["level"] for check in checks if check["name"] == "claude"]
+
+    before = levels()
+    path.write_text("".join(kept))
+
+    assert "problem" not in before and "problem" in levels()
+
+
+def test_a_notice_that_stands_there_already_is_left_again_after_a_day(kept: Box) -> None:
+    around = Surroundings({name.encode(): value.encode() for name, value in kept.variables.items()})
+    now = kept.now
+    engine = build(Settings(), around.data, around.home, lambda: now)
+    root = os.fsencode(kept.project)
+    workspace = json.loads((kept.project / ".holdfast/workspace.json").read_text())["id"]
+    counts = []
+    try:
+        for later, text in ((0, "one"), (1, "one"), (2, "two"), (DAY, "one"), (DAY + 1, "one"), (DAY + 2, "one")):
+            now = kept.now + later
+            assert engine.note_once(root, "not_believed", "hook", text)
+            counts.append(len(read(engine.notice_folders(root, workspace))))
+    finally:
+        engine.close()
+
+    assert counts == [1, 1, 2, 2, 3, 3]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_whoever_has_kept_another_users_home_is_told_his_own(kept: Box) -> None:
+    """As under sudo: to unset the variable, or to give it another folder, is not what is missing."""
+    os.chown(kept.home, 65534, 65534)
+    (kept.base / "elsewhere").mkdir()
+
+    error = kept.call("list", "--json", cwd=kept.base / "elsewhere").json()["error"]
+
+    assert error["kind"] == "refused"
+    assert f"HOME={default_folders()[0]}" in error["hint"]
+
+
+def test_doctor_does_not_say_that_everything_works_below_its_remarks(kept: Box) -> None:
+    levels = [check["level"] for check in kept.call("doctor", "--json").json()["checks"]]
+    (kept.home / ".config/holdfast").mkdir(parents=True, exist_ok=True)
+    kept.config.write_text('{"unheard": 1}')
+    done = kept.call("doctor")
+
+    assert done.code == 0
+    assert f"with {levels.count('note') + 1} remark" in done.out.splitlines()[-1]

@@ -1,0 +1,277 @@
+"""Protection ends when somebody says so: the marker goes, hooks stay away, and history goes only with `purge`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from folders import written
+from holdfast.store.open import open_store
+from holdfast.store.upkeep import forget
+
+from .box import SOURCE, Box
+
+
+def hook(box: Box, folder: Path, event: str = "SessionStart") -> int:
+    payload = {"hook_event_name": event, "session_id": "s", "cwd": str(folder), "source": "startup"}
+    done = subprocess.run(
+        [sys.executable, "-m", "holdfast", *written(box.home), "hook", "claude-code"],
+        input=json.dumps(payload).encode(),
+        env={**box.variables, "PYTHONPATH": str(SOURCE)},
+        cwd=folder,
+        capture_output=True,
+        timeout=60,
+    )
+    return done.returncode
+
+
+def stored(box: Box, text: bytes) -> list[str]:
+    """Files of the store in which the text stands."""
+    return [str(path) for path in box.store.rglob("*") if path.is_file() and text in path.read_bytes()]
+
+
+@pytest.fixture
+def two(kept: Box) -> Box:
+    """Another protected folder beside the project, with one checkpoint."""
+    other = kept.home / "other"
+    other.mkdir()
+    (other / "file").write_text("other\n")
+    assert kept.call("init", cwd=other).code == 0
+    assert kept.call("save", "-m", "of the other", cwd=other).code == 0
+    return kept
+
+
+def test_a_folder_is_no_longer_protected_and_its_history_stays(two: Box) -> None:
+    result = two.call("unprotect", "--json")
+
+    assert (result.code, result.json()["unprotected"][0]["checkpoints"], result.json()["purged"]) == (0, 3, False)
+    assert not (two.project / ".holdfast").exists()
+    assert (two.project / "src/a.py").exists()
+    assert [two.call(verb).code for verb in ("list", "save", "status")] == [3, 3, 3]
+    assert len(two.call("list", "--all-workspaces", "--json").json()) == 4
+    assert two.call("verify").code == 0
+
+
+def test_hooks_leave_it_alone_until_init(two: Box) -> None:
+    subprocess.run(["git", "init", "-q", str(two.project)], check=True)
+    two.call("unprotect")
+    (two.project / "sub").mkdir()
+    assert hook(two, two.project) == 0
+    assert hook(two, two.project / "sub") == 0
+    assert two.call("save", "--auto").code == 0
+    assert not (two.project / ".holdfast").exists() and not (two.project / "sub/.holdfast").exists()
+    assert two.call("init").code == 0
+
+    assert two.versions() == ["v3", "v2", "v1"]
+    assert two.save() == "v4"
+
+
+def test_a_folder_is_given_by_its_path_even_if_it_is_gone(two: Box) -> None:
+    import shutil
+
+    shutil.rmtree(two.project)
+    result = two.call("unprotect", str(two.project), "--json", cwd=two.home)
+
+    assert (result.code, result.json()["unprotected"][0]["root"]) == (0, str(two.project))
+
+
+def test_what_is_the_users_stays_in_the_marker(two: Box) -> None:
+    (two.project / ".holdfast/config.json").write_text("{}")
+    report = two.call("unprotect", "--json").json()
+
+    assert report["unprotected"][0]["left_in_marker"] == ["config.json"]
+    assert (two.project / ".holdfast/config.json").exists()
+    assert not (two.project / ".holdfast/workspace.json").exists()
+    assert two.call("list").code == 3
+
+
+def test_a_folder_whose_store_is_lost_can_be_unprotected(two: Box) -> None:
+    two.store.rename(two.home / "elsewhere")
+
+    assert two.call("unprotect").code == 0
+    assert not (two.project / ".holdfast").exists()
+    assert not two.store.exists()
+
+
+def test_everything_is_unprotected_at_once(two: Box) -> None:
+    assert two.call("unprotect", "--all").code == 2
+    assert two.call("unprotect", "--all", "-y").code == 0
+
+    assert not (two.project / ".holdfast").exists() and not (two.home / "other/.holdfast").exists()
+    assert len(two.call("list", "--all-workspaces", "--json").json()) == 4
+
+
+@pytest.mark.parametrize("words", [("unprotect",), ("unprotect", "--all"), ("purge",), ("purge", "--all")])
+def test_a_dry_run_changes_nothing(two: Box, words: tuple[str, ...]) -> None:
+    before = two.state(two.home)
+    result = two.call(*words, "--dry-run", "--json")
+
+    assert (result.code, result.json()["dry_run"]) == (0, True)
+    assert two.state(two.home) == before
+
+
+@pytest.mark.parametrize("words", [("purge",), ("purge", "--all"), ("unprotect", "--purge")])
+def test_removing_asks(two: Box, words: tuple[str, ...]) -> None:
+    assert two.call(*words).code == 2
+    assert two.versions() == ["v3", "v2", "v1"]
+
+
+@pytest.mark.parametrize("words", [("purge",), ("unprotect", "--purge")])
+def test_purging_removes_the_history_of_one_workspace(two: Box, words: tuple[str, ...]) -> None:
+    two.put("src/a.py", "unique-content-here\n" * 10)
+    two.save("-m", "unique-message-here")
+    two.call("search", "unique")
+    result = two.call(*words, "-y", "--json")
+
+    assert (result.code, result.json()["purged"]) == (0, True)
+    assert result.json()["bytes_after"] < result.json()["bytes_before"]
+    assert (two.project / "src/a.py").exists() and not (two.project / ".holdfast").exists()
+    assert two.call("list").code == 3
+    assert [row["message"] for row in two.call("list", "--all-workspaces", "--json").json()] == ["of the other"]
+    assert two.call("verify").code == 0
+    assert stored(two, b"unique-message-here") == [] and stored(two, str(two.project).encode()) == []
+    assert two.call("rebuild").code == 0
+    assert len(two.call("list", "--all-workspaces", "--json").json()) == 1
+    assert two.call("save", cwd=two.home / "other").code == 0
+    assert two.call("restore", "v1", "-y", cwd=two.home / "other").code == 0
+
+
+def test_a_purged_folder_begins_anew(two: Box) -> None:
+    two.call("purge", "-y")
+    assert two.call("init").code == 0
+
+    assert two.save() == "v1"
+
+
+def test_purging_everything_removes_the_store_and_its_keys(two: Box) -> None:
+    two.put(".env", "PASSWORD=s3cr3t-pA55-phrase\n")
+    two.save()
+    (two.store / "not ours").write_text("x")
+    keys = two.home / ".local/share/holdfast/keys"
+    assert any(keys.iterdir())
+    two.config.parent.mkdir(parents=True)
+    two.config.write_text("{}")
+    report = two.call("purge", "--all", "-y", "--json").json()
+
+    assert (report["store_removed"], report["left_in_store"]) == (True, ["not ours"])
+    assert [path.name for path in two.store.iterdir()] == ["not ours"]
+    assert [path.name for path in keys.iterdir()] == ["lock"]
+    assert str(two.config) in report["stays"]
+    assert not (two.project / ".holdfast").exists() and not (two.home / "other/.holdfast").exists()
+    assert (two.project / "src/a.py").exists()
+    assert two.call("init").code == 0
+    assert two.save() == "v1"
+
+
+def test_a_restore_that_was_cut_off_is_ended_first(two: Box) -> None:
+    marker: dict[str, Any] = json.loads((two.project / ".holdfast/workspace.json").read_text())
+    journal = {"v": 1, "workspace": marker["id"], "target": 1, "from": marker["id"], "before": 3, "paths": [], "made": [],
+               "kept": [], "closed": {}, "started_at": 1, "mtimes": False, "note": {}}  # fmt: skip
+    (two.store / "workspaces" / marker["id"] / "restore").write_text(json.dumps(journal))
+
+    assert two.call("purge", "-y").code == 14
+    assert two.versions() == ["v3", "v2", "v1"]
+
+
+def test_a_purge_that_was_cut_off_ends_when_it_is_run_again(two: Box) -> None:
+    """Cut off after its rows are gone, a workspace comes back from its log with every version hidden."""
+    workspace = json.loads((two.project / ".holdfast/workspace.json").read_text())["id"]
+    repository = open_store(str(two.store))
+    forget(repository, workspace, [1, 2, 3], "purged", str(two.store))
+    with repository.ledger.transaction() as tx:
+        tx.drop_workspace(workspace)
+    repository.close()
+    assert two.versions() == []
+    assert two.call("verify").code == 0
+    assert two.call("purge", "-y").code == 0
+
+    assert two.call("verify").code == 0
+    assert [row["message"] for row in two.call("list", "--all-workspaces", "--json").json()] == ["of the other"]
+
+
+@pytest.fixture
+def copied(kept: Box) -> Path:
+    """A copy of the project, in which nothing was saved yet."""
+    import shutil
+
+    copy = kept.home / "copy"
+    shutil.copytree(kept.project, copy)
+    return copy
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("purge", "-y"), ("purge", "-n"), ("unprotect", "--purge", "-y"), ("forget", "v1", "-y"), ("pin", "v1"), ("unpin", "v3"),
+     ("name", "v1", "x"), ("forget", "--policy", "-y"), ("restore", "--abort"), ("restore", "--continue"), ("restore", "-p", "v1")],
+    ids=" ".join,
+)  # fmt: skip
+def test_a_copy_does_not_change_the_history_of_its_original(kept: Box, copied: Path, words: tuple[str, ...]) -> None:
+    before = kept.call("list", "--json").json()
+    result = kept.call(*words, "--json", cwd=copied)
+
+    assert (result.code, result.json()["error"]["kind"]) == (14, "elsewhere")
+    assert kept.call("list", "--json").json() == before
+    assert (kept.project / ".holdfast/workspace.json").exists() and (copied / ".holdfast/workspace.json").exists()
+
+
+def test_a_copy_is_unprotected_by_itself(kept: Box, copied: Path) -> None:
+    assert kept.call("unprotect", cwd=copied).code == 0
+
+    assert not (copied / ".holdfast").exists()
+    assert kept.versions() == ["v3", "v2", "v1"]
+    assert kept.save() == "v4"
+    assert kept.call("init", cwd=copied).code == 0
+    assert kept.call("list", "--json", cwd=copied).json() == []
+
+
+def test_after_its_first_save_a_copy_has_a_history_of_its_own(kept: Box, copied: Path) -> None:
+    said = kept.call("list", cwd=copied)
+    assert (said.code, str(kept.project) in said.err) == (14, True)
+    assert kept.call("save", cwd=copied).code == 0
+    assert kept.call("purge", "-y", cwd=copied).code == 0
+
+    assert kept.versions() == ["v3", "v2", "v1"]
+
+
+@pytest.mark.parametrize("folder", ["typo", "src", "src/a.py"])
+@pytest.mark.parametrize(
+    "words", [("purge", "-y"), ("purge", "-n"), ("unprotect", "-y"), ("unprotect", "--purge", "-y")]
+)
+def test_a_folder_in_a_workspace_does_not_mean_the_workspace(kept: Box, words: tuple[str, ...], folder: str) -> None:
+    result = kept.call(words[0], folder, *words[1:], "--json")
+
+    assert (result.code, result.json()["error"]["kind"]) == (3, "no_workspace")
+    assert folder in result.json()["error"]["message"]
+    assert kept.versions() == ["v3", "v2", "v1"]
+
+
+@pytest.mark.parametrize("words", [("purge", "-y"), ("purge", "-n"), ("unprotect", "--purge", "-y")], ids=" ".join)
+def test_what_is_in_a_lost_store_cannot_be_removed(kept: Box, words: tuple[str, ...]) -> None:
+    kept.store.rename(kept.home / "elsewhere")
+    result = kept.call(*words, "--json")
+
+    assert (result.code, result.json()["error"]["kind"]) == (5, "store_missing")
+    assert (kept.project / ".holdfast/workspace.json").exists()
+    (kept.home / "elsewhere").rename(kept.store)
+    assert kept.save() == "v4"
+
+
+def test_a_history_that_goes_on_is_not_said_to_begin(two: Box) -> None:
+    two.call("unprotect")
+    result = two.call("init")
+
+    assert result.code == 0
+    assert "first checkpoint" not in result.err and "3 checkpoints" in result.err
+
+
+@pytest.mark.parametrize("folder", ["/", "/usr", "/etc", "/usr/local", "/opt", "/tmp", "/var/lib", "/home"])
+def test_a_folder_of_the_system_is_refused_also_when_it_is_named(box: Box, folder: str) -> None:
+    result = box.call("init", folder, "--json")
+
+    assert (result.code, result.json()["error"]["kind"]) == (2, "refused")
+    assert not (Path(folder) / ".holdfast").exists()

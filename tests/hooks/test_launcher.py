@@ -1,0 +1,397 @@
+"""The command in a client's settings: harmless where holdfast is gone, torn or broken, and never exit code 2."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from folders import marketplace
+from holdfast.agents import launcher
+
+PACKAGE = Path(holdfast.__file__).parent
+LARGE = "x" * 300_000
+"""More than a pipe holds: a hook that does not read it would break the client's write."""
+
+
+class Installed:
+    """A copy of the package that can be harmed, and hooks of it in the settings of a home of its own."""
+
+    def __init__(self, base: Path) -> None:
+        self.base, self.home, self.project = base, base / "home", base / "project"
+        self.package = base / "a site/holdfast"  # a blank: paths must be quoted
+        shutil.copytree(PACKAGE, self.package)
+        for folder in (self.home, self.project / ".git"):
+            folder.mkdir(parents=True)
+        (self.project / ".git/HEAD").write_text("ref: refs/heads/main\n")
+        self.variables = {"HOME": str(self.home), "PATH": "/usr/bin:/bin", "CLAUDE_PID": "4242"}
+        self.data = self.home / ".local/share/holdfast"
+        self.launcher = self.data / "bin" / launcher.NAME
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "holdfast", *words],
+            cwd=self.project,
+            env={**self.variables, "PYTHONPATH": str(self.package.parent)},
+            capture_output=True,
+            text=True,
+        )
+
+    def install(self, *words: str) -> None:
+        done = self.run("install", "claude", *words)
+        assert done.returncode == 0, done.stderr
+
+    def settings(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.home / ".claude/settings.json").read_text())
+        return found
+
+    def commands(self, event: str) -> list[str]:
+        return [entry["command"] for group in self.settings()["hooks"][event] for entry in group["hooks"]]
+
+    def hook(self, event: str, **fields: Any) -> tuple[int, bytes, bytes]:
+        """What the first hook of an event does, started as the client starts it."""
+        common = {"session_id": "1234", "transcript_path": "", "cwd": str(self.project), "hook_event_name": event}
+        return self.shell(self.commands(event)[0], json.dumps({**common, **fields}).encode())
+
+    def shell(self, command: str, payload: bytes = b"{}") -> tuple[int, bytes, bytes]:
+        child = subprocess.Popen(
+            ["/bin/sh", "-c", command],
+            cwd=self.project,
+            env=self.variables,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert child.stdin is not None and child.stdout is not None and child.stderr is not None
+        child.stdin.write(payload)  # raises BrokenPipeError where nobody reads it
+        child.stdin.close()
+        out, err = child.stdout.read(), child.stderr.read()
+        return child.wait(timeout=60), out, err
+
+    def uninstall_package(self) -> None:
+        """As pip does: the package is gone, and the settings are as they were."""
+        shutil.rmtree(self.package)
+
+    def notices(self) -> list[dict[str, Any]]:
+        """What `status` says went wrong."""
+        found: list[dict[str, Any]] = json.loads(self.run("status", "--json").stdout)["notices"]
+        return found
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Installed:
+    made = Installed(tmp_path)
+    made.install()
+    return made
+
+
+def lose_package(installed: Installed) -> None:
+    installed.uninstall_package()
+
+
+def lose_launcher(installed: Installed) -> None:
+    for path in installed.data.glob("bin/*"):
+        path.unlink()
+
+
+def lose_everything(installed: Installed) -> None:
+    shutil.rmtree(installed.data, ignore_errors=True)
+    installed.uninstall_package()
+
+
+@pytest.mark.parametrize("lose", [lose_package, lose_launcher, lose_everything])
+def test_hooks_without_an_installation_are_silent_and_succeed(
+    installed: Installed, lose: Callable[[Installed], None]
+) -> None:
+    lose(installed)
+
+    events = ["SessionStart", "UserPromptSubmit", "PreToolUse", "StopFailure", "SessionEnd"]
+    done = {event: installed.hook(event, prompt=LARGE) for event in events}
+
+    assert done == dict.fromkeys(events, (0, b"", b""))
+
+
+def test_hooks_without_their_python_are_silent_and_succeed(tmp_path: Path) -> None:
+    """A virtual environment that was deleted."""
+    path = tmp_path / "launch"
+    path.write_text(launcher.script(str(tmp_path / "gone/bin/python"), launcher.__file__, str(path)))
+    path.chmod(0o755)
+
+    done = subprocess.run(launcher.hook(str(path), "hook", "claude-code"), shell=True, input=b"{}", capture_output=True)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+@pytest.fixture(scope="module")
+def upgraded(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """One for many tests, each of which mends what it harms."""
+    made = Installed(tmp_path_factory.mktemp("upgraded"))
+    made.install()
+    made.hook("UserPromptSubmit", prompt="begin")
+    return made
+
+
+MODULES = sorted(
+    str(path.relative_to(PACKAGE))
+    for folder in ("frontends", "settings", "core", "agents", ".", "store", "workspace", "conversation")
+    for path in (PACKAGE / folder).glob("*.py")
+    if path.name
+    in ("launch.py", "starting.py", "hook.py", "surroundings.py", "schema.py", "claude_code.py", "wiring.py")
+    or (folder, path.name) in ((".", "attending.py"), (".", "engine.py"), (".", "making.py"), ("store", "place.py"))
+)
+
+
+@pytest.mark.parametrize("how", ["missing", "cut"])
+@pytest.mark.parametrize("name", MODULES)
+def test_in_the_middle_of_an_upgrade_hooks_are_silent_and_succeed(upgraded: Installed, name: str, how: str) -> None:
+    """pip removes the package, then writes it file by file: any of them may be missing or half there."""
+    installed, harmed = upgraded, upgraded.package / name
+    (installed.project / "work.txt").write_text(f"{name} {how}\n")
+    text = harmed.read_bytes()
+    if how == "missing":
+        harmed.unlink()
+    else:
+        harmed.write_bytes(text[: len(text) // 2] + b"\n(")  # a text cut off anywhere is rarely a program
+
+    done = [
+        installed.hook("PreToolUse", tool_name="Bash", tool_input={"command": "rm work.txt"}),
+        installed.hook("SessionStart", source="startup"),
+        installed.hook("Stop"),
+    ]
+
+    harmed.write_bytes(text)
+    assert done == [(0, b"", b"")] * 3
+    assert installed.hook("Stop") == (0, b"", b"")
+
+
+def test_an_event_that_an_upgrade_cut_off_is_done_after_it(installed: Installed) -> None:
+    workspaces = installed.data / "store/workspaces"
+    installed.hook("UserPromptSubmit", prompt="begin")
+    wait_for(lambda: not list(workspaces.glob("*/pending/*")))
+    (installed.project / "work.txt").write_text("done\n")
+    making = installed.package / "making.py"
+    text = making.read_bytes()
+    making.unlink()
+
+    installed.hook("Stop")
+
+    wait_for(lambda: any("holdfast.making" in notice["text"] for notice in notices_of(workspaces)))
+    assert list(workspaces.glob("*/pending/*"))
+    making.write_bytes(text)
+    listed = json.loads(installed.run("list", "--json").stdout)
+    assert listed[0]["trigger"] == "turn" and not list(workspaces.glob("*/pending/*"))
+
+
+def wait_for(found: Callable[[], object]) -> None:
+    until = time.monotonic() + 60
+    while not found():
+        assert time.monotonic() < until, "it does not come"
+        time.sleep(0.05)
+
+
+def notices_of(workspaces: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for path in workspaces.glob("*/notices") for line in path.read_text().splitlines()]
+
+
+def test_what_did_not_start_is_in_status_and_doctor(installed: Installed) -> None:
+    installed.hook("UserPromptSubmit", prompt="begin")
+    starting = installed.package / "frontends/hook.py"
+    text = starting.read_text()
+    starting.write_text("import nothing_of_that_name\n")
+
+    installed.hook("Stop")
+
+    assert any("nothing_of_that_name" in notice["text"] for notice in installed.notices())
+    found = json.loads(installed.run("doctor", "--json").stdout)["checks"]
+    assert [check["level"] for check in found if check["name"] == "claude"] == ["fine", "problem"]
+    starting.write_text(text)
+    found = json.loads(installed.run("doctor", "--json").stdout)["checks"]
+    assert [check["level"] for check in found if check["name"] == "claude"] == ["fine", "note"]
+
+
+def claude_checks(installed: Installed) -> list[str]:
+    """The levels of what `doctor` finds about the client, with the copy of the package that the tests have."""
+    done = subprocess.run(
+        [sys.executable, "-m", "holdfast", "doctor", "--json"],
+        cwd=installed.project,
+        env={**installed.variables, "PYTHONPATH": str(PACKAGE.parent)},
+        capture_output=True,
+    )
+    return [check["level"] for check in json.loads(done.stdout)["checks"] if check["name"] == "claude"]
+
+
+def test_doctor_finds_a_launcher_that_is_gone_or_finds_nothing(installed: Installed) -> None:
+    assert claude_checks(installed) == ["fine", "fine"]
+    installed.uninstall_package()
+    assert claude_checks(installed) == ["fine", "problem"]
+    installed.launcher.unlink()
+    assert claude_checks(installed) == ["problem"]
+
+
+def test_doctor_notes_hooks_that_name_python_themselves_and_install_replaces_them(installed: Installed) -> None:
+    settings = installed.home / ".claude/settings.json"
+    direct = shlex.join([sys.executable, "-I", "-S", "-B", str(installed.package / "frontends/launch.py"), "hook"])
+    entry = {"type": "command", "command": f"{direct} claude-code", "timeout": 10}
+    settings.write_text(json.dumps({"hooks": {"Stop": [{"hooks": [entry]}]}}))
+    # They go by the passwd entry, and this home is another one.
+    assert claude_checks(installed)[0] == "problem"
+
+    installed.install()
+
+    assert claude_checks(installed)[0] == "fine" and direct not in settings.read_text()
+
+
+def test_an_installation_that_stays_broken_is_told_at_the_start_of_a_session(installed: Installed) -> None:
+    (installed.package / "frontends/starting.py").unlink()
+    assert installed.hook("SessionStart", source="startup") == (0, b"", b"")
+    long_ago = time.time() - 3600
+    os.utime(f"{installed.launcher}{launcher.FAILING}", (long_ago, long_ago))
+
+    code, out, err = installed.hook("SessionStart", source="startup")
+
+    assert (code, out, err.count(b"\n")) == (1, b"", 1)
+    assert installed.hook("PreToolUse", tool_name="Read") == (0, b"", b"")
+
+
+def test_a_real_failure_keeps_its_exit_code_and_its_line(installed: Installed) -> None:
+    code, out, err = installed.shell(installed.commands("Stop")[0], b"no JSON")
+
+    assert (code, out, err.count(b"\n")) == (1, b"", 1)
+    assert err.startswith(b"holdfast: ")
+
+
+@pytest.mark.parametrize(
+    "ending", ["sys.exit(2)", "sys.exit(126)", "os.kill(os.getpid(), 9)", "raise SystemExit('odd')"]
+)
+def test_no_other_exit_code_leaves_the_launcher(installed: Installed, ending: str) -> None:
+    (installed.package / "frontends/launch.py").write_text(
+        f"import os, sys\nprint('torn', file=sys.stderr)\n{ending}\n"
+    )
+
+    assert installed.hook("PreToolUse", tool_name="Read") == (0, b"", b"")
+
+
+def test_answers_pass_the_launcher_as_they_are(installed: Installed) -> None:
+    text = '{"a": "b\\n"}\\n\\n'
+    (installed.package / "frontends/launch.py").write_text(f"import sys\nsys.stdout.write('{text}')\n")
+
+    code, out, err = installed.hook("PreToolUse", tool_name="Read")
+
+    assert (code, out, err) == (0, b'{"a": "b\n"}\n\n', b"")
+
+
+def test_a_launcher_that_cannot_write_is_harmless(installed: Installed) -> None:
+    """Redirections that fail end a shell with exit code 2, in some places."""
+    (installed.package / "frontends/starting.py").unlink()
+    for suffix in (launcher.LOG, launcher.FAILING):
+        Path(f"{installed.launcher}{suffix}").mkdir()
+
+    assert installed.hook("PreToolUse", tool_name="Read") == (0, b"", b"")
+    closed = f"exec 1>&-; {installed.commands('PreToolUse')[0]}"
+    assert installed.shell(closed)[0] in (0, 1)
+
+
+@pytest.mark.parametrize("lose", [lose_package, lose_launcher])
+def test_the_users_own_status_line_stays_when_holdfast_is_gone(
+    tmp_path: Path, lose: Callable[[Installed], None]
+) -> None:
+    installed = Installed(tmp_path)
+    own = """printf '%s' "it's mine: "; cat"""
+    (installed.home / ".claude").mkdir()
+    (installed.home / ".claude/settings.json").write_text(
+        json.dumps({"statusLine": {"type": "command", "command": own}})
+    )
+    installed.install("--statusline")
+    command = installed.settings()["statusLine"]["command"]
+    assert installed.shell(command, b"{}")[1].endswith(b"it's mine: {}")
+
+    lose(installed)
+
+    assert installed.shell(command, b"{}") == (0, b"it's mine: {}", b"")
+
+
+def test_a_status_line_of_ours_alone_is_empty_when_holdfast_is_gone(tmp_path: Path) -> None:
+    installed = Installed(tmp_path)
+    installed.install("--statusline")
+    installed.uninstall_package()
+
+    assert installed.shell(installed.settings()["statusLine"]["command"], LARGE.encode()) == (0, b"", b"")
+
+
+def test_settings_name_the_launcher_alone_so_that_another_program_can_take_its_place(installed: Installed) -> None:
+    installed.install("--statusline")
+    text = (installed.home / ".claude/settings.json").read_text()
+
+    assert sys.executable not in text and str(installed.package) not in text
+    place = launcher.place_of(installed.commands("Stop")[0])
+    Path(place).unlink()
+    Path(place).write_text("#!/bin/sh\ncat >/dev/null\necho $*\n")
+    Path(place).chmod(0o755)
+    assert installed.hook("Stop")[1] == b"hook claude-code\n"
+
+
+def test_the_launcher_goes_with_the_last_settings_that_name_it(installed: Installed) -> None:
+    installed.install("--scope", "local")
+    installed.install("--plugin")
+
+    installed.run("uninstall", "claude")
+    assert installed.launcher.exists()
+    installed.run("uninstall", "claude", "--scope", "local")
+    assert installed.launcher.exists()
+    installed.run("uninstall", "claude", "--plugin")
+
+    assert list((installed.data / "bin").iterdir()) == []
+
+
+def test_a_dry_run_writes_no_launcher(tmp_path: Path) -> None:
+    installed = Installed(tmp_path)
+    installed.install("--dry-run")
+    installed.install("--plugin", "--dry-run")
+
+    assert not installed.data.exists()
+
+
+PLUGIN = Path(__file__).parents[2] / "plugin"
+
+
+def plugin_command(event: str) -> str:
+    (group,) = json.loads((PLUGIN / "hooks/hooks.json").read_text())["hooks"][event]
+    return str(group["hooks"][-1]["command"])
+
+
+@pytest.mark.parametrize(
+    "state", ["prepared", "package gone", "launcher gone", "plugin gone", "on a search path, and torn"]
+)
+def test_the_plugins_hooks_are_harmless_too(tmp_path: Path, state: str) -> None:
+    installed = Installed(tmp_path)
+    installed.install("--plugin")
+    installed.variables["CLAUDE_PLUGIN_ROOT"] = str(marketplace(tmp_path, installed.home) / "plugin")
+    if state == "package gone":
+        installed.uninstall_package()
+    elif state == "launcher gone":
+        installed.launcher.unlink()
+    elif state == "plugin gone":
+        installed.variables["CLAUDE_PLUGIN_ROOT"] = str(tmp_path / "gone")
+    elif state != "prepared":
+        installed.uninstall_package()
+        program = installed.home / ".local/bin/holdfast"
+        program.parent.mkdir()
+        program.write_text(f"#!{sys.executable} -I\nimport sys\nsys.exit(2)\n")
+        program.chmod(0o755)
+
+    done = {}
+    for event in ("SessionStart", "UserPromptSubmit", "StopFailure"):
+        payload = {"hook_event_name": event, "cwd": str(installed.project), "session_id": "s", "prompt": LARGE}
+        done[event] = installed.shell(plugin_command(event), json.dumps(payload).encode())
+
+    assert done == dict.fromkeys(done, (0, b"", b""))

@@ -1,0 +1,174 @@
+"""The files that a brief tells of: everything that the session changed, nothing that is excluded, and marks that are true."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from holdfast.agents import claude_code
+from holdfast.frontends.hook import respond
+from holdfast.frontends.surroundings import Surroundings
+from sessions import Session
+
+from .ground import Ground
+from .inline import Inline
+
+CHANGED = "(changed since the checkpoint)"
+
+
+class Worked:
+    """A session that edits one file by a tool and others by commands, its transcript, and briefs of it."""
+
+    def __init__(self, ground: Ground) -> None:
+        self.ground, self.project = ground, ground.project
+        ground.variables |= {"CLAUDE_CODE_SESSION_ATTENDED": "1", "CLAUDE_PID": "999999"}
+        for name in ("a.py", "b.py", "c.py", "old.py"):
+            (self.project / name).write_text(f"# {name}\none = 1\n")
+        self.answer("SessionStart", source="startup")
+        self.session = Session(cwd=str(self.project), files={"a.py": "# a.py\none = 1\n"})
+        self.session.asked("make the totals exact")
+        self.starts = 0
+
+    def answer(self, event: str, part: int = 1, **fields: Any) -> dict[str, Any]:
+        around = Surroundings({key.encode(): value.encode() for key, value in self.ground.variables.items()})
+        payload = json.dumps({**self.ground.payload(event), **fields}).encode()
+        said, problem, code = respond(claude_code, payload, around, Inline(), {"--part": str(part)})
+        assert (code, problem) == (0, "")
+        return json.loads(said) if said else {}
+
+    def turn(self) -> None:
+        """The turn ends: its conversation is written, and a checkpoint is made."""
+        self.session.said("Next I'll round them.")
+        self.ground.transcript.write_bytes(self.session.bytes())
+        self.answer("Stop", last_assistant_message="Next I'll round them.")
+
+    def brief(self) -> tuple[str, str]:
+        """Both parts, as a new session gets them after a crash."""
+        self.starts += 1
+        new = f"99999999-2222-4333-8444-{self.starts:012}"
+        told = [
+            self.answer("SessionStart", part, source="clear", session_id=new, transcript_path="") for part in (1, 2)
+        ]
+        first, second = [str(one.get("hookSpecificOutput", {}).get("additionalContext", "")) for one in told]
+        return first, second
+
+    def listed(self) -> list[str]:
+        """The names in part 1's list of files, in its order."""
+        rows = self.brief()[0].split("## Files")[1].split("\n")[1:]
+        return [row.split()[1] for row in rows if row[:2] in ("M ", "r ")]
+
+
+@pytest.fixture
+def worked(ground: Ground) -> Worked:
+    return Worked(ground)
+
+
+def edit_by_tool(worked: Worked) -> None:
+    worked.session.read("a.py")
+    worked.session.edit("a.py", "one = 1", "one = 2")
+    (worked.project / "a.py").write_text("# a.py\none = 2\n")
+
+
+def read(worked: Worked, name: str, text: str) -> None:
+    worked.session.files[worked.session.path(name)] = text
+    worked.session.read(name)
+
+
+def test_files_that_commands_changed_are_in_the_list(worked: Worked) -> None:
+    edit_by_tool(worked)
+    (worked.project / "b.py").write_text("# b.py\none = 3\n")  # as `sed -i` does
+    (worked.project / "made").mkdir()
+    (worked.project / "made/new.py").write_text("new = True\n")
+    worked.turn()
+
+    assert worked.listed() == ["a.py", "b.py", "made/new.py"]
+    assert "new = True" in "".join(worked.brief())
+
+
+def test_the_newest_checkpoints_files_come_first(worked: Worked) -> None:
+    (worked.project / "b.py").write_text("# b.py\none = 3\n")
+    worked.turn()
+    (worked.project / "c.py").write_text("# c.py\none = 3\n")
+    worked.turn()
+
+    assert worked.listed() == ["c.py", "b.py"]
+
+
+def test_what_the_session_found_is_not_told_as_its_work(worked: Worked) -> None:
+    edit_by_tool(worked)
+    worked.turn()
+
+    assert worked.listed() == ["a.py"]
+
+
+def test_secrets_and_generated_files_are_not_told(worked: Worked) -> None:
+    edit_by_tool(worked)
+    (worked.project / ".env").write_text("TOKEN=x\n")
+    (worked.project / "package-lock.json").write_text("{}\n")
+    worked.turn()
+
+    assert worked.listed() == ["a.py"]
+
+
+def test_excluded_patterns_reach_both_parts(worked: Worked) -> None:
+    worked.ground.configure(checkpoint={"exclude_patterns": ["a.py", "made/**"]})
+    edit_by_tool(worked)
+    read(worked, "b.py", "# b.py\none = 1\n")
+    (worked.project / "made").mkdir()
+    (worked.project / "made/new.py").write_text("new = True\n")
+    (worked.project / "c.py").write_text("# c.py\none = 3\n")
+    worked.turn()
+
+    both = "".join(worked.brief())
+
+    assert worked.listed() == ["c.py", "b.py"]
+    assert "### c.py" in both and "### a.py" not in both and "### made" not in both
+    assert "one = 2" not in both and "new = True" not in both
+
+
+def test_a_file_that_a_command_changed_before_the_checkpoint_is_not_marked_as_changed_since(worked: Worked) -> None:
+    """The conversation knows an older text of it; the checkpoint has what is on the disk."""
+    edit_by_tool(worked)
+    (worked.project / "a.py").write_text("# a.py, formatted\none = 2\n")
+    worked.turn()
+
+    first, second = worked.brief()
+
+    assert "formatted" in first + second and CHANGED not in first + second
+
+
+def test_a_file_that_changed_after_the_checkpoint_is_marked(worked: Worked) -> None:
+    edit_by_tool(worked)
+    worked.turn()
+    (worked.project / "a.py").write_text("# a.py, by hand\none = 2\n")
+
+    first, second = worked.brief()
+
+    assert f"a.py {CHANGED}" in first + second
+
+
+def test_a_line_end_more_is_a_change(worked: Worked) -> None:
+    """Bytes are compared, not lines as a reader counts them."""
+    edit_by_tool(worked)
+    worked.turn()
+    (worked.project / "a.py").write_text("# a.py\none = 2\n\n")
+
+    assert f"a.py {CHANGED}" in "".join(worked.brief())
+
+
+def test_a_file_made_since_is_marked_and_one_that_was_not_looked_at_is_not(worked: Worked) -> None:
+    worked.ground.configure(capture={"exclude": ["vendored/"]})
+    edit_by_tool(worked)
+    (worked.project / "vendored").mkdir()
+    (worked.project / "vendored/dep.py").write_text("dep = 2\n")
+    read(worked, "vendored/dep.py", "dep = 1\n")
+    read(worked, "later.py", "later = 1\n")
+    worked.turn()
+    (worked.project / "later.py").write_text("later = 1\n")
+
+    both = "".join(worked.brief())
+
+    assert f"later.py {CHANGED}" in both
+    assert "### vendored/dep.py" in both and f"dep.py {CHANGED}" not in both

@@ -1,0 +1,132 @@
+"""Take out one check at a time and see that its tests notice: `python tools/mutants.py [WORD…]` (`make mutants`).
+
+Each row names a check, the line that makes it, what stands there instead, and the tests that must fail then. The sources are
+copied, so that nothing here is changed. Checks of the page have rows of their own in tests/web/mutants.py.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+HERE = Path(__file__).parents[1]
+PATIENCE = 900
+
+
+class Mutant(NamedTuple):
+    check: str
+    file: str
+    old: str
+    new: str
+    tests: str
+
+
+MUTANTS = (
+    # Let nobody in
+    Mutant("hooks take no folder from variables", "frontends/surroundings.py",
+           "folders or default_folders())", "folders or named_folders(dict(environ)))", "tests/hooks/test_environment.py"),
+    Mutant("names of the kernel are refused", "frontends/trust.py",
+           "if any(_holds(top, path) for top in KERNEL):", "if False:", "tests/cli/test_trust.py"),
+    Mutant("folders in a project are refused", "frontends/trust.py",
+           "        if inside:\n", "        if False:\n", "tests/cli/test_trust.py"),
+    Mutant("folders of others are refused", "frontends/trust.py",
+           'return _foreign(there) or (_foreign(os.path.dirname(there)) if os.path.isfile(there) else "")', 'return ""',
+           "tests/cli/test_trust.py"),
+    Mutant("a supervisor is believed by its shim", "frontends/supervision.py",
+           'return folder if _process(_content(folder + LOCK)) in above else ""', "return folder",
+           "tests/hooks/test_environment.py tests/hooks/test_starting.py tests/supervisor/test_guard.py"),
+    Mutant("a run that is over silences nobody", "frontends/supervision.py",
+           "if not _is_held(folder + LOCK):", "if False:",
+           "tests/hooks/test_environment.py tests/hooks/test_starting.py tests/supervisor/test_guard.py"),
+    Mutant("a link in the place of a marker is not followed", "workspace/find.py",
+           "O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC", "O_RDONLY | O_DIRECTORY | O_CLOEXEC",
+           "tests/cli/test_markers.py tests/hooks/test_markers.py"),
+    Mutant("a marker counts for its own folder", "ownership.py",
+           "return HERE if is_same_folder(folder, where) else ELSEWHERE", "return HERE",
+           "tests/cli/test_markers.py tests/hooks/test_markers.py"),
+    Mutant("an unknown marker counts for nothing", "ownership.py",
+           "elif verdict != UNKNOWN or is_vouched(said, store, stores):", "else:",
+           "tests/cli/test_markers.py tests/hooks/test_markers.py"),
+    Mutant("an agent does not say that a folder moved", "frontends/cli/init.py",
+           "if moved and session.around.is_agents():", "if False:", "tests/cli/test_markers.py"),
+    # Let nothing leak
+    Mutant("no cut goes through a secret", "core/cuts.py",
+           "return text[: min([first + start for start in lost], default=most)]", "return text[:most]",
+           "tests/sealing/test_cuts.py"),
+    Mutant("weak passphrases are refused", "core/strength.py",
+           "return int(min(bits, MOST_EACH * len(set(folded))))", "return 1000", "tests/sealing/test_strength.py"),
+    Mutant("a rotated key seals no more", "store/keys.py",
+           '{**entry, "seals": False} if _id(entry) in opened else entry', "entry", "tests/sealing/test_keys.py"),
+    Mutant("old keys go at a rotation", "store/keys.py",
+           "            for path in old:\n                _unlink(path)\n", "            for path in ():\n                _unlink(path)\n",
+           "tests/sealing/test_keys.py"),
+    Mutant("what people write into tasks is sealed", "supervisor/vault.py",
+           "return Marked(_marked(ground, value, name, sealed), sealed)", "return Marked(value, sealed)",
+           "tests/supervisor/test_leaks.py"),
+    # Never silent, never wedged
+    Mutant("the reserve is renewed before a save", "store/reserve.py",
+           "            _grow(folder, wanted)\n", "            pass\n", "tests/faults/test_reserve.py"),
+    Mutant("a reserve that was used is taken back", "store/reserve.py",
+           "                _take_back(folder)\n", "                pass\n", "tests/faults/test_reserve.py tests/faults/test_full_store.py"),
+    Mutant("turns that lead nowhere are attempts", "supervisor/following.py",
+           "if attempts < self.ground.options.max_attempts:\n            self._back_off(tables, BACKOFF, attempts, self.judged.reason)",
+           "if True:\n            self._back_off(tables, BACKOFF, attempts, self.judged.reason)", "tests/supervisor/test_runaway.py"),
+    Mutant("a runaway task is held", "supervisor/turns.py",
+           "if len(begun) < FUSE * self.ground.options.max_attempts:", "if True:", "tests/supervisor/test_runaway.py"),
+    Mutant("fields of a header are what they should be", "core/header.py",
+           "    for names, is_good in _RULES:\n", "    for names, is_good in ():\n", "tests/carry/test_header.py tests/carry/test_bundle.py"),
+    Mutant("notes of a header are what they should be", "core/header.py",
+           'if proper_notes(header.get("notes", {})) != header.get("notes", {}):', "if False:", "tests/carry/test_header.py tests/carry/test_bundle.py"),
+    Mutant("unpacking is bounded", "store/bundle.py",
+           "if self.unpacked > MOST_UNPACKED + MOST_TIMES * self._whole:", "if False:", "tests/carry/test_bundle.py"),
+    Mutant("a manifest is bounded", "store/bundle.py", " or manifest > MOST_MANIFEST:", ":", "tests/carry/test_bundle.py"),
+    Mutant("attributes that give rights are asked for", "workspace/preparing.py",
+           "if not self.privileged and not key.startswith(ANYBODY)", "if False and not key.startswith(ANYBODY)",
+           "tests/carry/test_bundle.py tests/restore/test_kinds.py"),
+    Mutant("a tree that is too large is told", "attending.py",
+           "failed = self._broken_settings() or self._unsaved() or self._never_saved()", 'failed = self._broken_settings()',
+           "tests/hooks/test_limits.py"),
+    Mutant("what a destructive command names is kept", "attending.py",
+           "if self._threat() is None:", "if True:", "tests/hooks/test_threat.py tests/hooks/test_limits.py tests/cli/test_lost_store.py"),
+)  # fmt: skip
+
+
+def main(words: list[str]) -> int:
+    survived = 0
+    chosen = [one for one in MUTANTS if all(word in one.check for word in words)]
+    for mutant in chosen:
+        said = tried(mutant)
+        survived += said != "caught"
+        print(f"{said:9} {mutant.check} ({mutant.file})", flush=True)
+    print(f"{len(chosen) - survived} passed, {survived} failed")
+    return 1 if survived else 0
+
+
+def tried(mutant: Mutant) -> str:
+    """Run the tests on a copy without this check: `caught` if one of them fails."""
+    with tempfile.TemporaryDirectory(prefix="holdfast-mutant-") as name:
+        folder = Path(name)
+        for part in ("src", "tests", "tools", "docs", "plugin", ".claude-plugin", "bench", "examples"):
+            shutil.copytree(HERE / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+        for part in ("pyproject.toml", "README.md", "setup.py", "CHANGELOG.md", "LICENSE"):
+            shutil.copy(HERE / part, folder / part)
+        path = folder / "src/holdfast" / mutant.file
+        text = path.read_text()
+        if text.count(mutant.old) != 1:
+            return f"{text.count(mutant.old)} places"
+        path.write_text(text.replace(mutant.old, mutant.new))
+        words = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *mutant.tests.split()]
+        variables = {**os.environ, "PYTHONPATH": str(folder / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+        done = subprocess.run(words, cwd=folder, env=variables, capture_output=True, text=True, timeout=PATIENCE)
+        if done.returncode == 1:
+            return "caught"
+        return "SURVIVED" if done.returncode == 0 else f"exit {done.returncode}"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
