@@ -18,10 +18,11 @@ from folders import written
 from holdfast.core.artefacts import command_of, needs_evidence
 from holdfast.core.entry import BY_GIT, BY_IGNORE, BY_MARKER, BY_NAME
 from holdfast.core.errors import Refused
+from holdfast.core.frozen import SUPERVISED_IGNORE
 from holdfast.core.model import CREATED, UNCHANGED
 from holdfast.settings import TABLE
 from holdfast.workspace import cache, cache_writing
-from holdfast.workspace.capture import CACHE_TAG, OWN_IGNORE, Capture
+from holdfast.workspace.capture import CACHE_TAG, Capture
 from holdfast.workspace.choose import Chooser
 from holdfast.workspace.find import refuse
 from holdfast.workspace.walk import walk
@@ -744,9 +745,9 @@ def test_a_store_inside_the_workspace_is_not_captured_when_reached_by_a_link(roo
 
 @pytest.mark.parametrize("name", [".metadata", ".checkpoints", ".logs"])
 def test_the_supervisor_s_folders_are_left_out_only_if_they_say_so(saver: Saver, root: Path, name: str) -> None:
-    write(root / name / ".gitignore", OWN_IGNORE)
+    write(root / name / ".gitignore", SUPERVISED_IGNORE)
     write(root / name / "task.json")
-    write(root / "inner" / name / ".gitignore", OWN_IGNORE)
+    write(root / "inner" / name / ".gitignore", SUPERVISED_IGNORE)
     saver.save()
     ours = saver.kinds()
     write(root / name / ".gitignore", "*\n")
@@ -764,7 +765,7 @@ def test_a_folder_that_becomes_the_supervisor_s_is_left_out(saver: Saver, root: 
     saver.save()
     time.sleep(0.05)
     saver.save()
-    write(root / ".logs" / ".gitignore", OWN_IGNORE)
+    write(root / ".logs" / ".gitignore", SUPERVISED_IGNORE)
     saver.save()
 
     assert saver.kinds() == {".logs": "x"}

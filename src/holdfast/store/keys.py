@@ -7,6 +7,7 @@ from posix import fchmod, fstat, geteuid, listdir, stat, unlink, urandom
 
 from blake3 import blake3
 
+from holdfast.core import frozen
 from holdfast.core.errors import Damaged, Failed, HoldfastError, WrongKey
 from holdfast.core.light_json import dumps, loads
 from holdfast.core.steps import step
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     Entry = dict[str, Any]
 
-BACKUP = "holdfast keys"
 COSTS = 1 << 16, 8, 1
 """Of scrypt: a tenth of a second and 64 MB for each passphrase that somebody tries."""
 MOST_LOOKS = 50
@@ -36,10 +36,10 @@ class KeySet:
 
     def __init__(self, master: bytes) -> None:
         self.master = master
-        self.id = derive("holdfast 2026 key set id", master)[:8]
-        self.names = derive("holdfast 2026 key for synthetic names", master)
-        self.data = derive("holdfast 2026 key for contents", master)
-        self.values = derive("holdfast 2026 key for named values", master)
+        self.id = derive(frozen.SET_ID, master)[:8]
+        self.names = derive(frozen.SYNTHETIC_NAMES, master)
+        self.data = derive(frozen.CONTENTS, master)
+        self.values = derive(frozen.NAMED_VALUES, master)
 
 
 class Keys:
@@ -144,9 +144,11 @@ class Keys:
         salt, (cost, block, parallel) = urandom(16), COSTS
         nonce = urandom(12)
         masters = b"".join([keys.master for keys in self._all()])
-        box = cipher(_stretch(passphrase, salt, cost, block, parallel)).encrypt(nonce, masters, BACKUP.encode("ascii"))
+        box = cipher(_stretch(passphrase, salt, cost, block, parallel)).encrypt(
+            nonce, masters, frozen.KEY_BACKUP.encode("ascii")
+        )
         return {
-            "what": BACKUP, "v": 1, "kdf": "scrypt", "salt": salt.hex(), "n": cost, "r": block, "p": parallel,
+            "what": frozen.KEY_BACKUP, "v": 1, "kdf": "scrypt", "salt": salt.hex(), "n": cost, "r": block, "p": parallel,
             "box": (nonce + box).hex(),
         }  # fmt: skip
 
@@ -369,7 +371,7 @@ class Keys:
         return (path.removesuffix(".key") if path.startswith(own) else f"{own}-{_key_id(wrapping)}") + ".seal"
 
     def _write_key(self, path: str, key: bytes) -> None:
-        text = f"holdfast key\nversion 1\nstore {store_id(self.store)}\nkey {key.hex()}\n"
+        text = f"{frozen.KEY_FILE}\nversion 1\nstore {store_id(self.store)}\nkey {key.hex()}\n"
         # Always synced, whatever the settings say of contents: an old key may go as soon as this one is there.
         replace(path, text.encode("ascii"))
 
@@ -422,7 +424,12 @@ def unlock(backup: object, passphrase: str) -> list[bytes]:
     from cryptography.exceptions import InvalidTag
 
     try:
-        if not isinstance(backup, dict) or backup["what"] != BACKUP or backup["v"] != 1 or backup["kdf"] != "scrypt":
+        if (
+            not isinstance(backup, dict)
+            or backup["what"] != frozen.KEY_BACKUP
+            or backup["v"] != 1
+            or backup["kdf"] != "scrypt"
+        ):
             raise ValueError
         costs = backup["n"], backup["r"], backup["p"]
         # Somebody else wrote this: it must not make us ask for all memory there is.
@@ -432,7 +439,9 @@ def unlock(backup: object, passphrase: str) -> list[bytes]:
     except (ValueError, KeyError, TypeError):
         raise Damaged("This is no backup of keys, or it is damaged.", "Take another copy of it.") from None
     try:
-        masters = cipher(_stretch(passphrase, salt, *costs)).decrypt(box[:12], box[12:], BACKUP.encode("ascii"))
+        masters = cipher(_stretch(passphrase, salt, *costs)).decrypt(
+            box[:12], box[12:], frozen.KEY_BACKUP.encode("ascii")
+        )
     except InvalidTag:
         raise WrongKey("That is not the passphrase of these keys.", "Try again.") from None
     return [masters[at : at + 32] for at in range(0, len(masters), 32)]
@@ -455,7 +464,7 @@ def derive(purpose: str, master: bytes) -> bytes:
 
 
 def _key_id(key: bytes) -> str:
-    return derive("holdfast 2026 id of a wrapping key", key)[:8].hex()
+    return derive(frozen.WRAPPING_ID, key)[:8].hex()
 
 
 def _wrap(wrapping: bytes, keys: KeySet) -> dict[str, str]:
@@ -526,7 +535,7 @@ def _key_in(text: bytes | None) -> bytes | None:
     if text is None:
         return None
     lines = text.decode("ascii", "replace").split("\n")
-    if lines[:2] != ["holdfast key", "version 1"] or len(lines) < 4 or not lines[3].startswith("key "):
+    if lines[:2] != [frozen.KEY_FILE, "version 1"] or len(lines) < 4 or not lines[3].startswith("key "):
         return None
     try:
         key = bytes.fromhex(lines[3][4:])

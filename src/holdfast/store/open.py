@@ -6,6 +6,7 @@ from posix import O_CLOEXEC, O_CREAT, O_RDWR, close, rename, stat, unlink, urand
 from posix import open as open_fd
 
 from holdfast.core.errors import NoWorkspace
+from holdfast.core.frozen import STORE
 from holdfast.store.local import LocalBlobs, LocalRecords, Lock, explain, make_folder, replace, sync_folder
 from holdfast.store.place import FORMAT, store_id
 from holdfast.store.reserve import renew
@@ -90,7 +91,7 @@ def make_again(path: str, names: tuple[str, ...]) -> list[str]:
 
 
 def describe(path: str, identity: str) -> None:
-    text = f"holdfast store\nversion {FORMAT}\nid {identity}\n"
+    text = f"{STORE}\nversion {FORMAT}\nid {identity}\n"
     replace(path + "/format", text.encode("ascii"), growing=path + "/tmp")
 
 

@@ -6,6 +6,7 @@ from posix import O_CLOEXEC, O_RDONLY, close, fstat, pread, read
 from posix import open as open_fd
 
 from holdfast.core.errors import Damaged, MissingStore, NewerFormat, NoWorkspace, Unreachable, Usage
+from holdfast.core.frozen import STORE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -197,7 +198,7 @@ def store_id(path: str) -> str:
     finally:
         close(fd)
     words = [text.partition(" ")[::2] for text in lines]
-    if lines[0] != "holdfast store" or len(words) < 3 or words[1][0] != "version" or words[2][0] != "id":
+    if lines[0] != STORE or len(words) < 3 or words[1][0] != "version" or words[2][0] != "id":
         raise Damaged(
             f"{path}/format does not describe a store.",
             "Run `holdfast verify --repair`, or set `store.url` to the right folder.",

@@ -9,6 +9,7 @@ from struct import pack, unpack
 from blake3 import blake3
 
 from holdfast.core.errors import Damaged, WrongKey
+from holdfast.core.frozen import PROOFS
 from holdfast.store.digest import digest
 from holdfast.store.keys import HINT, Keys, KeySet, cipher, derive
 
@@ -133,8 +134,7 @@ class Sealer(Keys):
     def proofs(self, content: bytes) -> list[bytes]:
         """Digests that only holders of a key can make, the one in use first: they show whether a content is still the same."""
         self._sealing()
-        purpose = "holdfast 2026 key for proofs"
-        return [blake3(content, key=derive(purpose, keys.master)).digest() for keys in self._all()]
+        return [blake3(content, key=derive(PROOFS, keys.master)).digest() for keys in self._all()]
 
     # Values with a name: what an agent's environment holds
 

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.core.errors import Damaged, NewerFormat
+from holdfast.core.frozen import SUPERVISED_IGNORE
 from holdfast.supervisor import dialogue, process
 from holdfast.supervisor import task as machine
 from holdfast.supervisor.dialogue import Dialogue
@@ -19,7 +20,6 @@ from holdfast.supervisor.questions import REFUSED
 from holdfast.supervisor.redaction import clean
 from holdfast.supervisor.rows import MARKED
 from holdfast.supervisor.tables import Prompt, Run, Tables, Task
-from holdfast.workspace.capture import OWN_IGNORE
 
 if TYPE_CHECKING:
     from holdfast.supervisor.ground import Ground
@@ -407,7 +407,7 @@ def own_folder(workspace: str, name: str) -> str | None:
         if os.path.islink(path):
             return None  # a link that came with a repository must not lead our writing elsewhere
         if not os.path.exists(path + "/.gitignore"):
-            replace(path + "/.gitignore", OWN_IGNORE)
+            replace(path + "/.gitignore", SUPERVISED_IGNORE)
     except OSError:
         return None
     return path

@@ -12,10 +12,9 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row
 
 from holdfast.core.errors import Busy, Conflict, Damaged, DiskFull, NewerFormat, Unreachable
+from holdfast.core.frozen import SCHEMA
 from holdfast.supervisor.database import WAIT, Claim, Row, statements
 
-SCHEMA = "holdfast"
-"""Our tables have a schema of their own; DBOS has another."""
 FAMILY, WRITER, SUPERVISOR = 0x686F6C64, 1, 2
 """The numbers of our advisory locks, which end with the session that holds them."""
 WORDS = (

@@ -11,6 +11,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from holdfast.core.errors import Failed, HoldfastError
+from holdfast.core.frozen import DOCUMENT
 from holdfast.supervisor.stripping import MARK, forms
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class DocumentKey:
 
     def code(self, text: bytes) -> str:
         """The authentication code of a document."""
-        return hmac.new(self._read(), b"holdfast document\0" + text, sha256).hexdigest()
+        return hmac.new(self._read(), DOCUMENT + text, sha256).hexdigest()
 
     def is_ours(self, text: bytes, code: object) -> bool:
         return isinstance(code, str) and hmac.compare_digest(self.code(text), code)

@@ -13,8 +13,7 @@ NEVER = frozenset((GIT, OWN))
 RULES = 3
 """Of the rules that stand in the code: with others, no stat cache is believed."""
 SUPERVISED = frozenset((b".metadata", b".checkpoints", b".logs"))
-"""Folders of the supervisor in the root: left out if they say so themselves (see `OWN_IGNORE`)."""
-OWN_IGNORE = b"# holdfast\n*\n"
+"""Folders of the supervisor in the root: left out if they say so themselves (see `core/frozen.py`)."""
 CACHE_TAG = b"Signature: 8a477f597d28d172789f06886806bc55"
 
 

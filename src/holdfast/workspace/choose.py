@@ -9,8 +9,9 @@ from sys import getfilesystemencodeerrors, getfilesystemencoding
 
 from holdfast.core.artefacts import command_of, needs_evidence
 from holdfast.core.entry import BY_GIT, BY_IGNORE, BY_NAME, IGNORED, OVERSIZE, SPECIAL
+from holdfast.core.frozen import SUPERVISED_IGNORE
 from holdfast.workspace.below import lstat_below, open_below
-from holdfast.workspace.capture import CACHE_TAG, GIT, NEVER, OWN, OWN_IGNORE, SUPERVISED, Capture
+from holdfast.workspace.capture import CACHE_TAG, GIT, NEVER, OWN, SUPERVISED, Capture
 from holdfast.workspace.find import MOST_MARKER, said_by
 from holdfast.workspace.ignore import parse, verdict
 
@@ -97,7 +98,9 @@ class Chooser:
 
     def folder(self, path: bytes, stack: Stack, ignored: bool) -> tuple[int, bool]:
         """Return (why it is not entered, 0 if it is; whether it is ignored)."""
-        if self.exclude.match(path, True) or (path in SUPERVISED and self._starts(path + b"/" + RULE_FILE, OWN_IGNORE)):
+        if self.exclude.match(path, True) or (
+            path in SUPERVISED and self._starts(path + b"/" + RULE_FILE, SUPERVISED_IGNORE)
+        ):
             return BY_NAME, False
         if not self.capture.reads_rules:
             return 0, False
