@@ -19,6 +19,7 @@ from holdfast.supervisor.questions import REFUSED
 from holdfast.supervisor.redaction import clean
 from holdfast.supervisor.rows import MARKED
 from holdfast.supervisor.tables import Prompt, Run, Tables, Task
+from holdfast.supervisor.task import State
 from holdfast.workspace.capture import OWN_IGNORE
 
 if TYPE_CHECKING:
@@ -201,14 +202,25 @@ def line(told: dict[str, Any]) -> str:
 
 
 def event(row: Any) -> dict[str, Any]:
-    """An event as it is told outside."""
+    """An event as it is told outside. States are called as the source calls them, whenever the row was written."""
     head = {
         "sequence": row["sequence"],
         "timestamp": moment(row["at"]),
         "taskId": row["task"],
         "run": row["run"] or None,
     }
-    return {**json.loads(row["facts"]), **head, "type": row["type"]}
+    facts = json.loads(row["facts"])
+    if row["type"] == "state_transition":
+        facts = _transition(facts)
+    return {**facts, **head, "type": row["type"]}
+
+
+def _transition(facts: dict[str, Any]) -> dict[str, Any]:
+    """Rows have the names of the state machine; these stand beside, as `state` does beside `status` of a task."""
+    about = facts["metadata"]
+    before, after = State(facts["from"], about.get("lifted", "")), State(facts["to"], about["hold"])
+    named = {"from": machine.status(before), "to": machine.status(after)}
+    return {**facts, **named, "fromState": before.state, "toState": after.state}
 
 
 def prune(workspace: str, order: Iterable[str] = (), keep: int = KEEP) -> None:
