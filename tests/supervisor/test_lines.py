@@ -107,7 +107,8 @@ def test_labels_stand_apart_from_what_they_label(person: Person) -> None:
 def test_what_has_several_lines_is_logged_on_one() -> None:
     moved = {
         "type": "state_transition", "timestamp": "2026-01-01T00:00:00.000Z", "taskId": "t", "from": "in_progress", "to": "failed",
-        "fromState": "active", "toState": "failed", "trigger": "failed", "metadata": {"hold": "", "reason": "no disk\n/dev/sda\n  is gone"},
+        "fromState": "active", "toState": "failed", "trigger": "failed",
+        "metadata": {"hold": "", "reason": "no disk\n/dev/sda\n  is gone"},
     }  # fmt: skip
 
     assert len(logged(moved).splitlines()) == len(told(moved).splitlines()) == 1

@@ -108,7 +108,7 @@ def describe(
             "blockedBy": state.hold or None,
         },
         "conversationHistory": {
-            "messages": [_message(message) for message in seen.dialogue.messages],
+            "messages": [_message(message, bool(task.phases)) for message in seen.dialogue.messages],
             "lastMessageIndex": seen.dialogue.total - 1,
             "session": seen.session,
             "digest": kept["content"] if kept is not None else None,
@@ -282,7 +282,7 @@ def migrate(document: dict[str, Any], path: str = "") -> dict[str, Any]:
         raise NewerFormat(f"{path or 'The document'} has schema version {version}.")
     for number in range(version, VERSION):
         document = MIGRATIONS[number](document)
-    return {**document, "schemaVersion": VERSION}
+    return {**_unphased(document), "schemaVersion": VERSION}
 
 
 def _roles(document: dict[str, Any]) -> dict[str, Any]:
@@ -304,6 +304,20 @@ def _phase(document: dict[str, Any]) -> dict[str, Any]:
     elif "phase" in task:
         task["currentPhase"] = task.pop("phase")
     return {**document, "task": task} if task else document
+
+
+def _unphased(document: dict[str, Any]) -> dict[str, Any]:
+    """Leave out the phase of messages where the task has none: older documents of the same schema have it as 1."""
+    history = document.get("conversationHistory") or {}
+    if "task" not in document or document["task"].get("currentPhase") is not None or not history.get("messages"):
+        return document
+    messages = [
+        {**one, "metadata": {key: value for key, value in one["metadata"].items() if key != "phase"}}
+        if "phase" in (one.get("metadata") or {})
+        else one
+        for one in history["messages"]
+    ]
+    return {**document, "conversationHistory": {**history, "messages": messages}}
 
 
 MIGRATIONS = (_roles, _dependencies, _phase)
@@ -342,10 +356,10 @@ def _touched(folder: str) -> int:
         return 0
 
 
-def _message(message: dict[str, Any]) -> dict[str, Any]:
+def _message(message: dict[str, Any], has_phases: bool) -> dict[str, Any]:
+    about = {key: value for key, value in message["metadata"].items() if has_phases or key != "phase"}
     return {
-        "role": message["role"], "content": message["content"], "timestamp": moment(message["at"]),
-        "metadata": message["metadata"],
+        "role": message["role"], "content": message["content"], "timestamp": moment(message["at"]), "metadata": about,
     }  # fmt: skip
 
 
