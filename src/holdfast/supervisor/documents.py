@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
+from threading import get_native_id
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.core.errors import Damaged, NewerFormat
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 VERSION = 3
 KEEP = 10
+TRIES = 3
 METADATA, CHECKPOINTS, LOGS = ".metadata", ".checkpoints", ".logs"
 BY = {"interval": "auto", "user_pause": "user", "cancel": "user", "manual": "user"}
 PLAIN = 3
@@ -167,14 +169,25 @@ def project(ground: Ground, id: str) -> None:
     """Bring `.metadata/` up to date: the task's row and its newest events. A failure costs the copy, nothing else."""
     from holdfast.supervisor import logs
 
-    tables = ground.tables
-    task = tables.task(id)
-    folder = own_folder(task.workspace, METADATA)
+    folder = own_folder(ground.tables.task(id).workspace, METADATA)
     if folder is None:
         return
-    hold = tables.hold(id)
+    try:
+        for _ in range(TRIES):
+            task = ground.tables.task(id)
+            replace(f"{folder}/task.json", signed(ground, _projected(ground.tables, task)))
+            if ground.tables.task(id).updated_at == task.updated_at:
+                break  # else somebody else may have written a newer one, over which ours has come
+        logs.extend(ground, id, f"{folder}/history.jsonl", line)
+    except OSError:
+        pass
+
+
+def _projected(tables: Tables, task: Task) -> dict[str, Any]:
+    """What `task.json` tells."""
+    id, hold = task.id, tables.hold(task.id)
     document = {name: getattr(task, name) for name in COLUMNS}
-    document |= {
+    return document | {
         "schemaVersion": VERSION,
         "status": machine.status(tables.state(task)),
         "hold": hold.kind if hold else None,
@@ -190,11 +203,6 @@ def project(ground: Ground, id: str) -> None:
             for prompt in tables.prompts("task = ? AND kind = 'question'", id)
         ],
     }
-    try:
-        replace(f"{folder}/task.json", signed(ground, document))
-        logs.extend(ground, id, f"{folder}/history.jsonl", line)
-    except OSError:
-        pass
 
 
 def line(told: dict[str, Any]) -> str:
@@ -441,7 +449,7 @@ def own_folder(workspace: str, name: str) -> str | None:
 
 def replace(path: str, text: bytes) -> None:
     """Write a file beside its place, sync it, and put it there."""
-    fresh = f"{path}.{os.getpid()}.new"
+    fresh = f"{path}.{os.getpid()}-{get_native_id()}.new"
     fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     try:
         view = memoryview(text)
@@ -458,7 +466,7 @@ def replace(path: str, text: bytes) -> None:
 
 def point(folder: str, link: str, name: str) -> None:
     """Let a relative link point to a file beside it, at once."""
-    fresh = f"{folder}/.{link}.{os.getpid()}"
+    fresh = f"{folder}/.{link}.{os.getpid()}-{get_native_id()}"
     with suppress(FileNotFoundError):
         os.unlink(fresh)
     os.symlink(name, fresh)

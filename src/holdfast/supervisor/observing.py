@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from holdfast.supervisor import checkpoints, fullness, process
 from holdfast.supervisor.drivers import driver
 from holdfast.supervisor.limits import LimitNear
+from holdfast.supervisor.logs import Outputs
 from holdfast.supervisor.reading import Tail, Transcripts
 from holdfast.supervisor.run_folder import write_file
 from holdfast.supervisor.runs import age, files
@@ -27,6 +28,7 @@ SECOND = 1_000_000_000
 POLL = 0.2
 ASK = 0.5
 TELL = 5.0
+COPY = 1.0
 AFTER_GRACE = 20.0
 
 
@@ -48,6 +50,7 @@ class _Observer:
         self.output = self.driver.output(ground.now() / SECOND, ground.zone)
         self.tails = [(Tail(f"{run.folder}/{name}"), feed) for name, feed in files(self.output)]
         self.transcripts = Transcripts()
+        self.outputs, self.copied_at = Outputs(run, self.task.workspace), 0.0
         self.heard_at = monotonic()
         self.began_at = self.heard_at - age(ground, run)
         self.told_at = self.asked_at = 0.0
@@ -67,6 +70,9 @@ class _Observer:
             if look.kind != process.ALIVE:
                 return True
             now = monotonic()
+            if now - self.copied_at >= COPY:
+                self.copied_at = now
+                self.outputs.look()
             if now - self.asked_at >= ASK:
                 self.asked_at = now
                 try:
