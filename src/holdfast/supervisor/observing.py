@@ -19,6 +19,7 @@ from holdfast.supervisor.runs import age, files
 from holdfast.supervisor.tables import Overtaken, Run
 from holdfast.supervisor.task import ENDED, LIVE, STARTING, STOPPING
 from holdfast.supervisor.vault import agent_of
+from holdfast.supervisor.verdict import LINGERING, has_last_word
 from holdfast.supervisor.waits import Budget, Spent, nudge, used
 
 if TYPE_CHECKING:
@@ -191,6 +192,9 @@ class _Observer:
         if said:
             self._say(said)
         quiet = now - self.heard_at
+        if quiet > options.marker_grace and self._is_lingering():
+            self._end(LINGERING, now)
+            return
         if quiet > options.stuck_after:
             self._log("stuck", {"seconds": int(quiet)})
             self._end("stuck", now)
@@ -201,6 +205,10 @@ class _Observer:
             self.saved_at = now
             key = f"{self.run.id}:interval:{self.ground.now() // SECOND}"
             checkpoints.take(self.ground, self.task, self.run, "interval", key, self.output)
+
+    def _is_lingering(self) -> bool:
+        """Has the agent said its last word, and is not in the middle of anything?"""
+        return self.output.is_over and has_last_word(self.output.words(), self.run.phase)
 
     def _nudge(self, mark: float, what: str) -> None:
         self._say(f"You have used {mark:.0%} of your budget of {what}. Finish what matters most.")
