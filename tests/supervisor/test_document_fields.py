@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from holdfast.core.redact import redact
-from holdfast.supervisor import documents, process, runs
+from holdfast.supervisor import documents, process, recover, runs
 from holdfast.supervisor.tables import Run, Task
 
 from .place import DONE, PHASE, QUICK, Place, say_phase
@@ -287,9 +287,9 @@ def claim_timestamps(story: Story, name: str, task: Task, document: dict[str, An
 
 def claim_metadata(story: Story, name: str, task: Task, document: dict[str, Any], expected: Any) -> None:
     metadata = [message["metadata"] for message in document["conversationHistory"]["messages"]]
-    phase = 1  # of the runs that are told of; a task without phases is in its first one
+    phase = 1 if task.phases else None  # of the runs that are told of
 
-    assert {one["phase"] for one in metadata} == {phase}
+    assert {one.get("phase") for one in metadata} == {phase}
     if len(metadata) > 1:
         assert [one["type"] for one in metadata[1:6]] == ["log", *["protocol"] * 4]
         assert [one["step"] for one in metadata[1:6]] == [None, None, None, None, "03_users"]
@@ -499,3 +499,36 @@ def test_a_restored_task_begins_its_phase_anew(place: Place) -> None:
 
     shown = place.tasks.show(task.id)
     assert (shown["progress"], shown["step"]) == (0, None)
+
+
+def test_a_task_without_phases_has_none_in_its_messages_either(place: Place) -> None:
+    plain = place.task([{"say": "one"}, DONE], name="plain")
+    phased = place.task([{"say": "one"}, say_phase(1)], name="phased", phases=[PHASE])
+
+    place.supervise()
+
+    for task, phase in ((plain, None), (phased, 1)):
+        document = json.loads(Path(task.workspace, ".checkpoints/latest.json").read_text())
+        assert document["task"]["currentPhase"] == document["agent"]["currentPhase"] == phase
+        found = [message["metadata"] for message in document["conversationHistory"]["messages"]]
+        assert found and all(one.get("phase") == phase and ("phase" in one) == bool(phase) for one in found)
+        begun = next(one for one in place.tasks.log(task.id) if one["type"] == "run_begun")
+        assert begun["phase"] == phase
+
+
+def test_an_older_document_of_a_task_without_phases_is_read_without_them(place: Place) -> None:
+    task = place.task([{"say": "one"}, {"say": "[ERROR] type: fatal, message: no"}])
+    place.supervise()
+    path = Path(task.workspace, ".checkpoints/latest.json")
+    document = documents.load(place.ground, str(path))
+    for message in document["conversationHistory"]["messages"]:
+        message["metadata"]["phase"] = 1
+    path.write_bytes(documents.signed(place.ground, document))
+
+    read = documents.load(place.ground, str(path))
+
+    assert len(read["conversationHistory"]["messages"]) == len(document["conversationHistory"]["messages"])
+    assert not any("phase" in one["metadata"] for one in read["conversationHistory"]["messages"])
+    place.lose_database()
+    assert [one.outcome for one in recover.rebuild(place.ground, [task.workspace])] == ["rebuilt"]
+    assert place.ground.tables.task(task.id).phase == 1

@@ -106,8 +106,34 @@ def test_labels_stand_apart_from_what_they_label(person: Person) -> None:
 
 def test_what_has_several_lines_is_logged_on_one() -> None:
     moved = {
-        "type": "state_transition", "timestamp": "2026-01-01T00:00:00.000Z", "taskId": "t", "from": "active", "to": "failed",
-        "trigger": "failed", "metadata": {"hold": "", "reason": "no disk\n/dev/sda\n  is gone"},
+        "type": "state_transition", "timestamp": "2026-01-01T00:00:00.000Z", "taskId": "t", "from": "in_progress", "to": "failed",
+        "fromState": "active", "toState": "failed", "trigger": "failed",
+        "metadata": {"hold": "", "reason": "no disk\n/dev/sda\n  is gone"},
     }  # fmt: skip
 
     assert len(logged(moved).splitlines()) == len(told(moved).splitlines()) == 1
+
+
+def test_transitions_are_told_by_the_names_of_the_source(person: Person) -> None:
+    agent = person.agent([{"write": ["a.txt", "1"]}, {"limited": 1}, {"exit": 1}], [ASK], [DONE])
+    id = person.json("task", "new", "x", "--agent", agent)[0]["id"]
+    live = happenings(person.run("supervise", "--until-idle", "--json").stdout)
+    person.run("task", "answer", id, "a")
+    live += happenings(person.run("supervise", "--until-idle", "--json").stdout)
+
+    logged = happenings(person.run("task", "log", id, "--json").stdout)
+    history = happenings((person.project / ".metadata/history.jsonl").read_text())
+    moves = [one for one in logged if one["type"] == "state_transition"]
+
+    assert [(one["from"], one["to"]) for one in moves] == [
+        ("draft", "pending"), ("pending", "in_progress"), ("in_progress", "waiting_rate_limit"),
+        ("waiting_rate_limit", "in_progress"), ("in_progress", "waiting_question"), ("waiting_question", "in_progress"),
+        ("in_progress", "completed"),
+    ]  # fmt: skip
+    assert [one["toState"] for one in moves] == ["queued", *["active"] * 5, "done"]
+    assert [one for one in history if one["type"] == "state_transition"] == moves
+    assert [one for one in live if one["type"] == "state_transition"] == [one for one in moves if one in live]
+    lines = (person.project / ".logs/agent.log").read_text().splitlines()
+    assert [json.loads(line.split(" ", 3)[3])["to"] for line in lines if " state_transition " in line] == [
+        one["to"] for one in moves
+    ]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import time
+from threading import Thread
 
 import pytest
 
-from holdfast.supervisor import logs
+from holdfast.supervisor import documents, logs
 
 from .place import DONE, Place
 
@@ -53,3 +55,105 @@ def test_outputs_of_the_newest_runs_stay(place: Place) -> None:
 
     kept = sorted(int(path.name[4:].split(".")[0]) for path in folder.glob("run-*.stdout.log"))
     assert kept == list(range(5, 15))
+
+
+def test_they_follow_while_the_agent_is_still_at_work(place: Place) -> None:
+    key = "sk-ant-api03-" + "aB3dE5gH7jK9mN1pQ3sT5vX7zA9" * 3
+    go = [place.base / name for name in "ab"]
+    turn = [
+        {"say": "first words"}, {"error": f"careful with {key}"}, {"wait_for": str(go[0])}, {"say": "second words"},
+        {"say": "[PROGRESS]\nstep: two\npercent: 50\n[/PROGRESS]"}, {"wait_for": str(go[1])}, DONE,
+    ]  # fmt: skip
+    task = place.task(turn)
+    folder = place.workspace() / ".logs"
+    history = place.workspace() / ".metadata/history.jsonl"
+
+    def types() -> list[str]:
+        return [json.loads(line)["type"] for line in history.read_text().splitlines()]
+
+    def output(name: str) -> str:
+        return (folder / name).read_text() if (folder / name).exists() else ""
+
+    began = time.monotonic()
+    place.supervise(until=lambda: "first words\n" in output("stdout.log") and "careful" in output("stderr.log"))
+    place.supervise(until=lambda: "agent_started" in types())
+    assert time.monotonic() - began < 20
+    assert place.journal() == ["begin 0"], "it is still at work"
+    assert json.loads((place.workspace() / ".metadata/task.json").read_text())["status"] == "in_progress"
+    assert " agent_started " in (folder / "agent.log").read_text()
+    assert key not in output("stderr.log")
+    assert os.readlink(folder / "stdout.log") == "run-1.stdout.log"
+
+    go[0].touch()
+    place.supervise(until=lambda: "second words\n" in output("stdout.log") and "progress" in types())
+    assert place.journal() == ["begin 0"]
+    go[1].touch()
+    place.supervise()
+
+    assert output("stdout.log").splitlines()[:2] == ["first words", "second words"]
+    assert types() == [event["type"] for event in place.tasks.log(task.id)]
+    lines = (folder / "agent.log").read_text().splitlines()
+    assert len(lines) == len({line.split()[1] for line in lines}) == len(types())
+
+
+def test_what_happens_between_two_runs_is_in_the_history_at_once(place: Place) -> None:
+    task = place.task([{"write": ["a", "1"]}, QUESTION], [DONE])
+    place.supervise()
+    place.ahead = 3600 * 1_000_000_000
+    place.supervise(until=lambda: "question_expired" in place.events(task))
+
+    told = (place.workspace() / ".metadata/history.jsonl").read_text()
+
+    assert "question_expired" in [json.loads(line)["type"] for line in told.splitlines()]
+
+
+def test_a_long_output_is_followed_by_its_end(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "MOST", 1000)
+    task = place.task([DONE])
+    place.supervise()
+    run = place.ground.tables.last_run(task.id)
+    assert run is not None
+    outputs = logs.Outputs(run, task.workspace)
+    copy = place.workspace() / ".logs/run-1.stdout.log"
+    with open(f"{run.folder}/out.log", "w") as source:
+        for number in range(300):
+            source.write(f"line {number:04}\nhalf ")
+            source.flush()
+            outputs.look()
+            assert copy.read_text().endswith(f"line {number:04}\n")
+            assert copy.stat().st_size <= 1000
+    lines = copy.read_text().splitlines()
+
+    assert len(lines) > 30 and all(
+        line.endswith(f"line {number:04}") for number, line in enumerate(lines, 300 - len(lines))
+    )
+    copy.unlink()
+    os.symlink(place.base / "elsewhere", copy)
+    with open(f"{run.folder}/out.log", "a") as source:
+        source.write("one more\n")
+    for _ in range(2):
+        outputs.look()
+    assert not (place.base / "elsewhere").exists() and copy.read_text().endswith("one more\n")
+
+
+def test_writers_at_the_same_time_write_every_event_once(place: Place) -> None:
+    task = place.task([DONE], start=False)
+    path = place.workspace() / ".metadata/history.jsonl"
+    tables = place.ground.tables
+
+    def work(number: int) -> None:
+        for _ in range(20):
+            with tables.write():
+                tables.change(task.id, place.now())
+                tables.log(task.id, place.now(), "warning", {"message": f"{number}"})
+            documents.project(place.ground, task.id)
+
+    threads = [Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    numbers = [json.loads(line)["sequence"] for line in path.read_text().splitlines()]
+
+    assert numbers == [event["sequence"] for event in place.tasks.log(task.id)]
+    documents.load(place.ground, str(place.workspace() / ".metadata/task.json"))

@@ -76,3 +76,38 @@ def test_what_a_restore_went_back_behind_is_no_longer_on_the_way(place: Place) -
     assert place.state(task) == ("done", "")
     assert (place.workspace() / "a").read_text() == "3"
     assert "brought back to the checkpoint v2" in place.told()[-1]
+
+
+SCRIPT = 'cat > "given-$HOLDFAST_ATTEMPT"; cat "$HOLDFAST_PROMPT_FILE" > "../prompt-$HOLDFAST_ATTEMPT"; '
+WORK = 'echo "def total(rows): return 42" > total.py; echo "I wrote total, next the tests."; '
+END = '[ "$HOLDFAST_ATTEMPT" = 2 ] && echo "=== CUSTOM TASK COMPLETE ===" || exit 3'
+
+
+@pytest.mark.parametrize("given", ["prompt", "brief", "none"])
+def test_any_command_is_told_a_brief_when_it_is_started_again(place: Place, given: str) -> None:
+    agent = {"command": ["sh", "-c", SCRIPT + WORK + END], "input": given}
+    task = place.task(agent=agent, brief="Sum the rows. Use {braces} as they are.")
+
+    place.supervise()
+
+    assert place.outcomes(task) == ["crashed", "complete"], place
+    folder = place.workspace()
+    first, second = [(folder / f"given-{number}").read_text() for number in (1, 2)]
+    begun, again = [(place.base / f"prompt-{number}").read_text() for number in (1, 2)]
+    assert "total.py" not in begun
+    assert "Sum the rows." in again and "def total(rows): return 42" in again
+    assert "I wrote total, next the tests." in again and "# Resuming from Checkpoint" in again
+    assert {"prompt": (begun, again), "brief": (task.brief, task.brief), "none": ("", "")}[given] == (first, second)
+
+
+def test_a_prompt_that_is_only_a_file_is_on_no_disk(place: Place) -> None:
+    key = "sk-ant-api03-" + "aB3dE5gH7jK9mN1pQ3sT5vX7zA9" * 3
+    check = f'grep -q {key[:20]} "$HOLDFAST_PROMPT_FILE" && echo "=== CUSTOM TASK COMPLETE ==="; [ "$HOLDFAST_ATTEMPT" = 2 ]'
+    task = place.task(agent={"command": ["sh", "-c", check], "input": "none"}, brief=f"Call it with {key}.")
+
+    place.supervise()
+
+    assert place.outcomes(task) == ["crashed", "complete"], place
+    run = place.ground.tables.last_run(task.id)
+    assert run is not None and key not in run.prompt
+    assert not [path for path in place.data.rglob("*") if path.is_file() and key.encode() in path.read_bytes()]

@@ -19,6 +19,8 @@ from holdfast.supervisor.stripping import forms
 from holdfast.supervisor.tree import below
 
 TREE = Path(__file__).with_name("tree.py")
+TOKEN = f"token-{os.getpid()}"
+"""Of this process alone: tests that run beside it end the strays of their own."""
 
 
 class Shimmed:
@@ -28,7 +30,7 @@ class Shimmed:
         self.folder = str(folder)
 
     def start(self, *command: str, **more: Any) -> None:
-        environment = {"PATH": os.environ["PATH"], process.TOKEN: "token"}
+        environment = {"PATH": os.environ["PATH"], process.TOKEN: TOKEN}
         job = {"run": "t:1", "command": list(command), "cwd": "/tmp", "environment": environment, "grace": 1, **more}
         assert process.start(self.folder, job) == "started"
 
@@ -86,7 +88,7 @@ def test_what_the_agent_leaves_behind_is_ended_too(shimmed: Shimmed) -> None:
 
     shimmed.end()
 
-    assert process.end_strays("token") == 0
+    assert process.end_strays(TOKEN) == 0
 
 
 def test_an_agent_is_never_started_twice(shimmed: Shimmed) -> None:
@@ -155,7 +157,7 @@ def test_a_tree_of_twenty_processes_stands_still_and_goes_on(shimmed: Shimmed, t
 
     process.wish(shimmed.folder, "kill")
     assert shimmed.end().kind == process.OVER
-    assert process.end_strays("token") == 0
+    assert process.end_strays(TOKEN) == 0
 
 
 @pytest.mark.campaign

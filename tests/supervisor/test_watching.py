@@ -336,3 +336,65 @@ def test_a_checkpoint_that_fails_stops_no_agent_and_is_tried_at_the_next_interva
 
     assert place.state(task) == ("done", "")
     assert place.journal() == ["begin 0", "end 0"]
+
+
+# An agent that has said its last word, and stays
+
+
+@pytest.mark.parametrize(
+    ("words", "phases", "outcome", "reason"),
+    [
+        (say_phase(1)["say"], 1, "phase", "phase_complete"),
+        ("=== PHASE 1 COMPLETE ===", 1, "phase", "phase_complete"),
+        (DONE["say"], 0, "complete", "final"),
+        ("[ERROR] type: fatal, message: no way", 0, "failed", "error"),
+        ("[ERROR] type: recoverable, message: no network", 0, "retry", "error"),
+        ("[USER_QUESTION]\ncategory: choice\nquestion: Which?\n[/USER_QUESTION]", 0, "asked", "question"),
+        ("[DEPENDENCY_REQUEST]\ntype: service\nname: db\ndescription: x\n[/DEPENDENCY_REQUEST]", 0, "needs", "dependency"),
+    ],
+)  # fmt: skip
+def test_a_marker_counts_though_the_agent_stays(
+    place: Place, words: str, phases: int, outcome: str, reason: str
+) -> None:
+    change(place, marker_grace=0.5, backoff_first=HOUR, backoff_longest=HOUR)
+    turn: list[dict[str, Any]] = [{"write": ["a.txt", "1"]}, {"ignore": "TERM"}, {"say": words}, {"sleep": 600}]
+    task = place.task(turn, phases=[PHASE, PHASE][:phases])
+
+    place.supervise(until=lambda: place.outcomes(task)[:1] == [outcome])
+
+    assert reason in place.reasons(task)
+    why = [one["why"] for one in place.tasks.log(task.id) if one["type"] == "stopping"]
+    assert why == ["lingering"]
+
+
+@pytest.mark.parametrize(
+    "words", ["I think.", "=== PHASE 2 COMPLETE ===", "[ERROR]\ntype: fatal", "say === PHASE 1 COMPLETE === then"]
+)
+def test_an_agent_without_a_last_word_is_left_alone(place: Place, words: str) -> None:
+    change(place, marker_grace=0.2)
+    go = place.base / "go"
+    began = time.monotonic()
+    task = place.task([{"say": words}, {"wait_for": str(go)}, say_phase(1)], phases=[PHASE])
+
+    place.supervise(until=lambda: time.monotonic() - began > 3)
+
+    assert "stopping" not in place.events(task) and place.journal() == ["begin 0"]
+    go.touch()
+    place.supervise()
+    assert place.journal()[:2] == ["begin 0", "end 0"]
+
+
+def test_a_client_in_the_middle_of_a_turn_is_left_alone(place: Place) -> None:
+    """It may think for long after it has quoted a marker; its result says that the turn is over."""
+    change(place, marker_grace=0.2)
+    go = place.base / "go"
+    began = time.monotonic()
+    task = client(place, [spoken(DONE["say"]), {"wait_for": str(go)}, result(), {"sleep": 600}])
+    place.supervise(until=lambda: time.monotonic() - began > 3)
+    assert "stopping" not in place.events(task)
+
+    go.touch()
+    place.supervise()
+
+    assert place.outcomes(task) == ["complete"]
+    assert place.state(task) == ("done", "")

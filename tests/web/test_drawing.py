@@ -62,6 +62,10 @@ def test_an_event_is_told_in_words() -> None:
     ]  # fmt: skip
 
 
+def moved(before: str, after: str, state: str = "active", other: str = "active", **facts: Any) -> dict[str, Any]:
+    return {"type": "state_transition", "from": before, "to": after, "fromState": state, "toState": other, **facts}
+
+
 @pytest.mark.parametrize(
     ("facts", "said"),
     [
@@ -71,9 +75,9 @@ def test_an_event_is_told_in_words() -> None:
         ({"type": "progress", "fraction": 0.25, "tokens": 0}, "25 %"),
         ({"type": "phase_complete", "phase": 1, "passed": False, "gate": "rework"}, "phase 1, rework, failed"),
         ({"type": "run_begun", "attempt": 2, "phase": 1, "resumed": True, "why": ""}, "attempt 2, phase 1, resumed"),
-        ({"type": "state_transition", "from": "draft", "to": "queued", "trigger": "start"}, "draft → queued"),
-        ({"type": "state_transition", "from": "active", "to": "active", "metadata": {"hold": "rate_limit"}}, "On hold: rate limit"),
-        ({"type": "state_transition", "from": "active", "to": "active", "metadata": {"lifted": "backoff"}}, "goes on"),
+        (moved("draft", "pending", "draft", "queued", trigger="start"), "draft → pending"),
+        (moved("in_progress", "waiting_rate_limit", metadata={"hold": "rate_limit"}), "On hold: rate limit"),
+        (moved("paused", "in_progress", metadata={"lifted": "backoff"}), "goes on"),
     ],
 )  # fmt: skip
 def test_the_log_speaks_to_people(facts: dict[str, Any], said: str) -> None:

@@ -247,6 +247,10 @@ TABLE: dict[str, Setting] = {
     "supervisor.silent_after": Setting(
         TIME, 300, "A run that says nothing for this long is looked at more closely.", (10, 7 * DAY), from_environment=False
     ),
+    "supervisor.marker_grace": Setting(
+        TIME, 300, "An agent that has said its last word (a marker, an error, a question) and then nothing for this long is ended.",
+        (1, 7 * DAY), from_environment=False,
+    ),
     "supervisor.pause_grace": Setting(
         TIME, 60, "How long a pause waits for the agent's next step before it ends the process.", (1, 3600),
         from_environment=False,

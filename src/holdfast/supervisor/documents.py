@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
+from threading import get_native_id
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.core.errors import Damaged, NewerFormat
@@ -20,6 +21,7 @@ from holdfast.supervisor.questions import REFUSED
 from holdfast.supervisor.redaction import clean
 from holdfast.supervisor.rows import MARKED
 from holdfast.supervisor.tables import Prompt, Run, Tables, Task
+from holdfast.supervisor.task import State
 
 if TYPE_CHECKING:
     from holdfast.supervisor.ground import Ground
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 VERSION = 3
 KEEP = 10
+TRIES = 3
 METADATA, CHECKPOINTS, LOGS = ".metadata", ".checkpoints", ".logs"
 BY = {"interval": "auto", "user_pause": "user", "cancel": "user", "manual": "user"}
 PLAIN = 3
@@ -107,7 +110,7 @@ def describe(
             "blockedBy": state.hold or None,
         },
         "conversationHistory": {
-            "messages": [_message(message) for message in seen.dialogue.messages],
+            "messages": [_message(message, bool(task.phases)) for message in seen.dialogue.messages],
             "lastMessageIndex": seen.dialogue.total - 1,
             "session": seen.session,
             "digest": kept["content"] if kept is not None else None,
@@ -166,14 +169,25 @@ def project(ground: Ground, id: str) -> None:
     """Bring `.metadata/` up to date: the task's row and its newest events. A failure costs the copy, nothing else."""
     from holdfast.supervisor import logs
 
-    tables = ground.tables
-    task = tables.task(id)
-    folder = own_folder(task.workspace, METADATA)
+    folder = own_folder(ground.tables.task(id).workspace, METADATA)
     if folder is None:
         return
-    hold = tables.hold(id)
+    try:
+        for _ in range(TRIES):
+            task = ground.tables.task(id)
+            replace(f"{folder}/task.json", signed(ground, _projected(ground.tables, task)))
+            if ground.tables.task(id).updated_at == task.updated_at:
+                break  # else somebody else may have written a newer one, over which ours has come
+        logs.extend(ground, id, f"{folder}/history.jsonl", line)
+    except OSError:
+        pass
+
+
+def _projected(tables: Tables, task: Task) -> dict[str, Any]:
+    """What `task.json` tells."""
+    id, hold = task.id, tables.hold(task.id)
     document = {name: getattr(task, name) for name in COLUMNS}
-    document |= {
+    return document | {
         "schemaVersion": VERSION,
         "status": machine.status(tables.state(task)),
         "hold": hold.kind if hold else None,
@@ -189,11 +203,6 @@ def project(ground: Ground, id: str) -> None:
             for prompt in tables.prompts("task = ? AND kind = 'question'", id)
         ],
     }
-    try:
-        replace(f"{folder}/task.json", signed(ground, document))
-        logs.extend(ground, id, f"{folder}/history.jsonl", line)
-    except OSError:
-        pass
 
 
 def line(told: dict[str, Any]) -> str:
@@ -201,14 +210,25 @@ def line(told: dict[str, Any]) -> str:
 
 
 def event(row: Any) -> dict[str, Any]:
-    """An event as it is told outside."""
+    """An event as it is told outside. States are called as the source calls them, whenever the row was written."""
     head = {
         "sequence": row["sequence"],
         "timestamp": moment(row["at"]),
         "taskId": row["task"],
         "run": row["run"] or None,
     }
-    return {**json.loads(row["facts"]), **head, "type": row["type"]}
+    facts = json.loads(row["facts"])
+    if row["type"] == "state_transition":
+        facts = _transition(facts)
+    return {**facts, **head, "type": row["type"]}
+
+
+def _transition(facts: dict[str, Any]) -> dict[str, Any]:
+    """Rows have the names of the state machine; these stand beside, as `state` does beside `status` of a task."""
+    about = facts["metadata"]
+    before, after = State(facts["from"], about.get("lifted", "")), State(facts["to"], about["hold"])
+    named = {"from": machine.status(before), "to": machine.status(after)}
+    return {**facts, **named, "fromState": before.state, "toState": after.state}
 
 
 def prune(workspace: str, order: Iterable[str] = (), keep: int = KEEP) -> None:
@@ -270,7 +290,7 @@ def migrate(document: dict[str, Any], path: str = "") -> dict[str, Any]:
         raise NewerFormat(f"{path or 'The document'} has schema version {version}.")
     for number in range(version, VERSION):
         document = MIGRATIONS[number](document)
-    return {**document, "schemaVersion": VERSION}
+    return {**_unphased(document), "schemaVersion": VERSION}
 
 
 def _roles(document: dict[str, Any]) -> dict[str, Any]:
@@ -292,6 +312,20 @@ def _phase(document: dict[str, Any]) -> dict[str, Any]:
     elif "phase" in task:
         task["currentPhase"] = task.pop("phase")
     return {**document, "task": task} if task else document
+
+
+def _unphased(document: dict[str, Any]) -> dict[str, Any]:
+    """Leave out the phase of messages where the task has none: older documents of the same schema have it as 1."""
+    history = document.get("conversationHistory") or {}
+    if "task" not in document or document["task"].get("currentPhase") is not None or not history.get("messages"):
+        return document
+    messages = [
+        {**one, "metadata": {key: value for key, value in one["metadata"].items() if key != "phase"}}
+        if "phase" in (one.get("metadata") or {})
+        else one
+        for one in history["messages"]
+    ]
+    return {**document, "conversationHistory": {**history, "messages": messages}}
 
 
 MIGRATIONS = (_roles, _dependencies, _phase)
@@ -330,10 +364,10 @@ def _touched(folder: str) -> int:
         return 0
 
 
-def _message(message: dict[str, Any]) -> dict[str, Any]:
+def _message(message: dict[str, Any], has_phases: bool) -> dict[str, Any]:
+    about = {key: value for key, value in message["metadata"].items() if has_phases or key != "phase"}
     return {
-        "role": message["role"], "content": message["content"], "timestamp": moment(message["at"]),
-        "metadata": message["metadata"],
+        "role": message["role"], "content": message["content"], "timestamp": moment(message["at"]), "metadata": about,
     }  # fmt: skip
 
 
@@ -415,7 +449,7 @@ def own_folder(workspace: str, name: str) -> str | None:
 
 def replace(path: str, text: bytes) -> None:
     """Write a file beside its place, sync it, and put it there."""
-    fresh = f"{path}.{os.getpid()}.new"
+    fresh = f"{path}.{os.getpid()}-{get_native_id()}.new"
     fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     try:
         view = memoryview(text)
@@ -432,7 +466,7 @@ def replace(path: str, text: bytes) -> None:
 
 def point(folder: str, link: str, name: str) -> None:
     """Let a relative link point to a file beside it, at once."""
-    fresh = f"{folder}/.{link}.{os.getpid()}"
+    fresh = f"{folder}/.{link}.{os.getpid()}-{get_native_id()}"
     with suppress(FileNotFoundError):
         os.unlink(fresh)
     os.symlink(name, fresh)

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 from holdfast.supervisor import checkpoints, fullness, process
 from holdfast.supervisor.drivers import driver
 from holdfast.supervisor.limits import LimitNear
+from holdfast.supervisor.logs import Outputs
 from holdfast.supervisor.reading import Tail, Transcripts
 from holdfast.supervisor.run_folder import write_file
 from holdfast.supervisor.runs import age, files
 from holdfast.supervisor.tables import Overtaken, Run
 from holdfast.supervisor.task import ENDED, LIVE, STARTING, STOPPING
 from holdfast.supervisor.vault import agent_of
+from holdfast.supervisor.verdict import LINGERING, has_last_word
 from holdfast.supervisor.waits import Budget, Spent, nudge, used
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ SECOND = 1_000_000_000
 POLL = 0.2
 ASK = 0.5
 TELL = 5.0
+COPY = 1.0
 AFTER_GRACE = 20.0
 
 
@@ -48,6 +51,7 @@ class _Observer:
         self.output = self.driver.output(ground.now() / SECOND, ground.zone)
         self.tails = [(Tail(f"{run.folder}/{name}"), feed) for name, feed in files(self.output)]
         self.transcripts = Transcripts()
+        self.outputs, self.copied_at = Outputs(run, self.task.workspace), 0.0
         self.heard_at = monotonic()
         self.began_at = self.heard_at - age(ground, run)
         self.told_at = self.asked_at = 0.0
@@ -67,6 +71,9 @@ class _Observer:
             if look.kind != process.ALIVE:
                 return True
             now = monotonic()
+            if now - self.copied_at >= COPY:
+                self.copied_at = now
+                self.outputs.look()
             if now - self.asked_at >= ASK:
                 self.asked_at = now
                 try:
@@ -185,6 +192,9 @@ class _Observer:
         if said:
             self._say(said)
         quiet = now - self.heard_at
+        if quiet > options.marker_grace and self._is_lingering():
+            self._end(LINGERING, now)
+            return
         if quiet > options.stuck_after:
             self._log("stuck", {"seconds": int(quiet)})
             self._end("stuck", now)
@@ -195,6 +205,10 @@ class _Observer:
             self.saved_at = now
             key = f"{self.run.id}:interval:{self.ground.now() // SECOND}"
             checkpoints.take(self.ground, self.task, self.run, "interval", key, self.output)
+
+    def _is_lingering(self) -> bool:
+        """Has the agent said its last word, and is not in the middle of anything?"""
+        return self.output.is_over and has_last_word(self.output.words(), self.run.phase)
 
     def _nudge(self, mark: float, what: str) -> None:
         self._say(f"You have used {mark:.0%} of your budget of {what}. Finish what matters most.")

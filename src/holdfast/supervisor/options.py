@@ -21,6 +21,7 @@ class Options:
     stop_grace: float = 15
     stuck_after: float = 1800
     silent_after: float = 300
+    marker_grace: float = 300
     backoff_first: float = 30
     backoff_longest: float = 600
     max_windows: int = 3

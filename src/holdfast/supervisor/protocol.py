@@ -115,6 +115,12 @@ class Reader:
         self._text, self._open = "", False
         return found
 
+    def peek(self) -> list[Block | Malformed]:
+        """What `close` would give; more text may come all the same."""
+        other = Reader()
+        other._text = self._text
+        return other.close()
+
     @property
     def is_within(self) -> bool:
         """After a whole line: has a block or a marker begun whose end has not been seen?"""

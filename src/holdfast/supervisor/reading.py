@@ -72,6 +72,8 @@ class Output(ABC):
         self.error = self.error_text = ""
         self.failed = self.succeeded = False
         """What the client's last word was; neither if it has not said any."""
+        self.is_over = True
+        """As far as the agent tells, it is not in the middle of a turn. Whoever tells nothing of turns never is."""
         self.denials: list[str] = []
         self.step, self.fraction = "", 0.0
         self.lines = 0
@@ -92,6 +94,10 @@ class Output(ABC):
     def feed_error(self, line: bytes) -> None:
         """Take a line of standard error: what a client says of itself. Most say nothing there that counts."""
         return
+
+    def words(self) -> list[Block | Malformed]:
+        """What the agent has said by protocol, if it says no more."""
+        return self.blocks
 
     def close(self, exit_code: int | None) -> None:
         """No more lines come, and the process ended so."""
@@ -183,6 +189,8 @@ class ClaudeOutput(Output):
     def _feed(self, line: bytes) -> None:
         event = json.loads(line)
         kind = event.get("type")
+        if kind in ("system", "assistant", "user", "result"):
+            self.is_over = kind == "result"
         if kind == "system":
             self._system(event)
         elif kind == "assistant":
@@ -361,9 +369,14 @@ class PlainOutput(Output):
             self.limit = None
         super().close(exit_code)
 
+    def words(self) -> list[Block | Malformed]:
+        return [*self.blocks, *self._reader.peek()]
+
     def _event(self, event: dict[str, Any]) -> bool:
         """Take a line of `codex exec --json`; False if it is none."""
         kind = event.get("type")
+        if str(kind).startswith(("thread.", "turn.", "item.")):
+            self.is_over = kind in ("turn.completed", "turn.failed")
         if kind in ("thread.started", "turn.started", "item.started", "item.updated"):
             self.session = str(event.get("thread_id") or self.session)
             self._is_codex = self._is_codex or kind == "thread.started"

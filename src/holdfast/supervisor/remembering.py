@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.conversation.usage import last_usage
 from holdfast.core.budget import NOTICE, Usage, usage
+from holdfast.core.cuts import head
 from holdfast.core.errors import HoldfastError
 from holdfast.core.secrecy import by_name
+from holdfast.finishing import SUMMARY
 from holdfast.resuming import Resuming, Told
 from holdfast.supervisor import checkpoints, restores, returning
 from holdfast.supervisor.drivers import Driver, driver
@@ -120,31 +122,46 @@ def _count(path: str) -> int:
 
 
 def tell(ground: Ground, task: Task, how: Driver) -> str:
-    """A brief of the task's newest checkpoint as a part of a prompt; empty if it holds no conversation."""
+    """A brief of the task's newest checkpoint as a part of a prompt; empty if there is nothing to tell.
+
+    Of an agent whose conversation cannot be read it tells the files that its runs changed, and what it said last.
+    """
     try:
         with ground.engine() as engine:
             root, row = engine.root(os.fsencode(task.workspace))
             resuming = Resuming(engine, root, row.id)
-            told = _worth_telling(ground, task, resuming)
+            told = _worth_telling(ground, task, resuming, bool(how.client))
             if told is None:
                 return ""
             brief = resuming.brief(told, exact=True)
         secrets = values(ground, task)
     except (HoldfastError, OSError):
         return ""  # a task that cannot be told of its past still goes on
-    return struck_out(render(brief, os.fsdecode(root), how), secrets)
+    text = render(brief, os.fsdecode(root), how)
+    last = None if how.client else ground.tables.last_run(task.id)
+    if last is not None and last.said:
+        text += "\n\n## What you said last\n> " + LED.sub("'@", last.said).replace("\n", "\n> ")
+    return struck_out(text, secrets)
 
 
-def _worth_telling(ground: Ground, task: Task, resuming: Resuming) -> Told | None:
+def _worth_telling(ground: Ground, task: Task, resuming: Resuming, has_conversation: bool) -> Told | None:
     """The newest checkpoint whose session did something; a run that was cut off at once has nothing to tell."""
     newest, seen = None, set()
     ledger = resuming.engine.repository().ledger
     for taken in checkpoints.lineage(ground, task.id):
         row = checkpoints.row_of(ledger, resuming.workspace, taken)
         told = resuming.tell(row) if row is not None and not row.forgotten else None
-        if told is None or told.session in seen or not told.header.get("conversation"):
+        if told is None or not told.session or told.session in seen:
+            continue
+        if has_conversation and not told.header.get("conversation"):
             continue
         seen.add(told.session)
+        if not has_conversation:
+            if resuming.settled(told, exact=True)[1]:
+                return told._replace(summary=head(task.title.split("\n")[0], SUMMARY))
+            if len(seen) >= SESSIONS:
+                break
+            continue
         newest = newest or told
         if (told.header.get("notes") or {}).get("files"):
             return told
@@ -161,8 +178,8 @@ def render(brief: Brief, root: str, how: Driver) -> str:
     mentions = [words for words in (how.mention(*one) for one in ranges(brief, root)) if words]
     if not mentions:
         return LED.sub("'@", brief.text)
-    head = "The files you worked on, as they are on disk now:"
-    return "\n".join([LED.sub("'@", brief.notes), head, *mentions[:MENTIONS]])
+    first = "The files you worked on, as they are on disk now:"
+    return "\n".join([LED.sub("'@", brief.notes), first, *mentions[:MENTIONS]])
 
 
 def ranges(brief: Brief, root: str) -> list[tuple[str, int, int]]:

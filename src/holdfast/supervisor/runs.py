@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.errors import HoldfastError
 from holdfast.core.steps import step
-from holdfast.supervisor import checkpoints, process, vault
+from holdfast.supervisor import checkpoints, process, telling, vault
 from holdfast.supervisor.drivers import driver
 from holdfast.supervisor.reading import Output, Tail, Transcripts
 from holdfast.supervisor.redaction import clean_text, is_secret
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from holdfast.supervisor.ground import Ground
 
 SECOND = 1_000_000_000
+PROMPT_FILE = "HOLDFAST_PROMPT_FILE"
+"""Names the file with the whole prompt to an agent that is any command."""
 ROOM = 1 << 20
 """Free bytes with which an agent may begin."""
 
@@ -46,6 +48,7 @@ def spawn(ground: Ground, id: str) -> None:
         how = driver(vault.open_agent(ground, task), ground.options)
         secrets, known = opened(ground, task), vault.values(ground, task)
         prompt = vault.reveal(ground, task.id, run.prompt)
+        given = vault.reveal(ground, task.id, telling.given(task, run.prompt))
     except HoldfastError as error:
         _never(run, str(error))
         return
@@ -66,6 +69,8 @@ def spawn(ground: Ground, id: str) -> None:
         "cwd": task.workspace,
         "environment": launch.environment,
         "prompt": prompt,
+        "input": given,
+        "prompt_variable": "" if how.client else PROMPT_FILE,
         "secrets": sorted({value for value in known if value}),
         "grace": ground.options.stop_grace,
         "freezer": ground.options.freezer,

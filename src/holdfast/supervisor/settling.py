@@ -43,7 +43,8 @@ def settle(ground: Ground, id: str) -> None:
             tables.change_run(id, state=ENDED, outcome="overtaken", ended_at=ground.now())
         return
     output = runs.read(ground, run)
-    output.close(look.exit_code)
+    # How an agent ends that is told to says nothing of its work.
+    output.close(look.exit_code if run.wanted != verdict.LINGERING else None)
     rebooted = look.kind in (process.LOST, process.ABSENT) and run.boot != ground.boot
     judged = _judge(task, run, look, output)
     step("settle:judged")
@@ -84,7 +85,7 @@ def _judge(task: Task, run: Run, look: process.Look, output: Output) -> Verdict:
         code = -look.signal
     seen = Seen(
         exit_code=code,
-        wanted=run.wanted or ("cancel" if task.wanted == "cancel" else ""),
+        wanted="cancel" if task.wanted == "cancel" else run.wanted,
         blocks=tuple(output.blocks),
         limit=output.limit,
         error=output.error,

@@ -43,7 +43,7 @@ class Shim:
         self.kill_at: float | None = None
         self.group: str | None = None
         self.wakeup = -1
-        self.prompt = ""
+        self.prompt = self.input = ""
         self.began_at = monotonic()
 
     def run(self) -> int:
@@ -87,7 +87,8 @@ class Shim:
     def _spawn(self) -> tuple[int, int]:
         """Start the agent; return the reading ends of its output, or -1 twice if it could not be started."""
         self.group = make_group(self.job["run"]) if self.job.get("freezer", "auto") == "auto" else None
-        self.prompt = _prompt(self.job)
+        self.prompt = _in_memory(self.job, "prompt")
+        self.input = _in_memory(self.job, "input") if "input" in self.job else self.prompt
         out, out_w = os.pipe2(os.O_CLOEXEC)
         err, err_w = os.pipe2(os.O_CLOEXEC)
         told, telling = os.pipe2(os.O_CLOEXEC)
@@ -117,7 +118,7 @@ class Shim:
             if self.group is not None:
                 with open(self.group + "/cgroup.procs", "wb", buffering=0) as file:
                     file.write(b"0")
-            given = self.prompt or self.job.get("stdin") or os.devnull
+            given = self.input or self.job.get("stdin") or os.devnull
             os.dup2(os.open(given, os.O_RDONLY), 0)
             os.dup2(out, 1)
             os.dup2(err, 2)
@@ -126,7 +127,9 @@ class Shim:
                 signal.signal(number, signal.SIG_DFL)
             os.umask(int(self.job.get("umask", 0o022)))
             command = [word.replace("{prompt_file}", given) for word in self.job["command"]]
-            os.execvpe(command[0], command, self.job["environment"])
+            name = self.job.get("prompt_variable")
+            more = {name: self.prompt} if name and self.prompt else {}
+            os.execvpe(command[0], command, {**self.job["environment"], **more})
         except OSError as error:
             where = (
                 error.filename if error.filename in (self.job["cwd"], self.job.get("stdin")) else self.job["command"][0]
@@ -304,13 +307,13 @@ class Shim:
                 sleep(1.0)
 
 
-def _prompt(job: dict[str, Any]) -> str:
+def _in_memory(job: dict[str, Any], name: str) -> str:
     """The path of what the agent is told, in memory alone: secrets that are in it are on no disk. Empty if there is none."""
-    if "prompt" not in job:
+    if name not in job:
         return ""
-    fd = os.memfd_create("prompt", os.MFD_CLOEXEC)
+    fd = os.memfd_create(name, os.MFD_CLOEXEC)
     with open(fd, "wb", closefd=False) as file:
-        file.write(job["prompt"].encode("utf-8", "replace"))
+        file.write(job[name].encode("utf-8", "replace"))
     return f"/proc/{os.getpid()}/fd/{fd}"
 
 

@@ -13,6 +13,7 @@ from holdfast.core.steps import step
 from holdfast.supervisor import process, recover
 from holdfast.supervisor.attempts import Workflows
 from holdfast.supervisor.database import Alone, Claim
+from holdfast.supervisor.logs import Events
 from holdfast.supervisor.news import News
 from holdfast.supervisor.notify import Notices
 from holdfast.supervisor.redaction import clean_text
@@ -35,7 +36,7 @@ class Supervisor:
         self.ground, self.tables, self.workflows = ground, ground.tables, workflows
         self.claim: Claim = claim or Alone()
         self.notices = Notices(ground)
-        self.timers, self.turns = Timers(ground), Turns(ground, only)
+        self.timers, self.turns, self.events = Timers(ground), Turns(ground, only), Events(ground, only)
         self.only = only
         """Look after this one task, not after all."""
         self.stop = Flag()
@@ -106,7 +107,7 @@ class Supervisor:
     # The tick
 
     def tick(self) -> None:
-        """Lift what is due, expire what is late, start what can start, tell what is to be told."""
+        """Lift what is due, expire what is late, start what can start, tell what is to be told, in workspaces too."""
         self.ground.follow_settings()
         self.timers.follow_clock()
         self.timers.lift_due()
@@ -116,6 +117,7 @@ class Supervisor:
         step("tick:lifted")
         self._schedule()
         self.notices.tick()
+        self.events.look()
 
     # Starting runs
 

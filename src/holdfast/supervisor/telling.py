@@ -72,9 +72,12 @@ def compose(
     brief: str = "",
     missing: Sequence[str] = (),
 ) -> str:
-    """The next prompt. A session that goes on is told what is new; any other one gets the whole task, and the brief."""
-    if task.agent.get("input", "prompt") != "prompt":
-        return task.brief if task.agent["input"] == "brief" else ""
+    """The next prompt. A session that goes on is told what is new; any other one gets the whole task, and the brief.
+
+    An agent whose standard input is not the prompt finds this in a file, from its second start on.
+    """
+    if last is None and task.agent.get("input", "prompt") != "prompt":
+        return given(task, "")
     parts: list[str] = []
     if not resumes:
         parts.append(_whole(task))
@@ -101,6 +104,11 @@ def compose(
     if budget:
         parts.append(aside(budget))
     return "\n\n".join(parts)[: LIMIT * 5]
+
+
+def given(task: Task, prompt: str) -> str:
+    """What an agent gets on its standard input."""
+    return {"prompt": prompt, "brief": task.brief}.get(task.agent.get("input", "prompt"), "")
 
 
 def _state(task: Task, last: Run) -> str:

@@ -165,6 +165,11 @@ class Turns:
                     messages=memory.messages,
                     run=id,
                 )
-            facts = {"attempt": number, "phase": task.phase, "resumed": resumes, "why": memory.why}
+            facts = {
+                "attempt": number,
+                "phase": task.phase if task.phases else None,
+                "resumed": resumes,
+                "why": memory.why,
+            }
             tables.log(task.id, now, "run_begun", facts, id)
             return tables.run(id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from holdfast.supervisor.limits import OVERLOAD, SHORT, LimitHit
@@ -13,6 +14,8 @@ PHASE, COMPLETE, ASKED, NEEDS, IDLE, CRASHED, BUDGET = (
     "phase", "complete", "asked", "needs", "idle", "crashed", "budget",
 )  # fmt: skip
 DENIED, FULL = "denied", "full"
+LINGERING = "lingering"
+"""Why a run is ended whose agent has said its last word: what it said counts as if it had ended by itself."""
 
 FATAL_ERRORS = {
     "authentication_failed": "The agent's account was refused. Log in again or give a valid key.",
@@ -28,7 +31,7 @@ class Seen(NamedTuple):
     exit_code: int | None
     """None: the process was ended by a signal, or nobody knows."""
     wanted: str = ""
-    """What was asked of it from outside: pause, cancel, budget, stuck, or nothing."""
+    """What was asked of it from outside: pause, cancel, budget, stuck, lingering, or nothing."""
     blocks: tuple[Block | Malformed, ...] = ()
     limit: LimitHit | None = None
     error: str = ""
@@ -81,7 +84,7 @@ def judge(seen: Seen) -> Verdict:
         return Verdict(BUDGET if seen.wanted == "budget" else RETRY, seen.wanted, asks, malformed)
     if errors:
         return Verdict(RETRY, errors[0].fields["message"], (*errors, *asks), malformed)
-    if seen.failed or seen.exit_code != 0:
+    if seen.failed or (seen.exit_code != 0 and seen.wanted != LINGERING):
         return Verdict(CRASHED, _ended(seen), asks, malformed)
     if completed is not None:
         return completed
@@ -96,6 +99,12 @@ def judge(seen: Seen) -> Verdict:
     if seen.completes_on_exit:
         return Verdict(PHASE if seen.phases > 1 or seen.phase < seen.phases else COMPLETE, "the command ended")
     return Verdict(IDLE, "the agent ended its turn without saying that it is done")
+
+
+def has_last_word(blocks: Iterable[Block | Malformed], phase: int) -> bool:
+    """Did an agent that works on this phase say something after which it has to end its turn?"""
+    said = [block for block in blocks if isinstance(block, Block)]
+    return any(block.name != "PHASE_COMPLETE" or int(block.fields["phase"]) == phase for block in said)
 
 
 def _completed(seen: Seen, named: dict[str, tuple[Block, ...]]) -> Verdict | None:

@@ -43,7 +43,7 @@ def local(moment: str) -> str:
 
 def _moved(event: dict[str, Any]) -> str:
     before, after, about = event["from"], event["to"], event.get("metadata") or {}
-    parts = [f"{before} to {after}" if before != after else "", _held(about)]
+    parts = [f"{_words(before)} to {_words(after)}" if before != after else "", _held(about)]
     if about.get("lifted") and not about.get("hold"):
         parts.append(f"no longer waits for {_words(about['lifted'])}")
     return ", ".join([part for part in [*parts, f"by {event['trigger']}"] if part])
@@ -88,8 +88,8 @@ def _state(event: dict[str, Any]) -> str:
     about = event.get("metadata") or {}
     if about.get("hold"):
         return _held(about)
-    if event["from"] != event["to"]:
-        return f"is {event['to']}" + (f": {_value(about['reason'])}" if about.get("reason") else "")
+    if event["fromState"] != event["toState"]:
+        return f"is {_words(event['to'])}" + (f": {_value(about['reason'])}" if about.get("reason") else "")
     return "goes on"
 
 

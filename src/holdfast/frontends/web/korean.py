@@ -425,6 +425,7 @@ KOREAN = {
     "skipped": "건너뜀",
     "limit near": "한도 임박",
     "stuck": "멈춤",
+    "lingering": "끝내지 않고 머무름",
     "silent": "응답 없음",
     "notice failed": "알림 실패",
     "duplicate refused": "중복 거부",

@@ -11,7 +11,7 @@ from holdfast.frontends.web.drawing import account_windows
 Words = Callable[[str], str]
 UNSAID = frozenset(
     ("sequence", "timestamp", "taskId", "run", "type", "metadata", "output", "checkpointId", "pid", "session", "id",
-     "trigger", "taskType", "from", "to", "flagged")
+     "trigger", "taskType", "from", "to", "fromState", "toState", "flagged")
 )  # fmt: skip
 """Numbers that only programs ask for, and what is shown elsewhere; all of it is in the API's log."""
 ENUMS = frozenset(("reason", "outcome", "gate", "kind", "what", "hold", "as", "recovery"))
@@ -39,8 +39,9 @@ def told(event: dict[str, Any], words: Words) -> list[tuple[str, str]]:
 
 def _moved(event: dict[str, Any], words: Words) -> list[str]:
     """From which state to which; where only a hold came or went, which one."""
-    before, after, about = str(event.get("from")), str(event.get("to")), event.get("metadata") or {}
-    if before != after:
+    about = event.get("metadata") or {}
+    if event.get("fromState") != event.get("toState"):
+        before, after = [str(event.get(key)).replace("_", " ") for key in ("from", "to")]
         return [f"{words(before)} → {words(after)}"]
     held = str(about.get("hold") or "").replace("_", " ")
     return [f"{words('On hold')}: {words(held)}"] if held else [words("goes on")]
