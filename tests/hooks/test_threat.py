@@ -20,6 +20,7 @@ from holdfast.previewing import Missing
 from holdfast.restoring import Restoring
 from holdfast.store.rows import CheckpointRow
 from holdfast.threat import _spelled, meant
+from holdfast.tidying import tidy
 
 from .ground import Ground, wait
 
@@ -187,6 +188,34 @@ def test_an_ignored_folder_that_the_settings_leave_out_is_kept_when_a_command_na
     assert before["data"] == "x"
     assert not [path for path in after if path.startswith("data")]
     assert (started.project / "data" / "deep" / "4").read_bytes() == b"4"
+
+
+@pytest.mark.parametrize("changed", [False, True], ids=["nothing changed since the session began", "changed"])
+def test_no_number_of_later_versions_drops_the_one_that_holds_what_a_command_removed(
+    started: Ground, changed: bool
+) -> None:
+    started.configure(retention={"keep_last": 1, "hourly_hours": 0}, checkpoint={"cleanup_after_days": 1})
+    write(started.project / "notes.txt", b"precious")
+    write(started.project / "n.txt", b"0")
+    started.hook("Stop")
+    started.settle()
+    if changed:
+        write(started.project / "notes.txt", b"precious too")
+    run(started, "rm -rf notes.txt")
+    kept = started.checkpoints()[-1]
+    for number in range(5):
+        run(started, f"sed -i s/{number}/{number + 1}/ n.txt")
+    started.hook("Stop")
+    started.settle()
+    engine = started.engine
+    try:
+        tidy(engine, started.workspace)
+    finally:
+        engine.close()
+
+    assert kept.trigger == ("before_command" if changed else "turn")
+    restore(started, kept)
+    assert (started.project / "notes.txt").read_bytes().startswith(b"precious")
 
 
 # What is not kept
