@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -183,7 +184,7 @@ def test_what_was_taken_before_a_destructive_command_stays_a_day_and_is_thinned_
     engine = saver.engine()
     try:
         rows = engine.repository().ledger.find(Query(workspace=saver.workspace))
-        told = {"now": rows[0].created_at, "keep_last": 2, "hourly_hours": 0, "daily_days": 0}
+        told: dict[str, Any] = {"now": rows[0].created_at, "keep_last": 2, "hourly_hours": 0, "daily_days": 0}
         aged = [rows[0]._replace(version=13, created_at=rows[0].created_at + DAY + HOUR), *rows]
 
         assert plan(rows, **told) == [7, 8, 9, 10]
