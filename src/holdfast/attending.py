@@ -605,8 +605,8 @@ class Attending:
         told["partial"] = paths
         result: dict[str, Any] = {"status": "unchanged", "id": "", "version": 0}
 
-        def save_only(only: tuple[bytes, ...]) -> None:
-            outcome = save(self.engine, self.root, self.folder, told, only)
+        def save_only(only: tuple[bytes, ...], kept: tuple[bytes, ...]) -> None:
+            outcome = save(self.engine, self.root, self.folder, told, only, kept)
             result.update(status=outcome.status, id=outcome.id, version=outcome.version)
 
         losses = keep_named(self.engine, self.root, self.workspace, paths, threat.spared, save_only)

@@ -235,6 +235,67 @@ def test_a_folder_that_a_tool_makes_again_is_named_with_its_command_once_a_sessi
     assert [notice.partition(" ")[0] for notice in started.notices()] == ["noticed"]
 
 
+@pytest.mark.parametrize(
+    ("folder", "inside", "command"),
+    [
+        ("node_modules", {"mine/a.js": b"by hand"}, "rm -rf node_modules"),
+        ("node_modules", {"mine/a.js": b"by hand", "node_modules/b/c": b"too"}, "rm -rf node_modules"),
+        ("sub/node_modules", {"mine/a.js": b"by hand"}, "rm -rf sub"),
+        (".venv", {"lib/patched.py": b"by hand"}, "rm -rf .venv"),
+        ("env", {"pyvenv.cfg": b"", "lib/patched.py": b"by hand"}, "rm -rf env"),
+        ("Pods", {"mine.m": b"by hand"}, "rm -rf ./*"),
+        (".yarn/cache", {"a.zip": b"by hand"}, "rm -rf .yarn"),
+    ],
+)
+def test_a_folder_beside_which_nothing_tells_a_tool_what_to_make_is_kept(
+    started: Ground, folder: str, inside: dict[str, bytes], command: str
+) -> None:
+    for name, content in inside.items():
+        write(started.project / folder / name, content)
+    started.hook("Stop")
+    started.settle()
+
+    assert run(started, command, **DEFAULT) == {}
+    restore(started, started.checkpoints()[-1])
+
+    for name, content in inside.items():
+        assert (started.project / folder / name).read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("folder", "evidence", "command"),
+    [
+        ("node_modules", "package.json", "npm install"),
+        (".venv", "requirements.txt", "python -m venv .venv && .venv/bin/pip install -r requirements.txt"),
+        (".venv", "pyproject.toml", "python -m venv .venv && .venv/bin/pip install -e ."),
+        ("env", "requirements.txt", "python -m venv env && env/bin/pip install -r requirements.txt"),
+        (".yarn/cache", "yarn.lock", "yarn install"),
+        ("Pods", "Podfile", "pod install"),
+    ],
+)
+def test_a_folder_beside_its_tool_s_own_file_is_named_with_the_command_that_brings_it_back(
+    started: Ground, folder: str, evidence: str, command: str
+) -> None:
+    write(started.project / evidence)
+    write(started.project / folder / "pyvenv.cfg")
+    write(started.project / folder / "file")
+
+    said = started.tool("Bash", DEFAULT, command=f"rm -rf {folder}")
+
+    assert f"`{command}`" in said["systemMessage"]
+    assert f"{folder}/file" not in started.contents(started.checkpoints()[-1])
+
+
+def test_a_cache_needs_no_evidence_and_a_vague_command_no_folder_that_goes_by_its_name(started: Ground) -> None:
+    write(started.project / "__pycache__" / "a.pyc")
+    write(started.project / "node_modules" / "mine.js")
+
+    said = started.tool("Bash", DEFAULT, command="rm -rf __pycache__")
+    assert "__pycache__" in said["systemMessage"]
+    assert started.tool("Bash", DEFAULT, command="rm -rf $X") == {}
+    assert not [path for path in started.contents(started.checkpoints()[-1]) if "/" in path]
+
+
 def test_an_ignored_folder_of_results_is_no_build_folder(started: Ground) -> None:
     """`out`, `bin`, `build` hold whatever somebody put there, unless the file of a tool that makes them lies beside them."""
     write(started.project / ".gitignore", b"out/\n")
