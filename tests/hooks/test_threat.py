@@ -100,6 +100,10 @@ def test_a_file_over_the_limit_comes_back(started: Ground) -> None:
         "cd models && rm big.bin",
         "mv models /dev/shm/does/not/exist",
         "echo > models/big.bin",
+        "flock /dev/null rm models/big.bin",
+        "curl -so models/big.bin file:///dev/null",
+        "sort -o models/big.bin /dev/null",
+        "trap 'rm models/big.bin' EXIT",
     ],
 )
 def test_what_a_command_means_without_naming_it_is_kept_too(started: Ground, command: str) -> None:
@@ -615,6 +619,8 @@ UNREADABLE_TARGETS = [
     "rm -f $(ls *.bin)",
     "python3 -c \"import os; os.remove('big.bin')\"",
     "tar xf /dev/null",
+    "awk 'BEGIN{system(\"rm big.bin\")}'",
+    "fd -e bin -X rm",
 ]
 
 
