@@ -10,11 +10,14 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cli.box import Box
 from folders import written
+from holdfast.core.retention import DAY, HOUR, oldest_automatic, plan
+from holdfast.store import rescues
 from holdfast.store.rows import Query
 from holdfast.store.upkeep import compact, store_size
 from holdfast.tidying import tidy
@@ -169,3 +172,37 @@ def test_a_cap_that_cannot_be_met_is_told(tmp_path: Path) -> None:
     space = [check["level"] for check in box.call("doctor", "--json").json()["checks"] if check["name"] == "space"]
     assert space[1:] == ["note"]
     assert len(box.versions()) == 5
+
+
+def test_what_was_taken_before_a_destructive_command_stays_a_day_and_is_thinned_after_it(
+    make_saver: Callable[..., Saver],
+) -> None:
+    saver = make_saver(retention__keep_last=2)
+    for number in range(12):
+        (saver.root / "file").write_text(f"state {number}")
+        saver.save("before_command" if number < 6 else "turn", session="one")
+    engine = saver.engine()
+    try:
+        rows = engine.repository().ledger.find(Query(workspace=saver.workspace))
+        told: dict[str, Any] = {"now": rows[0].created_at, "keep_last": 2, "hourly_hours": 0, "daily_days": 0}
+        aged = [rows[0]._replace(version=13, created_at=rows[0].created_at + DAY + HOUR), *rows]
+
+        assert plan(rows, **told) == [7, 8, 9, 10]
+        assert plan(rows, **told, rescued={8: rows[0].created_at}) == [7, 9, 10]
+        assert plan(rows, **told, rescued_for=0) == list(range(1, 11))
+        assert plan(aged, **{**told, "now": aged[0].created_at}) == list(range(1, 12))
+        assert oldest_automatic(rows, 1) == list(range(1, 12))
+    finally:
+        engine.close()
+
+
+def test_notes_of_versions_that_commands_relied_on_go_after_a_day(tmp_path: Path) -> None:
+    folder = str(tmp_path)
+    for version, at in ((1, 5), (2, DAY), (3, DAY + 5), (2, DAY + 6)):
+        rescues.note(folder, version, at)
+    (tmp_path / "rescues").open("ab").write(b"4 ")
+    assert rescues.read(folder) == {1: 5, 2: DAY + 6, 3: DAY + 5}
+
+    rescues.sweep(folder)
+
+    assert rescues.read(folder) == {2: DAY + 6, 3: DAY + 5}

@@ -479,7 +479,8 @@ class Attending:
         reading, writing = pipe()
         set_blocking(reading, False)
         try:
-            result = self._result(lambda: self._save(trigger, threat, writing), self._deadline(), trigger)
+            work = self._save if threat is None else self._rescue
+            result = self._result(lambda: work(trigger, threat, writing), self._deadline(), trigger)
             if result["status"] == "late":
                 try:
                     result["saved"] = bool(read(reading, 1))
@@ -528,6 +529,19 @@ class Attending:
         if found.get("torn"):
             raise ImportError(found["why"])  # for both of us: files of our own are missing
         return found
+
+    def _rescue(self, trigger: str, threat: Threat | None, report: int) -> dict[str, Any]:
+        """Save before a destructive command, and note the version that has all it may destroy: retention spares that a day."""
+        from holdfast.store import rescues
+
+        result = self._save(trigger, threat, report)
+        row = self.engine.repository().workspace(self.workspace)
+        if row is not None and row.version:
+            try:
+                rescues.note(self.folder, row.version, self.clock())
+            except OSError as error:
+                self.engine.note(self.root, "failed", trigger, f"v{row.version} is not spared a day: {error.strerror}.")
+        return result
 
     def _save(self, trigger: str, threat: Threat | None = None, report: int = -1) -> dict[str, Any]:
         """Save all that the rules cover, then what a command means beyond them; `report` is told in between.
@@ -591,8 +605,8 @@ class Attending:
         told["partial"] = paths
         result: dict[str, Any] = {"status": "unchanged", "id": "", "version": 0}
 
-        def save_only(only: tuple[bytes, ...]) -> None:
-            outcome = save(self.engine, self.root, self.folder, told, only)
+        def save_only(only: tuple[bytes, ...], kept: tuple[bytes, ...]) -> None:
+            outcome = save(self.engine, self.root, self.folder, told, only, kept)
             result.update(status=outcome.status, id=outcome.id, version=outcome.version)
 
         losses = keep_named(self.engine, self.root, self.workspace, paths, threat.spared, save_only)

@@ -49,7 +49,7 @@ def _attempt(engine: Engine, event: Event, folder: Folder, saving: Saving, chang
     from holdfast.workspace.read import capture
 
     started = engine.clock()
-    scan = scan_only(folder, event.only, saving) if event.only else scan_changes(folder, saving, changes)
+    scan = scan_only(folder, event.only, saving, event.keep) if event.only else scan_changes(folder, saving, changes)
     if event.force:
         force(folder, scan, event.force, saving)
     if event.keep:

@@ -6,7 +6,7 @@ from posix import O_NONBLOCK, O_RDONLY, close, fstat, listdir, lstat, read
 from posix import open as open_fd
 from stat import S_IMODE, S_ISDIR, S_ISLNK, S_ISREG
 
-from holdfast.core.artefacts import command_of
+from holdfast.core.artefacts import command_of, evidence_of, is_left_out, lies_as
 from holdfast.core.document import header
 from holdfast.core.entry import (
     BY_NAME,
@@ -142,7 +142,7 @@ class Previewing:
             row = self.repository.ledger.at(target.workspace, target.version, above)
             if row is None or row.kind not in LEFT_OUT:
                 continue
-            lost = self._missing(row)
+            lost = self._missing(row, target)
             what = show(path) if above == path else f"{show(path)} lies in {show(above)}, which"
             raise NotFound(
                 f"{what} was left out of v{target.version}: {lost.why}.",
@@ -157,10 +157,10 @@ class Previewing:
                 try:
                     seen = lstat(self.root + b"/" + row.path)
                 except OSError:
-                    found.append(self._missing(row))
+                    found.append(self._missing(row, target))
                     continue
-                one = self._missing(row)
-                one.state = self._state(row, seen, one.command is not None)
+                one = self._missing(row, target)
+                one.state = self._state(row, seen, one.command is not None or is_left_out(row.path))
                 if one.state:
                     found.append(one)
         return found
@@ -191,13 +191,22 @@ class Previewing:
         except OSError:
             return ""
 
-    def _missing(self, row: Entry) -> Missing:
-        try:
-            beside = listdir((self.root + b"/" + row.path).rpartition(b"/")[0])
-        except OSError:
-            beside = []
-        command = command_of(row.path, beside) if row.kind == EXCLUDED else None
+    def _missing(self, row: Entry, target: CheckpointRow) -> Missing:
+        command = command_of(row.path, self._beside(row.path, target)) if row.kind == EXCLUDED else None
         return Missing(row.path, why(row), command)
+
+    def _beside(self, path: bytes, target: CheckpointRow) -> set[bytes]:
+        """What lies beside this path now, and what of a tool's files the target brings there."""
+        above = lies_as(path).rpartition(b"/")[0]
+        try:
+            beside = set(listdir(self.root + b"/" + above))
+        except OSError:
+            beside = set()
+        folder = above + b"/" if above else b""
+        at = self.repository.ledger.at
+        return beside | {
+            name for name in evidence_of(path) if at(target.workspace, target.version, folder + name) is not None
+        }
 
     def preview(self, target: CheckpointRow, paths: Sequence[bytes] = (), made: Iterable[bytes] = ()) -> Preview:
         """Compare with the disk now. Nothing is written. Raises `Conflict` if a path leads through what is no folder."""

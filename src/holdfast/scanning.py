@@ -159,8 +159,10 @@ def all_below(root: bytes, paths: Sequence[bytes], rules: Capture) -> tuple[list
     return list(found), left
 
 
-def scan_only(folder: Folder, paths: tuple[bytes, ...], saving: Saving) -> Scan:
+def scan_only(folder: Folder, paths: tuple[bytes, ...], saving: Saving, kept: tuple[bytes, ...] = ()) -> Scan:
     """Look at these paths and nothing else; folders among them are looked at, not into.
+
+    At and below those that are `kept` the setting `capture.exclude` does not hold.
 
     A path that leads through a link is not there, whatever lies behind the link.
     """
@@ -183,7 +185,8 @@ def scan_only(folder: Folder, paths: tuple[bytes, ...], saving: Saving) -> Scan:
         return folders[missing[0]] if missing else folders[path]
 
     for path in paths:
-        if chooser.excludes(path):
+        is_kept = any(path == limit or path.startswith(limit + b"/") for limit in kept)
+        if not is_kept and chooser.excludes(path):
             continue
         try:
             seen = lstat_below(folder.fd, path) if is_folder(path.rpartition(b"/")[0]) else None
@@ -191,7 +194,7 @@ def scan_only(folder: Folder, paths: tuple[bytes, ...], saving: Saving) -> Scan:
             if error.errno not in VANISHED:
                 raise
             seen = None
-        if seen is not None and chooser.exclude.match(path, S_ISDIR(seen.st_mode)):
+        if seen is not None and not is_kept and chooser.exclude.match(path, S_ISDIR(seen.st_mode)):
             found.left.append((path, EXCLUDED, BY_NAME, None))
         elif seen is not None and S_ISDIR(seen.st_mode) and path.rpartition(b"/")[2] == GIT:
             found.left.append((path, EXCLUDED, BY_GIT, None))

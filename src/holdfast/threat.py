@@ -6,7 +6,7 @@ import os
 from posix import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close, lstat
 from posix import open as open_fd
 
-from holdfast.core.artefacts import command_of
+from holdfast.core.artefacts import PYTHON_FOLDER, is_left_out, way_of
 from holdfast.core.entry import UNREADABLE as NOT_READ
 from holdfast.guarding import capture_rules
 from holdfast.scanning import all_below, room
@@ -116,7 +116,7 @@ def keep(
             elif mark[:1] == NOT_ENTERED and path.rpartition(b"/")[2].lower() == GIT:
                 if _concerns(path, risky):
                     losses.unkept.append((path, GIT_FOLDER))
-            elif mark[:1] == NOT_ENTERED:
+            elif mark[:1] == NOT_ENTERED and (named or not _goes_by_name(root, chooser, path)):
                 _judge(engine, root, chooser, path, save, losses if named else others)
     finally:
         close(fd)
@@ -130,13 +130,13 @@ def keep_named(
     workspace: str,
     paths: tuple[bytes, ...],
     spared: frozenset[bytes],
-    save: Callable[[tuple[bytes, ...]], object],
+    save: Save,
 ) -> Losses:
     """Save these paths with all below them, and nothing else of the tree; return what is lost all the same."""
     rules, losses = capture_rules(engine, root), Losses()
     found, left = all_below(root, paths, rules)
     if found:
-        save(tuple(found))
+        save(tuple(found), ())
     risky = [path for path in paths if path not in spared]
     row = engine.repository().workspace(workspace)
     for path in paths if row is not None else ():
@@ -149,7 +149,7 @@ def keep_named(
             if path.rpartition(b"/")[2] == OWN:
                 continue
             if path.rpartition(b"/")[2].lower() != GIT:
-                losses.remade.append((path, command_of(path, chooser.beside(path))))
+                _judge(engine, root, chooser, path, save, losses)
             elif _concerns(path, risky):
                 losses.unkept.append((path, GIT_FOLDER))
     finally:
@@ -169,7 +169,7 @@ def left_out(
             mark[1:]
             for mark in found
             if mark[1:].rpartition(b"/")[2] != GIT
-            and (_concerns(mark[1:], paths) or (vague and (mark[:1] == LEFT or _is_unique(root, chooser, mark[1:]))))
+            and (_concerns(mark[1:], paths) or (vague and (mark[:1] == LEFT or _may_go(root, chooser, mark[1:]))))
         ]
     finally:
         close(fd)
@@ -188,12 +188,14 @@ def _judge(engine: Engine, root: bytes, chooser: Chooser, path: bytes, save: Sav
         if size > room(engine.place.path):
             losses.unkept.append((path, NO_ROOM))
         else:
-            save((path, *inside), ())
+            save((path, *inside), (path,))
 
 
-def _is_unique(root: bytes, chooser: Chooser, path: bytes) -> bool:
-    """Is it the user's, and nothing that a tool can make again?"""
-    return not _is_ours(root, chooser, path) and _made_by(root, chooser, path) == UNIQUE
+def _may_go(root: bytes, chooser: Chooser, path: bytes) -> bool:
+    """Does a command that may mean anything mean this too: is it the user's, and nothing that a tool can make again?"""
+    if _is_ours(root, chooser, path) or _goes_by_name(root, chooser, path):
+        return False
+    return _made_by(root, chooser, path) == UNIQUE
 
 
 def _is_ours(root: bytes, chooser: Chooser, path: bytes) -> bool:
@@ -201,14 +203,30 @@ def _is_ours(root: bytes, chooser: Chooser, path: bytes) -> bool:
 
 
 def _made_by(root: bytes, chooser: Chooser, path: bytes) -> str | None:
-    """The command that makes it again as `Losses.remade` has it, or `UNIQUE`."""
-    there = os.path.isdir(root + b"/" + path)
-    if chooser.exclude.match(path, there) or chooser.is_made_again(path):
-        return command_of(path, chooser.beside(path))
-    if there and chooser.is_marked(path, set(os.listdir(root + b"/" + path))):
-        is_venv = _is_there(root + b"/" + path + b"/pyvenv.cfg")
-        return f"python -m venv {os.fsdecode(path.rpartition(b'/')[2])}" if is_venv else ""
+    """The command that makes it again as `Losses.remade` has it, or `UNIQUE`.
+
+    A name alone is no evidence: what tells the tool what to make must lie beside a folder of our tables.
+    """
+    if chooser.exclude.match(path, os.path.isdir(root + b"/" + path)):
+        command = chooser.remade_by(path)
+        return UNIQUE if command is None and is_left_out(path) else command
+    if chooser.is_made_again(path):
+        return chooser.remade_by(path)
+    if _is_marked(root, chooser, path):
+        if not _is_there(root + b"/" + path + b"/pyvenv.cfg"):
+            return ""
+        return way_of(PYTHON_FOLDER, path, chooser.beside(path)) or UNIQUE
     return UNIQUE
+
+
+def _goes_by_name(root: bytes, chooser: Chooser, path: bytes) -> bool:
+    """Is it left out by its name or a file in it, so that only a command that names it is a reason to look into it?"""
+    return chooser.exclude.match(path, os.path.isdir(root + b"/" + path)) or _is_marked(root, chooser, path)
+
+
+def _is_marked(root: bytes, chooser: Chooser, path: bytes) -> bool:
+    there = os.path.isdir(root + b"/" + path)
+    return there and chooser.is_marked(path, set(os.listdir(root + b"/" + path)))
 
 
 def _inside(root: bytes, path: bytes, chooser: Chooser) -> tuple[list[bytes], int]:
@@ -218,7 +236,13 @@ def _inside(root: bytes, path: bytes, chooser: Chooser) -> tuple[list[bytes], in
     for folder, folders, files in os.walk(root + b"/" + path):
         below = folder[len(root) + 1 :]
         folders[:] = [
-            name for name in folders if name not in NEVER and not chooser.exclude.match(below + b"/" + name, True)
+            name
+            for name in folders
+            if name not in NEVER
+            and (
+                not chooser.exclude.match(below + b"/" + name, True)
+                or _made_by(root, chooser, below + b"/" + name) == UNIQUE
+            )
         ]
         found += [below + b"/" + name for name in folders + files]
         for name in files:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from holdfast.core.errors import Busy
 from holdfast.core.retention import oldest_automatic, plan
+from holdfast.store import rescues
 from holdfast.store.rows import Query
 from holdfast.store.upkeep import compact, forget, needed_by_restore, note_over, store_size
 
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from holdfast.engine import Engine
-    from holdfast.settings import Settings
     from holdfast.store.repository import Repository
     from holdfast.store.rows import CheckpointRow
 
@@ -26,9 +26,10 @@ def tidy(engine: Engine, workspace: str) -> tuple[list[CheckpointRow], int]:
     """
     repository, settings = engine.repository(), engine.settings
     busy = needed_by_restore(engine.place.path, workspace)
-    chosen = [row for row in by_policy(repository, settings, workspace, engine.clock()) if row.version not in busy]
+    chosen = [row for row in by_policy(engine, workspace, engine.clock()) if row.version not in busy]
     if chosen:
         forget(repository, workspace, [row.version for row in chosen], "policy", engine.place.path)
+    rescues.sweep(engine.place.folder(workspace))
     try:
         compact(repository, engine.place.path)
         thinned = thin(repository, engine.place.path, settings["retention.max_size"])
@@ -39,15 +40,17 @@ def tidy(engine: Engine, workspace: str) -> tuple[list[CheckpointRow], int]:
     return thinned, over
 
 
-def by_policy(repository: Repository, settings: Settings, workspace: str, now: int) -> list[CheckpointRow]:
+def by_policy(engine: Engine, workspace: str, now: int) -> list[CheckpointRow]:
     """Return the checkpoints that the retention policy lets go, oldest first."""
-    rows = repository.ledger.find(Query(workspace=workspace))
+    settings = engine.settings
+    rows = engine.repository().ledger.find(Query(workspace=workspace))
     versions = plan(
         rows,
         now=now,
         keep_last=settings["retention.keep_last"],
         hourly_hours=settings["retention.hourly_hours"],
         daily_days=settings["checkpoint.cleanup_after_days"],
+        rescued=rescues.read(engine.place.folder(workspace)),
     )
     by_version = {row.version: row for row in rows}
     return [by_version[version] for version in versions]

@@ -28,6 +28,8 @@ def test_the_policy_keeps_the_newest_of_each_session_and_all_that_is_dear(kept: 
     assert {row["version"] for row in rest} >= {"v1", "v2", "v3"}
     for session in ("one", "two"):
         assert sum(row["session_id"] == session for row in rest) >= 10
+    assert kept.call("status", "--json").json()["versions"] == {"kept": len(rest), "forgotten": 27 - len(rest)}
+    assert "Versions" in kept.call("status").out
     assert kept.call("verify").code == 0
 
 

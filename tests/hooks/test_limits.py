@@ -147,6 +147,7 @@ def test_git_folders_and_what_is_made_again_are_named_as_in_any_tree(crowded: Gr
     (crowded.project / "one" / ".git").mkdir()
     (crowded.project / "one" / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
     (crowded.project / "one" / "node_modules").mkdir()
+    (crowded.project / "one" / "package.json").write_text("{}")
     crowded.hook("SessionStart", source="startup")
     crowded.settle()
 

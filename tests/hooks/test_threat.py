@@ -20,6 +20,7 @@ from holdfast.previewing import Missing
 from holdfast.restoring import Restoring
 from holdfast.store.rows import CheckpointRow
 from holdfast.threat import _spelled, meant
+from holdfast.tidying import tidy
 
 from .ground import Ground, wait
 
@@ -99,6 +100,10 @@ def test_a_file_over_the_limit_comes_back(started: Ground) -> None:
         "cd models && rm big.bin",
         "mv models /dev/shm/does/not/exist",
         "echo > models/big.bin",
+        "flock /dev/null rm models/big.bin",
+        "curl -so models/big.bin file:///dev/null",
+        "sort -o models/big.bin /dev/null",
+        "trap 'rm models/big.bin' EXIT",
     ],
 )
 def test_what_a_command_means_without_naming_it_is_kept_too(started: Ground, command: str) -> None:
@@ -189,6 +194,34 @@ def test_an_ignored_folder_that_the_settings_leave_out_is_kept_when_a_command_na
     assert (started.project / "data" / "deep" / "4").read_bytes() == b"4"
 
 
+@pytest.mark.parametrize("changed", [False, True], ids=["nothing changed since the session began", "changed"])
+def test_no_number_of_later_versions_drops_the_one_that_holds_what_a_command_removed(
+    started: Ground, changed: bool
+) -> None:
+    started.configure(retention={"keep_last": 1, "hourly_hours": 0}, checkpoint={"cleanup_after_days": 1})
+    write(started.project / "notes.txt", b"precious")
+    write(started.project / "n.txt", b"0")
+    started.hook("Stop")
+    started.settle()
+    if changed:
+        write(started.project / "notes.txt", b"precious too")
+    run(started, "rm -rf notes.txt")
+    kept = started.checkpoints()[-1]
+    for number in range(5):
+        run(started, f"sed -i s/{number}/{number + 1}/ n.txt")
+    started.hook("Stop")
+    started.settle()
+    engine = started.engine
+    try:
+        tidy(engine, started.workspace)
+    finally:
+        engine.close()
+
+    assert kept.trigger == ("before_command" if changed else "turn")
+    restore(started, kept)
+    assert (started.project / "notes.txt").read_bytes().startswith(b"precious")
+
+
 # What is not kept
 
 
@@ -204,6 +237,67 @@ def test_a_folder_that_a_tool_makes_again_is_named_with_its_command_once_a_sessi
     assert decision(first) is None
     assert second == {}
     assert [notice.partition(" ")[0] for notice in started.notices()] == ["noticed"]
+
+
+@pytest.mark.parametrize(
+    ("folder", "inside", "command"),
+    [
+        ("node_modules", {"mine/a.js": b"by hand"}, "rm -rf node_modules"),
+        ("node_modules", {"mine/a.js": b"by hand", "node_modules/b/c": b"too"}, "rm -rf node_modules"),
+        ("sub/node_modules", {"mine/a.js": b"by hand"}, "rm -rf sub"),
+        (".venv", {"lib/patched.py": b"by hand"}, "rm -rf .venv"),
+        ("env", {"pyvenv.cfg": b"", "lib/patched.py": b"by hand"}, "rm -rf env"),
+        ("Pods", {"mine.m": b"by hand"}, "rm -rf ./*"),
+        (".yarn/cache", {"a.zip": b"by hand"}, "rm -rf .yarn"),
+    ],
+)
+def test_a_folder_beside_which_nothing_tells_a_tool_what_to_make_is_kept(
+    started: Ground, folder: str, inside: dict[str, bytes], command: str
+) -> None:
+    for name, content in inside.items():
+        write(started.project / folder / name, content)
+    started.hook("Stop")
+    started.settle()
+
+    assert run(started, command, **DEFAULT) == {}
+    restore(started, started.checkpoints()[-1])
+
+    for name, content in inside.items():
+        assert (started.project / folder / name).read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("folder", "evidence", "command"),
+    [
+        ("node_modules", "package.json", "npm install"),
+        (".venv", "requirements.txt", "python -m venv .venv && .venv/bin/pip install -r requirements.txt"),
+        (".venv", "pyproject.toml", "python -m venv .venv && .venv/bin/pip install -e ."),
+        ("env", "requirements.txt", "python -m venv env && env/bin/pip install -r requirements.txt"),
+        (".yarn/cache", "yarn.lock", "yarn install"),
+        ("Pods", "Podfile", "pod install"),
+    ],
+)
+def test_a_folder_beside_its_tool_s_own_file_is_named_with_the_command_that_brings_it_back(
+    started: Ground, folder: str, evidence: str, command: str
+) -> None:
+    write(started.project / evidence)
+    write(started.project / folder / "pyvenv.cfg")
+    write(started.project / folder / "file")
+
+    said = started.tool("Bash", DEFAULT, command=f"rm -rf {folder}")
+
+    assert f"`{command}`" in said["systemMessage"]
+    assert f"{folder}/file" not in started.contents(started.checkpoints()[-1])
+
+
+def test_a_cache_needs_no_evidence_and_a_vague_command_no_folder_that_goes_by_its_name(started: Ground) -> None:
+    write(started.project / "__pycache__" / "a.pyc")
+    write(started.project / "node_modules" / "mine.js")
+
+    said = started.tool("Bash", DEFAULT, command="rm -rf __pycache__")
+    assert "__pycache__" in said["systemMessage"]
+    assert started.tool("Bash", DEFAULT, command="rm -rf $X") == {}
+    assert not [path for path in started.contents(started.checkpoints()[-1]) if "/" in path]
 
 
 def test_an_ignored_folder_of_results_is_no_build_folder(started: Ground) -> None:
@@ -525,6 +619,8 @@ UNREADABLE_TARGETS = [
     "rm -f $(ls *.bin)",
     "python3 -c \"import os; os.remove('big.bin')\"",
     "tar xf /dev/null",
+    "awk 'BEGIN{system(\"rm big.bin\")}'",
+    "fd -e bin -X rm",
 ]
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from folders import written
-from holdfast.core.artefacts import command_of, needs_evidence
+from holdfast.core.artefacts import ALWAYS, command_of, needs_evidence
 from holdfast.core.entry import BY_GIT, BY_IGNORE, BY_MARKER, BY_NAME
 from holdfast.core.errors import Refused
 from holdfast.core.frozen import SUPERVISED_IGNORE
@@ -149,7 +149,11 @@ def test_a_pattern_of_the_user_s_own_needs_no_tool(make_saver: Callable[..., Sav
 
 def test_every_folder_that_is_left_out_by_default_has_a_way_to_be_made_again() -> None:
     for pattern in TABLE["capture.exclude"].default:
-        assert command_of(pattern.rstrip("/").encode(), ()) is not None
+        path = pattern.rstrip("/").encode()
+        ways = ALWAYS[pattern]
+        assert command_of(path, ()) == (None if ways else "")
+        for file, _ in ways:
+            assert command_of(path, [file.replace("*", "x").encode()])
     for pattern in TABLE["capture.exclude_ignored"].default:
         name = pattern.rstrip("/*").encode()
         assert command_of(name, ()) is None

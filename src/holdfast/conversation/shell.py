@@ -7,7 +7,8 @@ import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from holdfast.core.shell import CARRIERS, DEEPEST, SHELLS, WITH_VALUE, WORDS_OF_THE_SHELL
+from holdfast.core.shell import DEEPEST, WORDS_OF_THE_SHELL
+from holdfast.core.shell_programs import CARRIERS, SHELLS, WITH_VALUE
 from holdfast.core.shell_words import Redirection, Word, read
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def _run(words: list[Word], bodies: list[str], depth: int, inside: bool = False)
         return
     name = words[0].text.rpartition("/")[2]
     yield " ".join([name, *[word.text for word in words[1:] if not word.is_quoted]])
-    if name in CARRIERS:
+    if name in CARRIERS and name not in RUNNERS:
         yield from _run(_carried(name, words[1:]), bodies, depth + 1, inside)
     elif name in SHELLS:
         flags = [word.text for word in words]

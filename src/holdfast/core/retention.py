@@ -1,10 +1,10 @@
-"""Which automatic checkpoints may go: the newest of each session stay, then one an hour, then one a day."""
+"""Which automatic checkpoints may go: rescues of a day and the newest of each session stay, then one an hour, one a day."""
 
 from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Protocol
 
     class Row(Protocol):
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 KEPT = frozenset(("manual", "phase_complete", "final", "before_restore"))
 """Triggers whose checkpoints are never dropped by count or age."""
+RESCUE = "before_command"
+"""The trigger of what was taken before a destructive command: often the only copy of what that command removed."""
 HOUR = 3_600_000_000_000
 DAY = 24 * HOUR
 
@@ -34,8 +36,20 @@ def is_automatic(row: Row) -> bool:
     return not (row.pinned or row.name or row.trigger in KEPT)
 
 
-def plan(rows: Sequence[Row], *, now: int, keep_last: int, hourly_hours: int, daily_days: int) -> list[int]:
+def plan(
+    rows: Sequence[Row],
+    *,
+    now: int,
+    keep_last: int,
+    hourly_hours: int,
+    daily_days: int,
+    rescued: Mapping[int, int] | None = None,
+    rescued_for: int = DAY,
+) -> list[int]:
     """Return the versions to forget, oldest first.
+
+    One from before a destructive command stays for `rescued_for` (ns) however many follow, and takes no other's place;
+    `rescued` are older ones, and when such a command found all that it may destroy in them.
 
     Order is the order of versions. Age is counted back from the newest checkpoint, or from `now` if that is earlier, so
     that a clock that jumps ahead drops nothing.
@@ -51,9 +65,11 @@ def plan(rows: Sequence[Row], *, now: int, keep_last: int, hourly_hours: int, da
     for position, row in enumerate(ordered):
         if not is_automatic(row):
             continue
+        age = max(0, present - row.created_at)
+        if _is_rescue(row, present, rescued or {}, rescued_for):
+            continue
         owner = f"task {row.task}" if row.task else f"session {row.session}"
         rank = in_session[owner] = in_session.get(owner, 0) + 1
-        age = max(0, present - row.created_at)
         hour, day = row.created_at // HOUR, row.created_at // DAY
         keep = position == 0 or rank <= keep_last
         if age < hourly_hours * HOUR and hour not in hours:
@@ -69,6 +85,13 @@ def plan(rows: Sequence[Row], *, now: int, keep_last: int, hourly_hours: int, da
     return forget
 
 
+def _is_rescue(row: Row, present: int, rescued: Mapping[int, int], rescued_for: int) -> bool:
+    since = rescued.get(row.version, 0)
+    if row.trigger == RESCUE:
+        since = max(since, row.created_at)
+    return bool(since) and max(0, present - since) < rescued_for
+
+
 def oldest_automatic(rows: Sequence[Row], keep_last: int) -> list[int]:
     """Versions that a size cap may take, oldest first: automatic ones except the newest few of each session."""
-    return plan(rows, now=0, keep_last=keep_last, hourly_hours=0, daily_days=0)
+    return plan(rows, now=0, keep_last=keep_last, hourly_hours=0, daily_days=0, rescued_for=0)

@@ -2,7 +2,40 @@
 
 from __future__ import annotations
 
-from holdfast.core.shell_words import CURRENT, NAME, Redirection, Word, read
+from holdfast.core.shell_programs import (
+    ALL,
+    ARRANGING,
+    ASKING,
+    AWK,
+    CARRIERS,
+    CARRYING,
+    CLUSTERED,
+    CMDLETS,
+    CODE,
+    DESTINATION,
+    DESTROYING,
+    ELSEWHERE,
+    EXECUTING,
+    HARMLESS,
+    IN_PLACE,
+    INTERPRETERS,
+    LAST,
+    NAMING,
+    ONLY_WITH,
+    OUTPUT,
+    PACKED,
+    PATHSPEC,
+    POWERSHELL,
+    PROGRAMS,
+    READING,
+    REPOSITORY,
+    REWRITING,
+    SHELLS,
+    UNPACKING,
+    WITH_VALUE,
+    WRITING,
+)
+from holdfast.core.shell_words import CURRENT, NAME, SPLITTING, Redirection, Word, read
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,75 +47,6 @@ if TYPE_CHECKING:
 LONGEST = 64 << 10
 DEEPEST = 8
 
-ALL, DESTINATION = "all", "destination"
-PROGRAMS = {
-    "rm": ALL, "unlink": ALL, "shred": ALL, "mv": ALL, "rename": ALL, "truncate": ALL, "sponge": ALL, "srm": ALL,
-    "trash": ALL, "trash-put": ALL, "gio": ALL, "ed": ALL, "ex": ALL, "patch": ALL, "gzip": ALL, "gunzip": ALL,
-    "bzip2": ALL, "bunzip2": ALL, "xz": ALL, "unxz": ALL, "lzma": ALL, "dos2unix": ALL, "unix2dos": ALL, "sd": ALL,
-    "rmdir": ALL, "del": ALL, "erase": ALL, "Remove-Item": ALL, "Move-Item": ALL, "Set-Content": ALL, "Clear-Content": ALL,
-    "cp": DESTINATION, "install": DESTINATION, "rsync": DESTINATION, "scp": DESTINATION, "Copy-Item": DESTINATION,
-}  # fmt: skip
-"""Programs that destroy or replace: all of their arguments, or what lies at the last one."""
-IN_PLACE = {
-    "sed": ("i", "--in-place"), "gsed": ("i", "--in-place"), "perl": ("i", ""), "ruby": ("i", ""),
-    "awk": ("", "inplace"), "gawk": ("", "inplace"), "yq": ("i", "--inplace"), "prettier": ("w", "--write"),
-    "eslint": ("", "--fix"), "ruff": ("", "--fix"), "gofmt": ("w", ""), "goimports": ("w", ""), "clang-format": ("i", ""),
-    "autopep8": ("i", "--in-place"), "ln": ("f", "--force"), "zstd": ("", "--rm"), "sort": ("o", "--output"),
-}  # fmt: skip
-"""Programs that rewrite files only if they are told so: by a letter among their short options, or by a long one."""
-REWRITING = frozenset(
-    ("black", "isort", "rustfmt", "yapf", "vim", "vi", "ex", "nvim", "emacs", "jscodeshift", "codemod")
-)
-"""Programs that rewrite whatever they are given."""
-REPOSITORY = {
-    "git": frozenset(
-        ("am", "apply", "bisect", "checkout", "cherry-pick", "clean", "filter-branch", "filter-repo", "merge", "mv", "pull",
-         "read-tree", "rebase", "reset", "restore", "revert", "rm", "sparse-checkout", "stash", "submodule", "switch",
-         "worktree", "checkout-index")
-    ),
-    "hg": frozenset(("update", "up", "revert", "purge", "strip", "rebase", "merge", "pull", "graft", "rm", "mv", "shelve")),
-    "svn": frozenset(("revert", "update", "up", "switch", "merge", "rm", "delete", "mv", "move", "cleanup", "patch")),
-    "jj": frozenset(("restore", "abandon", "undo", "op", "edit", "new", "rebase", "squash", "checkout")),
-    "cargo": frozenset(("clean", "fmt", "fix")),
-    "go": frozenset(("fmt", "fix", "generate")),
-    "npm": frozenset(("ci", "uninstall", "prune")),
-    "ruff": frozenset(("format",)),
-}  # fmt: skip
-"""Programs whose first word decides."""
-NAMING = frozenset(("checkout", "mv", "restore", "rm"))
-"""Words of git after which paths may be given."""
-ELSEWHERE = ("-C", "--git-dir", "--work-tree")
-"""Options of git after which its paths are not those of the current folder."""
-PATHSPEC = frozenset("*?[:")
-"""What makes a path of git one that it looks up itself."""
-HARMLESS = {
-    "git": {"stash": ("list", "show"), "worktree": ("list", "add"), "bisect": ("log",), "submodule": ("status",)}
-}
-WITH_VALUE = {
-    "git": ("-C", "-c", "--git-dir", "--work-tree", "--namespace"),
-    "sudo": ("-u", "-g", "-h", "-p"),
-    "env": ("-u", "-S", "-C"),
-    "timeout": ("-s", "-k"),
-    "nice": ("-n",),
-    "ionice": ("-c", "-n"),
-    "xargs": ("-a", "-d", "-E", "-I", "-L", "-n", "-P", "-s"),
-    "cp": ("-t", "-S", "--suffix"),
-    "mv": ("-t", "-S", "--suffix"),
-    "truncate": ("-s", "-r"),
-    "install": ("-m", "-o", "-g", "-t", "-S"),
-    "sed": ("-e", "-f", "-l"),
-}
-CARRIERS = frozenset(
-    ("sudo", "doas", "env", "nice", "ionice", "nohup", "setsid", "stdbuf", "timeout", "time", "command", "builtin", "exec",
-     "xargs", "parallel", "busybox", "chronic", "unbuffer", "watch", "caffeinate", "strace", "ltrace")
-)  # fmt: skip
-"""Programs that run another one, which is named by their arguments."""
-SHELLS = frozenset(("sh", "bash", "zsh", "dash", "ksh", "ash", "fish", "eval", "su"))
-INTERPRETERS = ("python", "node", "perl", "ruby", "php", "deno", "bun", "osascript", "lua")
-DESTROYING = (
-    "remove", "unlink", "rmtree", "rmdir", "rename", "replace(", "move(", "write", "truncate", "shutil", "rmSync",
-    "'w'", '"w"', "subprocess", "system(", "exec(", "spawn", "rm -", "File.open", "open(", "fs.rm",
-)  # fmt: skip
 WORDS_OF_THE_SHELL = frozenset(
     (
         "if",
@@ -258,6 +222,7 @@ class _Script:
         self.where, self.command = where, command
         self.values: dict[str, list[Word]] = {}
         """What variables stand for that the command itself sets, and no more than once."""
+        self.aliases: dict[str, list[Word]] = {}
         self.can_tell = not any(word in command for word in BINDING)
 
     def look(self, text: str, depth: int) -> None:
@@ -346,6 +311,13 @@ class _Script:
             self.where.threaten([])
             return
         name = first.text.rpartition("/")[2]
+        if name in self.aliases and depth <= DEEPEST:
+            known = self.aliases.pop(name)  # an alias is not looked up in itself
+            self._program([*known, *rest], bodies, depth + 1)
+            self.aliases[name] = known
+            return
+        if name in OUTPUT and "--help" not in [word.text for word in rest]:
+            self.where.threaten(_written(name, rest))
         if name == ".":
             self.can_tell = False
             self.values.clear()
@@ -353,6 +325,14 @@ class _Script:
             self._change_folder(rest)
         elif name in CARRIERS:
             self._carried(name, rest, bodies, depth)
+        elif name in CARRYING and rest and rest[0].text in CARRYING[name]:
+            self._carried(name, rest[1:], bodies, depth)
+        elif name == "alias":
+            self._name_alias(rest)
+        elif name == "trap":
+            self._look_apart([word.text for word in rest[:1] if word.is_sure], depth)
+        elif name in ("fd", "fdfind"):
+            self._fd(rest, depth)
         elif name in SHELLS:
             self._shell(name, rest, bodies, depth)
         elif name == "find":
@@ -390,12 +370,17 @@ class _Script:
     def _carried(self, name: str, rest: list[Word], bodies: str, depth: int) -> None:
         if name == "command" and rest and rest[0].text in ("-v", "-V"):
             return
-        rest = _without_options(name, rest)
-        if name in ("timeout", "watch") and rest and rest[0].text[:1].isdigit():
-            rest = rest[1:]
+        for option in CODE.get(name, ()):
+            code = _value_of(rest, option, option)
+            if code is not None:
+                self._shell(name, [Word("-c"), code], "", depth)
+        rest = _without_options(name, _without_options(name, rest)[CARRIERS.get(name, 0) :])
         while rest and rest[0].is_assignment:
             rest = rest[1:]
         if not rest:
+            return
+        if name in READING and rest[0].is_sure and SPLITTING.intersection(rest[0].text):
+            self._look_apart([rest[0].text], depth)
             return
         if name in ("xargs", "parallel"):
             rest = [*rest, Word.unknown()]  # what comes in is what is acted upon
@@ -404,7 +389,25 @@ class _Script:
             return
         self._program(rest, bodies, depth + 1)
 
+    def _name_alias(self, rest: list[Word]) -> None:
+        for word in rest:
+            name, sign, value = word.text.partition("=")
+            tokens = read(value) if sign and word.is_sure else []
+            words = [token for token in tokens if isinstance(token, Word)]
+            if tokens:
+                self.aliases[name] = words if len(words) == len(tokens) else [Word.unknown()]
+
+    def _fd(self, rest: list[Word], depth: int) -> None:
+        """What it finds is unknown, and stands behind the command or in the place of its braces."""
+        for at, word in enumerate(rest):
+            if word.text in EXECUTING and at + 1 < len(rest) and depth <= DEEPEST:
+                command = [Word.unknown() if "{" in one.text else one for one in rest[at + 1 :]]
+                self._program([*command, Word.unknown()], "", depth + 1)
+                return
+
     def _shell(self, name: str, rest: list[Word], bodies: str, depth: int) -> None:
+        if any(word.text in ("--version", "--help") for word in rest[:1]):
+            return
         if name == "eval":
             code = rest
         else:
@@ -457,7 +460,7 @@ def _targets(name: str, rest: list[Word], bodies: str) -> Targets:
     texts = [word.text for word in rest]
     if "--help" in texts or "--version" in texts:
         return None
-    for table in (_by_subcommand, _by_flag, _by_name, _by_code):
+    for table in (_by_subcommand, _by_flag, _by_archive, _by_name, _by_query, _by_code):
         targets = table(name, rest, bodies)
         if targets is not None:
             return targets
@@ -465,7 +468,7 @@ def _targets(name: str, rest: list[Word], bodies: str) -> Targets:
 
 
 def _by_subcommand(name: str, rest: list[Word], bodies: str) -> Targets:
-    if name not in REPOSITORY:
+    if name not in REPOSITORY and name not in ARRANGING:
         return None
     words = _without_options(name, rest)
     if not words:
@@ -473,6 +476,9 @@ def _by_subcommand(name: str, rest: list[Word], bodies: str) -> Targets:
     if not words[0].is_sure:
         return []
     verb, given = words[0].text, [word.text for word in words[1:]]
+    if name in ARRANGING:
+        is_tried = "-n" in given or "--dry-run" in given
+        return _given(name, words[1:]) if verb in ARRANGING[name] and not is_tried else None
     if verb not in REPOSITORY[name]:
         return None
     if given and given[0] in HARMLESS.get(name, {}).get(verb, ()):
@@ -499,9 +505,11 @@ def _by_name(name: str, rest: list[Word], bodies: str) -> Targets:
     given = _given(name, rest)
     texts = [word.text for word in rest]
     if kind == ALL:
-        if name in ("gzip", "gunzip", "bzip2", "xz") and any(text in ("-c", "--stdout", "-k", "-l") for text in texts):
-            return None
+        if name in PACKED:
+            return _packed(name, given, texts)
         return given
+    if kind == LAST:
+        return given[-1:] if len(given) > 1 and ONLY_WITH.get(name, "") in ("", *texts) else None
     if kind == DESTINATION:
         if not given:
             return []
@@ -531,6 +539,63 @@ def _by_name(name: str, rest: list[Word], bodies: str) -> Targets:
     return None
 
 
+def _packed(name: str, given: list[Word], texts: list[str]) -> Targets:
+    """The files that go, and with `-f` those that are written in their place."""
+    letters = "".join([text[1:] for text in texts if text[:1] == "-" and text[:2] != "--"])
+    if "--stdout" in texts or "--list" in texts or not {"c", "l", "t"}.isdisjoint(letters):
+        return None
+    found = [] if "k" in letters or "--keep" in texts else list(given)
+    if "f" in letters or "--force" in texts:
+        ending = PACKED[name]
+        for word in given:
+            if word.is_sure:
+                found.append(Word(word.text.removesuffix(ending) if word.text.endswith(ending) else word.text + ending))
+    return found or None
+
+
+def _by_archive(name: str, rest: list[Word], bodies: str) -> Targets:
+    """Files that come out of an archive have names that nobody knows."""
+    starts = UNPACKING.get(name)
+    return [] if starts and rest and rest[0].text.startswith(starts) else None
+
+
+def _by_query(name: str, rest: list[Word], bodies: str) -> Targets:
+    """A database that is given anything but plain questions."""
+    if not name.startswith("sqlite3") and name != "duckdb":
+        return None
+    given = _given("sqlite3", rest)
+    if not given or "-readonly" in [word.text for word in rest]:
+        return None
+    said = ";".join([*[word.text for word in given[1:]], bodies])
+    parts = [part.strip().lower() + " " for part in said.replace("\n", ";").split(";") if part.strip()]
+    is_plain = bool(parts) and all(word.is_sure for word in given[1:])
+    if is_plain and all(part.startswith(ASKING) and not (part.startswith("pragma") and "=" in part) for part in parts):
+        return None
+    return given[:1]
+
+
+def _written(name: str, rest: list[Word]) -> Targets:
+    """What the options of a program name that it writes; None if none does."""
+    options, found = OUTPUT[name], list[Word]()
+    letters = tuple([option[1] for option in options if len(option) == 2])
+    for index, word in enumerate(rest):
+        text, following = word.text, rest[index + 1 : index + 2]
+        is_cluster = name in CLUSTERED and len(text) > 2 and text[0] == "-" and text[1] != "-" and text[1:].isalpha()
+        if text in options or (is_cluster and text.endswith(letters)):
+            found += following
+            continue
+        for option in options:
+            if text.startswith(option + "="):
+                found.append(word.after(option + "="))
+            elif text.startswith(option) and len(option) == 2:
+                found.append(word.after(option))
+    texts = [word.text for word in rest]
+    if name == "curl" and ("--remote-name" in texts or any(text[1:].isalpha() and "O" in text for text in texts)):
+        found += [Word(word.text.rpartition("/")[2]) for word in _given(name, rest) if "/" in word.text]
+    named = [word for word in found if word.text != "-" and not word.text.startswith(NOWHERE)]
+    return named or None
+
+
 def _unpacks(texts: list[str]) -> bool:
     """Does `tar` take files out of an archive? Of those nobody knows the names."""
     if "--extract" in texts or "--get" in texts:
@@ -547,13 +612,26 @@ def _unpacks(texts: list[str]) -> bool:
 
 def _by_code(name: str, rest: list[Word], bodies: str) -> Targets:
     """Code for an interpreter, on its command line or in a here-document: a word that destroys is enough."""
+    if name in AWK:
+        given = _given(name, rest)[:1]
+        code = "".join([word.text for word in given]).replace('> "/dev/', "")
+        return [] if any(word in code for word in WRITING) else None
     if not name.startswith(INTERPRETERS):
         return None
-    flags = [index for index, word in enumerate(rest) if word.text in ("-c", "-e", "-E", "-r", "--eval", "-ne", "-pe")]
-    code = bodies + "".join([word.text for index in flags for word in rest[index + 1 : index + 2]])
-    if any(not word.is_sure for index in flags for word in rest[index + 1 : index + 2]):
+    flags = [index for index, word in enumerate(rest) if _gives_code(word.text)]
+    given = [word for index in flags for word in rest[index + 1 : index + 2]]
+    code = bodies + "".join([word.text for word in given])
+    if any(not word.is_sure for word in given):
         return []
-    return [] if any(word in code for word in DESTROYING) else None
+    words = (*DESTROYING, *CMDLETS) if name.startswith(POWERSHELL) else DESTROYING
+    return [] if any(word in code for word in words) else None
+
+
+def _gives_code(text: str) -> bool:
+    """Is this the option or word behind which an interpreter's code stands: `-e`, `-we`, `-c`, `eval`, `-Command`?"""
+    if text in ("eval", "--eval", "--print", "-p", "--execute") or text.lower() in ("-command", "-encodedcommand"):
+        return True
+    return text[:1] == "-" and text[1:2] != "-" and len(text) < 6 and text[-1] in "ceEr"
 
 
 def _is_rebound(name: str, command: str) -> bool:

@@ -7,7 +7,7 @@ from errno import EMFILE, ENFILE, ENOMEM
 from posix import O_DIRECTORY, O_NONBLOCK, O_RDONLY, close, fstat, read, scandir, stat_result
 from sys import getfilesystemencodeerrors, getfilesystemencoding
 
-from holdfast.core.artefacts import command_of, needs_evidence
+from holdfast.core.artefacts import command_of, lies_as, needs_evidence
 from holdfast.core.entry import BY_GIT, BY_IGNORE, BY_NAME, IGNORED, OVERSIZE, SPECIAL
 from holdfast.core.frozen import SUPERVISED_IGNORE
 from holdfast.workspace.below import lstat_below, open_below
@@ -116,7 +116,11 @@ class Chooser:
         """Can a tool make this ignored folder again? Of names that may mean anything, the tool's own file must be there."""
         if not self.exclude_ignored.match(path, True):
             return False
-        return not needs_evidence(path) or command_of(path, self.beside(path)) is not None
+        return not needs_evidence(path) or self.remade_by(path) is not None
+
+    def remade_by(self, path: bytes) -> str | None:
+        """The command that makes it again, as `command_of` has it, by what lies beside it now."""
+        return command_of(path, self.beside(lies_as(path)))
 
     def beside(self, path: bytes) -> set[bytes]:
         """The names in the folder in which this path lies."""

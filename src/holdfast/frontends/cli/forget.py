@@ -31,9 +31,9 @@ def forget(
 ) -> int:
     """Forget the checkpoints REF, or those that the retention policy lets go, and give their space back.
 
-    The policy keeps what is pinned, named or made by hand, the newest automatic ones of each session, then one an hour,
-    then one a day. If the store is larger than retention.max_size after that, the oldest automatic ones go, those of
-    other workspaces included.
+    The policy keeps what is pinned, named or made by hand, what was taken before a destructive command within a day,
+    the newest automatic ones of each session, then one an hour, then one a day. If the store is larger than
+    retention.max_size after that, the oldest automatic ones go, those of other workspaces included.
     """
     if references and (policy or keep_size is not None):
         raise Usage("Give either references or the policy's options.")
@@ -97,7 +97,7 @@ def _named(session: Session, references: tuple[str, ...]) -> list[CheckpointRow]
 def _by_policy(session: Session, workspace: str) -> list[CheckpointRow]:
     from holdfast.tidying import by_policy
 
-    return by_policy(session.repository, session.settings, workspace, session.now())
+    return by_policy(session.engine, workspace, session.now())
 
 
 def _unneeded(session: Session, workspace: str, chosen: list[CheckpointRow], with_newest: bool = False) -> int:

@@ -37,6 +37,9 @@ class Standing:
     """Git's own folders."""
     notices: list[dict[str, Any]]
     size: int
+    versions: int
+    forgotten: int
+    """Versions that the retention policy, the size cap or a person let go."""
     restore: dict[str, Any] | None
     """A restore that was cut off, or is under way."""
     workers: list[dict[str, Any]]
@@ -81,6 +84,8 @@ def _look(session: Session) -> Standing:
     notices = sorted([*notices, *([failed] if failed else [])], key=lambda notice: notice["at"])
     found.notices = [notice for notice in notices if notice["at"] >= since]
     found.size = store_size(session.repository)
+    found.versions = session.repository.ledger.count(row.id)
+    found.forgotten = max(0, row.version - found.versions)
     found.restore = _restore(session, root, row)
     _look_at_hooks(session, found)
     with session.progress("Looking") as progress:
@@ -206,6 +211,7 @@ def _as_json(session: Session, standing: Standing) -> None:
                 "bytes": standing.size,
                 "max_bytes": session.settings["retention.max_size"],
             },
+            "versions": {"kept": standing.versions, "forgotten": standing.forgotten},
             "last": of_checkpoint(standing.last) if standing.last is not None else None,
             "base": of_checkpoint(standing.base) if standing.base is not None else None,
             "changes": [of_change(change) for change in standing.changes] if standing.changes is not None else None,
@@ -247,6 +253,9 @@ def _as_text(session: Session, standing: Standing) -> None:
             )
         elif base is not None and (base.workspace, base.version) != (last.workspace, last.version):
             session.print(f"At         {title(base)}, restored")
+        if standing.forgotten:
+            text = f"{standing.versions:,}; {standing.forgotten:,} more were thinned by retention or forgotten by hand"
+            session.print(f"Versions   {text}")
         session.print(f"Kept       {kept(standing.coverage)}")
         if standing.coverage.left_out:
             text = left_out(standing.coverage)
