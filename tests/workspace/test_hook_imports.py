@@ -23,6 +23,7 @@ OURS = {
     "holdfast.core.checking",
     "holdfast.core.compiled",
     "holdfast.core.errors",
+    "holdfast.core.frozen",
     "holdfast.core.light_json",
     "holdfast.core.model",
     "holdfast.core.schema",
