@@ -16,6 +16,7 @@ from typing import Any
 import psycopg
 
 import programs
+from holdfast.core.frozen import SCHEMA
 
 PORT = 54329
 """Names the socket; nothing listens on the network."""
@@ -109,7 +110,7 @@ class Cluster:
 def sweep(url: str) -> None:
     """Take everything out of a database."""
     with psycopg.connect(url, autocommit=True) as sql:
-        for schema in ("holdfast", "dbos"):
+        for schema in (SCHEMA, "dbos"):
             sql.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
 
 
@@ -117,8 +118,8 @@ def dump(url: str) -> list[str]:
     """Every row of the tables of tasks, as a text, in an order of its own."""
     found: list[str] = []
     with psycopg.connect(url, autocommit=True) as sql:
-        names = sql.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'holdfast' ORDER BY 1").fetchall()
+        names = sql.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s ORDER BY 1", (SCHEMA,)).fetchall()
         for (name,) in names:
-            rows = sql.execute(f'SELECT t::text FROM holdfast."{name}" AS t ORDER BY 1').fetchall()
+            rows = sql.execute(f'SELECT t::text FROM {SCHEMA}."{name}" AS t ORDER BY 1').fetchall()
             found += [f"{name} {row}" for (row,) in rows]
     return found

@@ -17,6 +17,7 @@ import pytest
 
 import holdfast.supervisor
 from holdfast.core.errors import Busy, Conflict, NewerFormat, Unreachable, Usage
+from holdfast.core.frozen import SCHEMA
 from holdfast.supervisor import database, rows, tables
 from holdfast.supervisor.attempts import Threads
 from holdfast.supervisor.postgres import FAMILY, SUPERVISOR
@@ -131,7 +132,7 @@ def test_own_rows_and_workflows_lie_in_the_same_database(shared: Any) -> None:
     assert supervise(place, how="durable") == 0
 
     rows = place.ground.tables.all("SELECT table_schema AS name FROM information_schema.tables GROUP BY table_schema")
-    assert {"holdfast", "dbos"} <= {row["name"] for row in rows}
+    assert {SCHEMA, "dbos"} <= {row["name"] for row in rows}
     [done] = place.ground.tables.all("SELECT status FROM dbos.workflow_status")
     assert done["status"] == "SUCCESS"
     assert not [path.name for path in (place.data / "supervisor").glob("*.db")]
