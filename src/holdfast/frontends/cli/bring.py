@@ -46,6 +46,8 @@ def restore(
     if go_on or abort:
         if reference is not None or (go_on and abort):
             raise Usage("--continue and --abort go alone.")
+        if dry_run:
+            return _show_end(session, restoring, abort)
         with session.progress("Restoring") as progress:
             session.engine.progress = progress
             done = restoring.resume() if go_on else restoring.abort()
@@ -86,6 +88,21 @@ def restore(
         lambda: restoring.left_out(target, paths),
         restoring,
     )
+
+
+def _show_end(session: Session, restoring: Restoring, abort: bool) -> int:
+    """What ending a restore that was cut off would do; nothing is changed."""
+    goal, preview = restoring.outlook(aborting=abort)
+    what, missing = f"v{goal.version}", restoring.missing(goal, preview.scope.paths)
+    said = restoring.cut_off() or {}
+    if not session.json:
+        end = f"--abort would go back to {what}" if abort else f"--continue would end it at {what}"
+        left = len(preview.plan.steps)
+        session.print(
+            f"A restore of v{said.get('target', goal.version)} was cut off; {end}: {left:,} of its steps are left."
+        )
+    _show(session, preview, what, dry_run=True, also=lambda: {"target": what}, missing=missing)
+    return 0
 
 
 def _how(conflicts: str | None, yes: bool) -> str:
