@@ -41,6 +41,29 @@ def test_an_automatic_save_of_an_unchanged_tree_makes_none(kept: Box) -> None:
     assert kept.call("save", "--auto", "--json").json() == {"status": "unchanged"}
 
 
+@pytest.mark.parametrize("text", ["{ nonsense", '{"capture": {"max_files": "many"}}'])
+@pytest.mark.parametrize("verb", ["save", "checkpoint"])
+def test_an_automatic_save_goes_on_by_the_last_good_settings(kept: Box, verb: str, text: str) -> None:
+    elsewhere = kept.home / "elsewhere"
+    elsewhere.mkdir()
+    kept.config.parent.mkdir(parents=True, exist_ok=True)
+    kept.config.write_text('{"capture": {"max_file_size": "1KB"}}')
+    assert kept.call("status").code == 0
+    kept.config.write_text(text)
+    kept.put("large", "x" * 2000)
+
+    done, outside = kept.call(verb, "--auto"), kept.call(verb, "--auto", cwd=elsewhere)
+    by_hand = kept.call(verb)
+    kept.config.unlink()
+
+    assert (done.code, done.out, done.err) == (outside.code, outside.out, outside.err) == (0, "", "")
+    assert by_hand.code == 2
+    assert kept.versions()[0] == "v4"
+    assert kept.call("cat", "v4", "large").code == 4
+    told = kept.call("status", "--json").json()["notices"]
+    assert [(notice["kind"], str(kept.config) in notice["text"]) for notice in told] == [("noticed", True)]
+
+
 def test_an_automatic_save_may_have_a_message(kept: Box) -> None:
     kept.put("x", "x")
     kept.call("save", "--auto", "-m", "after the tests")

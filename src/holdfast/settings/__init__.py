@@ -94,11 +94,13 @@ class Settings:
         self.warnings.append(f"{error} {error.hint}")
         self.broken = self.broken or not expected
 
-    def read_environment(self, variables: Mapping[str, str], *, hook: bool = False, agent: bool = False) -> None:
+    def read_environment(
+        self, variables: Mapping[str, str], *, hook: bool = False, agent: bool = False, lenient: bool = False
+    ) -> None:
         """Take over `HOLDFAST_<SECTION>_<KEY>` and the short names; in a hook the short ones alone, to tighten.
 
         The same for what an `agent` has started: its variables may be a repository's. There it is said what is not taken.
-        Raises `Usage` with the offending key, except in a hook and for an agent.
+        Raises `Usage` with the offending key, except in a hook, for an agent, and if `lenient`.
         """
         if agent and not hook:
             self._pass_over(variables)
@@ -120,7 +122,7 @@ class Settings:
             try:
                 self.put(key, variables[name], name, tighten=hook)
             except Usage as error:
-                if not hook:
+                if not hook and not lenient:
                     raise
                 self.warnings.append(f"{error} {error.hint}")
 
@@ -145,6 +147,7 @@ def load(
     *,
     required: bool = False,
     hook: bool = False,
+    lenient: bool = False,
     agent: bool = False,
     data: str = "",
     stores: str = "",
@@ -155,20 +158,20 @@ def load(
     Which folder is a project is told by the stores of this user: `stores`, where not `data`, is the user's data folder,
     and `store` the store of a flag.
 
-    Raises `Usage` or `Failed` with a sentence, except in a hook, where what is wrong is a warning, and the last good value
-    stands, which the data folder remembers: with the defaults, a hook would go on in another store.
+    Raises `Usage` or `Failed` with a sentence, except in a hook and if `lenient`, where what is wrong is a warning, and the
+    last good value stands, which the data folder remembers: with the defaults, a hook would go on in another store.
     The project's file never raises: it is not the user's fault. Of an `agent`'s environment only what tightens is taken.
     """
     settings = Settings()
-    text = None
+    text, lenient = None, hook or lenient
     try:
         text = read_bytes(path.encode("utf-8", "surrogateescape"), path)
         if text is not None:
-            settings.read_file(text, path, lenient=hook)
+            settings.read_file(text, path, lenient=lenient)
         elif required:
             raise Usage(f"There is no settings file {path}.")
     except HoldfastError as error:
-        if not hook:
+        if not lenient:
             raise
         settings.warnings.append(f"{error} {error.hint}")
         settings.broken = True
@@ -177,7 +180,7 @@ def load(
     root = project_root(store or settings["store.url"], cwd, data or stores) if cwd is not None else None
     if root is not None:
         read_project(settings, root)
-    settings.read_environment(variables, hook=hook, agent=agent)
+    settings.read_environment(variables, hook=hook, agent=agent, lenient=lenient)
     return settings
 
 

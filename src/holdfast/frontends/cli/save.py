@@ -122,7 +122,10 @@ def _save_quietly(session: Session, event: Event) -> int:
     """For hooks: silent unless saving was due and failed. What was skipped or failed is kept for `status`."""
     if not event.cwd:
         return 0
+    session.go_on_by_last_good()
     engine = session.engine
+    if session.settings.broken:
+        engine.note_once(event.cwd, "noticed", event.trigger, session.settings.warnings[0])
     try:
         outcome = engine.handle(event)
     except (NoWorkspace, Unreachable) as error:
