@@ -365,7 +365,9 @@ def make_folder(path: str) -> None:
         pass
 
 
-READ_ONLY = "Remount it so that it can be written, or begin a new history elsewhere: `holdfast --store DIR init --new-store`."
+READ_ONLY = (
+    "Remount it so that it can be written, or begin a new history elsewhere: `holdfast --store DIR init --new-store`."
+)
 """What helps where the store cannot be written. The setting does not: a workspace stays in the store that has its history."""
 
 

@@ -383,7 +383,7 @@ def _claude(session: Session) -> Found:
     """Hooks that find nothing to start are silent, and nobody looks."""
     from holdfast.agents.claude_settings import look
     from holdfast.agents.launcher import place_of
-    from holdfast.frontends.cli.client_files import SCOPES, launcher_path, read, settings_path
+    from holdfast.frontends.cli.client_files import SCOPES, gone, launcher_path, read, settings_path
 
     launchers: set[str] = set()
     at_home = session.around.folders == default_folders()
@@ -392,9 +392,9 @@ def _claude(session: Session) -> Found:
         commands = [*found.commands, *([found.statusline] if found.statusline else [])]
         places = [place_of(command) for command in commands]
         launchers.update(filter(None, places))
-        gone = [word for command in commands for word in _gone(command)]
-        if gone:
-            yield PROBLEM, f"{path} names {gone[0]}, which is gone.", "Run `holdfast install claude`."
+        lost = [word for command in commands for word in gone(command)]
+        if lost:
+            yield PROBLEM, f"{path} names {lost[0]}, which is gone.", "Run `holdfast install claude`."
         elif found.disabled and commands:
             yield PROBLEM, f"`disableAllHooks` is set in {path}: no hook runs.", "Take it out."
         elif not all(places) and not at_home:
@@ -456,17 +456,6 @@ def _variables(session: Session) -> Found:
 
 def _is_powerful(name: str) -> bool:
     return name in POWERFUL or name.startswith(POWERFUL_STARTS)
-
-
-def _gone(command: str) -> list[str]:
-    """Files that a hook's command starts and that are not there."""
-    import shlex
-
-    from holdfast.agents.launcher import place_of
-
-    place = place_of(command)
-    words = [place] if place else [word for word in shlex.split(command)[:5] if word.startswith("/")]
-    return [word for word in words if not os.path.exists(word)]
 
 
 def _launcher(path: str, own: Folders) -> Found:
