@@ -6,7 +6,7 @@ from holdfast.carrying import Begun, Carrying
 from holdfast.core.entry import FOLDER, LEFT_OUT
 from holdfast.core.errors import Conflict, Failed, HoldfastError, NotFound, WrongKey
 from holdfast.core.model import Event
-from holdfast.core.planning import Plan, Step
+from holdfast.core.planning import KEPT, Plan, Step
 from holdfast.core.steps import step
 from holdfast.guarding import Folder
 from holdfast.journaling import GO_ON, UNTOUCHED, Turn, explain, paths_of, texts
@@ -79,6 +79,7 @@ class Restoring(Carrying):
             mine: set[bytes] = set(preview.conflicts) if conflicts == MINE else set()
             if mine:
                 preview = preview.without(mine)
+                self.spared += [(path, KEPT) for path in sorted(mine)]
             closed = self.repository.closed(one.new for one in preview.plan.steps)
             if closed and len(closed) == len(preview.plan.steps):
                 raise WrongKey(

@@ -25,6 +25,7 @@ POWERFUL = frozenset(
 )
 POWERFUL_STARTS = ("HOLDFAST_", "XDG_", "PYTHON", "LD_", "DYLD_", "GIT_", "BASH_FUNC_")
 PATIENCE = 60
+MEND = "`holdfast verify --repair` heals what can be healed; `forget` what is lost, then `holdfast verify` looks again."
 OLDEST_SQLITE, TRIGRAM = (3, 31), (3, 34)
 LITTLE, TOO_LITTLE = 1 << 30, 64 << 20
 HOOK = (
@@ -305,6 +306,25 @@ def _space(session: Session) -> Found:
         )
 
 
+def _verified(session: Session) -> Found:
+    """What was found damaged stays so until it is looked at again."""
+    from holdfast.frontends.paint import age_in_words
+    from holdfast.store.verified import last
+
+    said = last(session.engine.place.path)
+    if said is None:
+        return
+    age = age_in_words(said["at"], session.now())
+    if not said["problems"]:
+        yield FINE, f"nothing was found damaged when it was last verified, {age}"
+        return
+    for one in said["found"]:
+        named = f" ({', '.join(one['checkpoints'])})" if one["checkpoints"] else ""
+        yield PROBLEM, f"Found {age} by `holdfast verify`: {one['text']}{named}.", MEND
+    if said["problems"] > len(said["found"]):
+        yield PROBLEM, f"… and {said['problems'] - len(said['found']):,} more.", MEND
+
+
 def _workspace(session: Session) -> Found:
     from holdfast.frontends.paint import age_in_words
     from holdfast.scanning import count
@@ -531,6 +551,7 @@ CHECKS: dict[str, Callable[[Session], Found]] = {
     "keys": _keys,
     "ground": _ground,
     "space": _space,
+    "verified": _verified,
     "workspace": _workspace,
     "git": _ignoring,
     "claude": _claude,
