@@ -234,3 +234,14 @@ def test_the_status_line_without_a_payload_is_about_the_current_folder(kept: Box
 
     assert kept.run(*words).out.startswith("v3")
     assert "not protected" in kept.run(*words, cwd=kept.home).out
+
+
+def test_a_setting_that_is_none_is_told_where_people_look(kept: Box) -> None:
+    kept.config.parent.mkdir(parents=True, exist_ok=True)
+    kept.config.write_text('{"capture": {"max_flies": 5}}')
+    kept.put("new", "x")
+
+    for words in (["save", "-m", "x"], ["list"]):
+        assert "max_files" in kept.call(*words).err
+        assert kept.call(*words, "-q").err == kept.call(*words, "--json").err == ""
+    assert kept.call("save", "--auto").err == ""

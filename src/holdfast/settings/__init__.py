@@ -30,12 +30,14 @@ SIMILAR = 0.6
 class Settings:
     """One value per key, where it came from, what else was said about it, and what was odd on the way."""
 
-    __slots__ = ("broken", "considered", "origins", "values", "warnings")
+    __slots__ = ("broken", "considered", "origins", "unknown", "values", "warnings")
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {key: setting.default for key, setting in TABLE.items()}
         self.origins: dict[str, str] = {}
         self.warnings: list[str] = []
+        self.unknown: list[str] = []
+        """Those of the warnings that are about a name which is no setting."""
         self.broken = False
         """Was something in the user's file not understood that ought to be?"""
         self.considered: dict[str, list[tuple[str, Any, str]]] = {}
@@ -81,7 +83,7 @@ class Settings:
         for key, value in found.items():
             if key not in TABLE:
                 if key not in ("version", "$schema"):
-                    self.warnings.append(f"{origin}: unknown setting {key!r}{_meant(similar(key))}")
+                    self._unknown(f"{origin}: unknown setting {key!r}{_meant(similar(key))}")
                 continue
             try:
                 self.put(key, value, origin, tighten=tighten)
@@ -89,6 +91,10 @@ class Settings:
                 if not lenient and not later:
                     raise
                 self._odd(error, tighten or later)
+
+    def _unknown(self, text: str) -> None:
+        self.warnings.append(text)
+        self.unknown.append(text)
 
     def _odd(self, error: Usage, expected: bool) -> None:
         self.warnings.append(f"{error} {error.hint}")
@@ -113,7 +119,7 @@ class Settings:
             key = ALIASES.get(name) or _by_variable().get(name)
             if key is None:
                 if name.startswith(_PREFIXES):
-                    self.warnings.append(f"{name} is no setting{_meant(_nearest(name, [*_by_variable(), *ALIASES]))}")
+                    self._unknown(f"{name} is no setting{_meant(_nearest(name, [*_by_variable(), *ALIASES]))}")
                 continue
             if not TABLE[key].from_environment:
                 self.warnings.append(f"{name} is not taken from the environment; set {key} in the settings file.")
@@ -199,7 +205,7 @@ def _lasting(settings: Settings, text: bytes | None, path: str, data: str) -> Se
     found.read_file(last, f"{path} as it was last good", lenient=True)
     if text is not None:
         found.read_file(text, path, lenient=True)
-    found.warnings, found.broken = settings.warnings, True
+    found.warnings, found.unknown, found.broken = settings.warnings, settings.unknown, True
     return found
 
 

@@ -54,6 +54,7 @@ def list_(session: Session, limit: int | None, **chosen: Any) -> None:
         session.remark(_none(chosen))
         return
     _as_table(session, rows, homes)
+    session.remark_unknown_settings()
     if more:
         session.remark(f"There are more: `--limit 0` shows all, `--limit {2 * most}` twice as many.")
 

@@ -186,6 +186,7 @@ def _announce(session: Session, outcome: Outcome) -> None:
     for notice in [*outcome.notices, *large]:
         session.warn(notice)
     _warn_of_poor(session, found, REASONS)
+    session.remark_unknown_settings()
 
 
 def _too_large(session: Session, checkpoint: CheckpointRow, root: bytes) -> list[str]:

@@ -291,6 +291,11 @@ class Session:
         sys.stderr.write(self._harmless(text, "warning_paint") + "\n")
         sys.stderr.flush()
 
+    def remark_unknown_settings(self) -> None:
+        """Say which of the settings are none: they were read in any case, and somebody counts on them."""
+        for warning in self.settings.unknown:
+            self.remark(warning)
+
     def milliseconds(self) -> int:
         """Since the command began."""
         return int((monotonic() - self.started) * 1000)
