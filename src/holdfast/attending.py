@@ -109,6 +109,8 @@ class Attending:
             if not self._locate():
                 return Reply(told_user=self._refused)
         except (HoldfastError, OSError) as error:
+            if kind == SESSION_STARTS and self.part != 1:
+                return Reply()  # the first part says it
             # The store is out of reach: whoever is about to destroy something hears of it before, not after.
             if kind != TOOL_STARTS or not self.root:
                 raise

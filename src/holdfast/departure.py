@@ -9,7 +9,7 @@ from holdfast.core.errors import Conflict, DiskFull, Elsewhere, Failed, MissingS
 from holdfast.store.removal import remove_store, remove_workspaces
 from holdfast.store.reserve import is_full, with_reserve
 from holdfast.store.rows import Query
-from holdfast.store.stores import drop_folder, note_unprotected
+from holdfast.store.stores import drop_folder, last_folders, note_unprotected
 from holdfast.store.upkeep import needed_by_restore
 from holdfast.workspace.find import identity, marker, open_marker, show
 
@@ -31,6 +31,8 @@ class Protected:
         """Why the history that the folder's marker names is not its own, if it is not."""
         self.left: list[bytes] = []
         """What stays in its `.holdfast`."""
+        self.was = b""
+        """Of one that has no folder: where it was when its protection was ended, if anybody knows."""
 
 
 def around(engine: Engine, folder: bytes) -> Protected:
@@ -66,8 +68,11 @@ def at(engine: Engine, folder: bytes) -> Protected:
 
 def every(engine: Engine, with_folder: bool) -> list[Protected]:
     """All workspaces of the store; with `with_folder` only those that are protected now."""
-    rows = engine.repository().ledger.workspaces()
-    return [Protected(row.id, row.path, _versions(engine, row.id)) for row in rows if row.path or not with_folder]
+    rows, before = engine.repository().ledger.workspaces(), last_folders(engine.place.unprotected)
+    found = [Protected(row.id, row.path, _versions(engine, row.id)) for row in rows if row.path or not with_folder]
+    for one in found:
+        one.was = b"" if one.root else before.get(one.id, b"")
+    return found
 
 
 def _versions(engine: Engine, workspace: str) -> int:

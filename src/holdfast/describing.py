@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from holdfast.store.rows import CheckpointRow
 
 STATEFUL = "stateful"
-MOST_FILES, MOST_FOLDERS = 1_000, 50
+MOST_FILES, MOST_FOLDERS, NAMED = 1_000, 50, 40
 TOO_LARGE = ("over checkpoint.max_file_size", "over checkpoint.max_checkpoint_size with the others")
 ANALYSIS = {"current_task": "", "next_steps": [], "decisions_made": [], "blockers": [], "relevant_docs": []}
 
@@ -85,6 +85,15 @@ def working_files(
     kept = [one.entry for one in found if not one.why]
     large = [f"{show(one.entry.path)} ({in_words(one.entry.size)})" for one in found if one.why.endswith(TOO_LARGE)]
     return Working([show(entry.path) for entry in kept], sum([entry.size for entry in kept]), large)
+
+
+def too_large(
+    repository: Repository, row: CheckpointRow, header: dict[str, Any], root: str, settings: Settings
+) -> list[str]:
+    """A sentence that names what is too large for the document, as a list; nothing if all of it fits."""
+    large = working_files(repository, row, header, root, settings).too_large
+    more = f" and {len(large) - NAMED:,} more" if len(large) > NAMED else ""
+    return [f"left out of the description, too large: {', '.join(large[:NAMED])}{more}"] if large else []
 
 
 def in_words(size: int) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.browsing import Browser, Node
 from holdfast.core.errors import Failed, HoldfastError, Usage, extra
+from holdfast.store.local import explain
 from holdfast.store.mounts import hold
 from holdfast.workspace.find import show
 
@@ -34,7 +35,10 @@ def mount(engine: Engine, workspace: str, only: CheckpointRow | None, folder: by
     `ready` is called once everything can be seen. Raises `Failed` if it cannot be mounted, `Busy` during a compaction.
     """
     fuse = library()
-    held = hold(engine.place.path, show(folder))
+    try:
+        held = hold(engine.place.path, show(folder))
+    except OSError as error:
+        raise explain(error, "Mounting", engine.place.path) from None
     # Between mounting and listening to signals, one that kills us would leave the mount behind: it waits for `init`.
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     try:

@@ -26,7 +26,7 @@ from holdfast.core.entry import (
     why,
 )
 from holdfast.core.errors import Conflict, Damaged, NotFound, WrongKey
-from holdfast.core.planning import DELETE, GIT, MODE, Plan, parents, plan
+from holdfast.core.planning import DELETE, GIT, KEPT, MODE, Plan, parents, plan
 from holdfast.looking import differ, disk_now, lies_below, pairs_between
 from holdfast.workspace.below import open_below
 from holdfast.workspace.find import show
@@ -109,7 +109,7 @@ class Preview:
         touched |= self.seen.keys()
         return tuple(sorted(touched | parents(touched))) if at_once and len(touched) <= FEW_PATHS else ()
 
-    def without(self, paths: set[bytes], why: str = "kept as it is") -> Preview:
+    def without(self, paths: set[bytes], why: str = KEPT) -> Preview:
         """The same, leaving these paths as they are: work that lies there is not in the way."""
         others = [path for path in self.conflicts if path not in paths]
         return Preview(self.plan.without(paths, why), others, self.scope, self.newest, self.seen)

@@ -6,7 +6,7 @@ from holdfast.carrying import Begun, Carrying
 from holdfast.core.entry import FOLDER, LEFT_OUT
 from holdfast.core.errors import Conflict, Failed, HoldfastError, NotFound, WrongKey
 from holdfast.core.model import Event
-from holdfast.core.planning import Plan, Step
+from holdfast.core.planning import KEPT, Plan, Step
 from holdfast.core.steps import step
 from holdfast.guarding import Folder
 from holdfast.journaling import GO_ON, UNTOUCHED, Turn, explain, paths_of, texts
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from holdfast.store.rows import CheckpointRow
 
 ASK, MINE, THEIRS = "ask", "mine", "theirs"
+FOREIGN = "it is neither as before nor as after"
 CLOSED = "it is sealed, and its key is not at hand"
 KEY_HINT = "`holdfast key import FILE` brings the key back from its backup."
 
@@ -78,6 +79,7 @@ class Restoring(Carrying):
             mine: set[bytes] = set(preview.conflicts) if conflicts == MINE else set()
             if mine:
                 preview = preview.without(mine)
+                self.spared += [(path, KEPT) for path in sorted(mine)]
             closed = self.repository.closed(one.new for one in preview.plan.steps)
             if closed and len(closed) == len(preview.plan.steps):
                 raise WrongKey(
@@ -116,6 +118,18 @@ class Restoring(Carrying):
             said = self._said(journal)
             target, before = self._version(said["target"], said["from"]), self._version(said["before"])
             return self._finish(journal, said, before, target, aborting=True)
+
+    def outlook(self, *, aborting: bool) -> tuple[CheckpointRow, Preview]:
+        """Where `resume` or `abort` would lead, and what is left to be done; nothing is touched. Raises as they do."""
+        with self._turn() as journal:
+            said = self._said(journal)
+            target, before = self._version(said["target"], said["from"]), self._version(said["before"])
+            goal, origin = (before, target) if aborting else (target, before)
+            scope, kept = Scope(paths_of(said["paths"]), paths_of(said["made"])), set(paths_of(said["kept"]))
+            ours = {one.path: one for one in self._plan_between(origin, goal, scope).without(kept).steps}
+            preview = self.preview(goal, scope.paths, scope.made)
+            foreign = {one.path for one in preview.plan.steps if not _is_half_done(ours.get(one.path), one)}
+            return goal, preview.without(foreign, FOREIGN)
 
     def undo(self, **options: Any) -> Restored | None:
         """Take back the newest restore that was not taken back yet. Raises `NotFound` if there is none."""
@@ -287,7 +301,7 @@ class Restoring(Carrying):
         made = self._plan_between(now, goal, scope)
         foreign = {one.path for one in made.steps if not _is_half_done(mine.get(one.path), one)}
         applied = self._carry_out(journal, said, made.without(foreign), goal, ours)
-        applied.kept += [(path, "it is neither as before nor as after") for path in sorted(foreign - kept)]
+        applied.kept += [(path, FOREIGN) for path in sorted(foreign - kept)]
         done = self._history().find(said["before"], said["target"])
         note: dict[str, Any] | None = said["note"]
         if done is None and not aborting:

@@ -93,7 +93,7 @@ class Watch:
 
     def _poll(self, why: str) -> Source:
         source = Polled(self.engine, self.root, self.rhythm.settle, self.monotonic)
-        self.listener.watching(self.root, f"looking every {source.interval:g} seconds: {why}")
+        self.listener.watching(self.root, f"looking every {_seconds(source.interval)}: {why}")
         return source
 
     def _run(self, source: Source) -> None:
@@ -151,6 +151,11 @@ class Watch:
             self.listener.saved(outcome, now - started)
         if source.saved():
             self.rhythm.changed(now)
+
+
+def _seconds(number: float) -> str:
+    """`second`, or `2 seconds`: what follows `every`."""
+    return "second" if number == 1 else f"{number:g} seconds"
 
 
 class Notified:

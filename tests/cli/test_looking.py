@@ -241,6 +241,19 @@ def test_latest_is_the_first_of_the_list(box: Box) -> None:
     assert "v2" in shown.out and "number 1" in shown.out and "v3" not in shown.out
 
 
+def test_a_path_that_is_nowhere_is_told(kept: Box) -> None:
+    kept.put("src/a.py", "changed\n")
+
+    found = kept.call("diff", "--", "a.py", cwd=kept.project / "src")
+    nowhere = kept.call("diff", "--", "src", cwd=kept.project / "src")
+    between = kept.call("diff", "v1", "v2", "--", "nothing")
+    there = kept.call("diff", "v3", "v3", "--", "src")
+
+    assert found.out and found.err == there.err == ""
+    assert (nowhere.code, nowhere.out, between.out) == (0, "", "")
+    assert "src/src" in nowhere.err and "nothing" in between.err
+
+
 def test_latest_where_none_fits(box: Box) -> None:
     box.call("init")
     empty = box.call("latest")

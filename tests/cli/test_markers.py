@@ -426,7 +426,7 @@ def test_what_has_no_folder_any_more_is_listed_by_an_id_that_can_be_forked(kept:
     table = kept.call("list", "--all-workspaces", cwd=kept.home).out.splitlines()
     rows = kept.call("list", "--all-workspaces", "--json", cwd=kept.home).json()
 
-    assert [line.split()[-1] for line in table[1:]] == [workspace] * 3
+    assert [line.endswith(f"{workspace} (was {kept.project})") for line in table[1:]] == [True] * 3
     assert [row["workspace"] for row in rows] == [workspace] * 3
     made = kept.call("fork", workspace, "again", "--json", cwd=kept.home)
     assert (made.code, made.json()["parent"], made.json()["from"]["version"]) == (0, workspace, "v3")

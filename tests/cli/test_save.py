@@ -41,6 +41,53 @@ def test_an_automatic_save_of_an_unchanged_tree_makes_none(kept: Box) -> None:
     assert kept.call("save", "--auto", "--json").json() == {"status": "unchanged"}
 
 
+@pytest.mark.parametrize("text", ["{ nonsense", '{"capture": {"max_files": "many"}}'])
+@pytest.mark.parametrize("verb", ["save", "checkpoint"])
+def test_an_automatic_save_goes_on_by_the_last_good_settings(kept: Box, verb: str, text: str) -> None:
+    elsewhere = kept.home / "elsewhere"
+    elsewhere.mkdir()
+    kept.config.parent.mkdir(parents=True, exist_ok=True)
+    kept.config.write_text('{"capture": {"max_file_size": "1KB"}}')
+    assert kept.call("status").code == 0
+    kept.config.write_text(text)
+    kept.put("large", "x" * 2000)
+
+    done, outside = kept.call(verb, "--auto"), kept.call(verb, "--auto", cwd=elsewhere)
+    by_hand = kept.call(verb)
+    kept.config.unlink()
+
+    assert (done.code, done.out, done.err) == (outside.code, outside.out, outside.err) == (0, "", "")
+    assert by_hand.code == 2
+    assert kept.versions()[0] == "v4"
+    assert kept.call("cat", "v4", "large").code == 4
+    told = kept.call("status", "--json").json()["notices"]
+    assert [(notice["kind"], str(kept.config) in notice["text"]) for notice in told] == [("noticed", True)]
+
+
+def test_what_is_too_large_for_the_description_is_named(kept: Box) -> None:
+    kept.put("big.csv", b"x" * 1_500_000)
+
+    made = kept.call("save", "--json").json()
+    kept.put("big.csv", b"y" * 1_500_000)
+    said = kept.call("save", "-m", "again")
+    kept.put("big.csv", b"z" * 1_500_000)
+    quiet = kept.call("save", "--auto")
+
+    assert ["big.csv" in notice for notice in made["notices"]] == [True]
+    assert said.code == 0 and said.err.count("big.csv") == 1
+    assert quiet.err == ""
+
+
+def test_all_that_was_left_out_is_told_without_the_checkpoint(kept: Box) -> None:
+    kept.put("node_modules/x.js", "x")
+    kept.save()
+
+    told = kept.call("show", "--left-out", "--json").json()
+
+    assert set(told) == {"version", "coverage", "left_out", "not_covered"}
+    assert "node_modules" in [one["path"] for one in told["left_out"]]
+
+
 def test_an_automatic_save_may_have_a_message(kept: Box) -> None:
     kept.put("x", "x")
     kept.call("save", "--auto", "-m", "after the tests")

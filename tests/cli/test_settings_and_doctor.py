@@ -197,3 +197,51 @@ def test_doctor_says_that_the_last_save_failed_and_why(kept: Box) -> None:
     assert (before, level()) == ("fine", "problem")
     note_unsaved(folder, kept.now, TooMany.kind, "The tree has too many files.")
     assert level() == "fine", "they are counted, and not too many any more"
+
+
+def test_doctor_names_what_the_last_verify_found(kept: Box) -> None:
+    """A content that is lost stays lost after the repair that named it."""
+    assert kept.call("verify").code == 0
+    assert [one["level"] for one in _checks(kept) if one["name"] == "verified"] == ["fine"]
+    for pack in sorted(kept.store.glob("packs/**/*")):
+        if pack.is_file():
+            raw = bytearray(pack.read_bytes())
+            raw[len(raw) // 3] ^= 0xFF
+            pack.write_bytes(raw)
+    repaired = kept.call("verify", "--repair", "--json").json()
+    assert repaired["lost"]
+
+    found = [one for one in _checks(kept) if one["name"] == "verified"]
+
+    assert [one["level"] for one in found] == ["problem"] * len(repaired["lost"])
+    assert kept.call("doctor").code == 1
+
+
+def _checks(box: Box) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = box.call("doctor", "--json").json()["checks"]
+    return found
+
+
+def test_a_client_that_asks_wrongly_is_told_the_commands_own_usage(kept: Box) -> None:
+    done = kept.run("hook", "claude", "--json")
+
+    assert done.code == 1 and done.err.startswith("usage: holdfast hook")
+
+
+def test_the_status_line_without_a_payload_is_about_the_current_folder(kept: Box) -> None:
+    home = str(kept.home)
+    words = ("--folders", home, f"{home}/.config", f"{home}/.local/share", "statusline")
+
+    assert kept.run(*words).out.startswith("v3")
+    assert "not protected" in kept.run(*words, cwd=kept.home).out
+
+
+def test_a_setting_that_is_none_is_told_where_people_look(kept: Box) -> None:
+    kept.config.parent.mkdir(parents=True, exist_ok=True)
+    kept.config.write_text('{"capture": {"max_flies": 5}}')
+    kept.put("new", "x")
+
+    for words in (["save", "-m", "x"], ["list"]):
+        assert "max_files" in kept.call(*words).err
+        assert kept.call(*words, "-q").err == kept.call(*words, "--json").err == ""
+    assert kept.call("save", "--auto").err == ""

@@ -57,6 +57,17 @@ def test_a_folder_is_no_longer_protected_and_its_history_stays(two: Box) -> None
     assert two.call("verify").code == 0
 
 
+def test_what_is_to_be_purged_is_named_by_its_last_folder(two: Box) -> None:
+    assert two.call("unprotect", "--all", "-y").code == 0
+
+    shown = two.call("purge", "--all", "-n")
+    told = two.call("purge", "--all", "-n", "--json").json()
+
+    assert str(two.project) in shown.out
+    assert str(two.project) in [one["was"] for one in told["unprotected"]]
+    assert [one["root"] for one in told["unprotected"]] == [None] * len(told["unprotected"])
+
+
 def test_hooks_leave_it_alone_until_init(two: Box) -> None:
     subprocess.run(["git", "init", "-q", str(two.project)], check=True)
     two.call("unprotect")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.conversation import notes, transcript
+from holdfast.conversation import notes, phrases, transcript
 from holdfast.conversation.phrases import sentences, steps
 from holdfast.core.brief_notes import render_notes
 from sessions import CWD, Session
@@ -353,3 +353,8 @@ def test_what_is_named_as_next_stands_beside_the_tasks_that_the_agent_keeps() ->
     session.said("Tests passing! Next: Add token refresh")
 
     assert taken(session).next_steps == ["Add token refresh", "update the docs"]
+
+
+@pytest.mark.parametrize("label", ["Blockers: ", "**Blockers:** ", "Open blocker: "])
+def test_a_blocker_does_not_repeat_its_heading(label: str) -> None:
+    assert phrases.blockers(f"{label}blocked by the key for staging.") == ["blocked by the key for staging."]

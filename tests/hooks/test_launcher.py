@@ -230,6 +230,49 @@ def claude_checks(installed: Installed) -> list[str]:
     return [check["level"] for check in json.loads(done.stdout)["checks"] if check["name"] == "claude"]
 
 
+def test_a_session_while_it_was_not_installed_is_in_status_and_doctor(installed: Installed) -> None:
+    installed.hook("SessionStart", source="startup")
+    kept = installed.base / "kept"
+    installed.package.rename(kept)
+    assert installed.hook("Stop") == (0, b"", b"")
+    kept.rename(installed.package)
+
+    [notice] = [one for one in installed.notices() if "not installed" in one["text"]]
+
+    assert notice["kind"] == "failed"
+    assert "not installed" in installed.run("doctor").stdout
+
+
+def test_a_lost_data_folder_is_told_by_status_and_init_writes_the_launcher_again(installed: Installed) -> None:
+    store = installed.base / "st"
+    assert installed.run("--store", str(store), "init").returncode == 0
+    assert json.loads(installed.run("status", "--json").stdout)["remarks"] == []
+    kept = installed.launcher.read_text()
+    shutil.rmtree(installed.data)
+    installed.variables["CLAUDECODE"] = "1"
+    assert installed.run("--store", str(store), "init").returncode == 0
+    del installed.variables["CLAUDECODE"], installed.variables["CLAUDE_PID"]
+
+    [warned] = json.loads(installed.run("status", "--json").stdout)["remarks"]
+    again = installed.run("--store", str(store), "init")
+
+    assert str(installed.launcher) in warned and "holdfast install claude" in warned
+    assert again.returncode == 0 and "launcher" in again.stderr
+    assert installed.launcher.read_text() == kept
+    assert json.loads(installed.run("status", "--json").stdout)["remarks"] == []
+    assert installed.hook("Stop")[0] == 0
+
+
+def test_status_warns_of_hooks_whose_program_is_gone(installed: Installed) -> None:
+    installed.run("init")
+    text = installed.launcher.read_text()
+    installed.launcher.write_text(text.replace("/frontends/launch.py", "/frontends/gone.py"))
+
+    [warned] = json.loads(installed.run("status", "--json").stdout)["remarks"]
+
+    assert "gone.py" in warned
+
+
 def test_doctor_finds_a_launcher_that_is_gone_or_finds_nothing(installed: Installed) -> None:
     assert claude_checks(installed) == ["fine", "fine"]
     installed.uninstall_package()

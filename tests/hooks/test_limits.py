@@ -230,6 +230,16 @@ def test_a_store_that_takes_nothing_is_named_at_the_start_and_at_the_end_of_a_tu
     assert "[Errno" not in stop + start
 
 
+def test_a_missing_store_is_said_once_by_the_parts_of_a_start(started: Ground) -> None:
+    started.settle()
+    break_store(started, "missing")
+    payload = json.dumps(started.payload("SessionStart", session_id="s2", source="startup")).encode()
+
+    first, second = started.send(payload, "--part", "1"), started.send(payload, "--part", "2")
+
+    assert told(first) and (second.returncode, second.stdout, second.stderr) == (0, b"", b"")
+
+
 def test_a_command_that_is_the_first_to_meet_too_many_files_is_protected_too(started: Ground) -> None:
     """No save has failed yet: the tree has grown since the last one."""
     started.configure(capture={"max_files": FEW})

@@ -198,6 +198,53 @@ def test_a_restore_that_was_cut_off_is_in_status_and_can_be_ended_either_way(box
         assert box.call("status", "--json").json()["restore"] is None
 
 
+def test_what_is_kept_as_it_is_is_said_to_be(box: Box) -> None:
+    box.put("src/b.txt", "mine\n")
+    box.put("a.txt", "mine\n")
+
+    shown = box.call("restore", "v1", "-n", "--keep-mine", "--", "a.txt")
+    told = box.call("restore", "v1", "-n", "--keep-mine", "--json").json()
+    alone = box.call("restore", "v1", "-y", "--keep-mine", "--", "a.txt")
+
+    assert "a.txt is kept as it is" in shown.out and "outside" not in shown.out and "nothing to do" not in shown.out
+    assert told["conflicts"] == told["steps"] == []
+    assert "a.txt" in alone.err and "is as in" not in alone.out
+    assert text(box, "a.txt") == "mine\n"
+
+
+def test_what_was_left_out_and_is_gone_is_not_said_to_be_left_alone(box: Box) -> None:
+    box.put("node_modules/x.js", "x")
+    box.save()
+    shutil.rmtree(box.project / "node_modules")
+
+    shown = box.call("restore", "v3", "-n")
+
+    assert "left alone" not in shown.out
+    assert "node_modules (missing)" in shown.err
+
+
+def test_a_dry_run_of_ending_a_restore_that_was_cut_off_changes_nothing(box: Box) -> None:
+    done = subprocess.run(command("restore", box.project, box.store, "--fast", "--kill", "restore:folders:1"))
+    assert done.returncode == -signal.SIGKILL
+    before, versions = box.state(), len(box.call("list", "--all", "--json").json())
+
+    for way, target in (("--continue", "v1"), ("--abort", "v3")):
+        shown = box.call("restore", way, "-n")
+        told = box.call("restore", way, "--dry-run", "--json").json()
+
+        assert shown.code == 0 and target in shown.out
+        assert (told["dry_run"], told["target"]) == (True, target)
+        assert [one["path"] for one in told["steps"]] == (["a.txt"] if way == "--continue" else [])
+    assert box.state() == before and text(box, "a.txt") == "two\n"
+    assert len(box.call("list", "--all", "--json").json()) == versions
+    assert box.call("status", "--json").json()["restore"]["state"] == "cut off"
+
+
+def test_without_a_restore_that_was_cut_off_a_dry_run_of_its_end_says_so(box: Box) -> None:
+    for way in ("--continue", "--abort"):
+        assert box.call("restore", way, "-n").code == 4
+
+
 def on_a_terminal(box: Box, *words: str, answers: list[tuple[bytes, bytes]]) -> bytes:
     """Run the real program on a terminal; type each answer when its question has been shown."""
     leader, follower = pty.openpty()

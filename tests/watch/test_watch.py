@@ -14,6 +14,7 @@ from importlib.util import find_spec
 import pytest
 
 from cli.box import SOURCE, Box
+from holdfast.watching import _seconds
 
 from .conftest import Watcher
 
@@ -218,3 +219,7 @@ def _terminal(box: Box) -> str:
     child.wait(60)
     os.close(leader)
     return shown.decode()
+
+
+def test_how_often_is_a_sentence() -> None:
+    assert (_seconds(1.0), _seconds(0.5), _seconds(2)) == ("second", "0.5 seconds", "2 seconds")

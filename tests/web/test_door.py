@@ -83,7 +83,7 @@ def test_settings_that_would_leave_a_door_open_are_refused(tmp_path: Path, setti
     assert "web." in done.stderr
 
 
-LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+LOOPBACK = ("localhost", "LOCALHOST", "127.0.0.1", "[::1]")
 
 
 @pytest.mark.parametrize("name", LOOPBACK)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.core.errors import Refused
-from holdfast.workspace.adoption import is_large, root_for
+from holdfast.workspace.adoption import belongs, is_large, refuse_whole, root_for
 
 
 @pytest.fixture
@@ -72,6 +72,38 @@ def test_a_project_on_the_desktop_is_a_project(home: Path) -> None:
 def test_folders_of_the_system_are_refused(home: Path, folder: str) -> None:
     with pytest.raises(Refused):
         chosen(os.path.realpath(folder), home)
+
+
+@pytest.mark.parametrize(
+    "folder",
+    "/usr/lib /usr/lib/python3/x /usr/share /usr/share/doc/x /usr/local/bin/x /bin/x /sbin /lib64/x /boot/grub /dev/disk /proc/1"
+    " /sys/x /run/x /var/lib/x /var/cache/x /var/log/x /var/spool/x /opt /usr/local /usr/src /srv /var/www".split(),
+)
+def test_what_belongs_to_the_system_does_so_as_a_repository_too(folder: str) -> None:
+    assert belongs(folder.encode(), False) and belongs(folder.encode(), True)
+
+
+@pytest.mark.parametrize(
+    "folder", "/opt/app /srv/site /usr/src/linux /usr/local/app /usr/local/src/x /var/www/site /mnt/a /tmp/x".split()
+)
+def test_a_project_beside_the_systems_folders_is_one(folder: str) -> None:
+    assert not belongs(folder.encode(), False)
+
+
+def test_below_etc_only_a_repository_is_a_project() -> None:
+    assert belongs(b"/etc/nginx", False) and not belongs(b"/etc/nginx", True)
+    assert belongs(b"/etc", True)
+
+
+@pytest.mark.parametrize("folder", ["/usr/lib", "/usr/share", "/etc/ssl"])
+def test_init_refuses_what_lies_in_the_systems_folders(home: Path, folder: str) -> None:
+    with pytest.raises(Refused):
+        refuse_whole(folder.encode(), os.fsencode(home))
+
+
+def test_a_home_among_the_systems_folders_has_projects() -> None:
+    """Services have their homes below /var/lib."""
+    refuse_whole(b"/var/lib/builder/project", b"/var/lib/builder")
 
 
 def test_a_link_to_a_folder_of_the_system_is_refused_too(home: Path) -> None:

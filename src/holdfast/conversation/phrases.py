@@ -92,6 +92,7 @@ BLOCKED = re.compile(
     re.I,
 )
 LABEL = re.compile(r"^\W*(?:\w+ )?decisions?(?: made)?:\s*", re.I)
+BLOCKED_LABEL = re.compile(r"^\W*(?:(?:the|open|current|known|remaining) )?blockers?\W{0,3}[:：]\W*", re.I)
 NOTHING = re.compile(r"^\W*(?:none|nothing|n/?a|no|keine?|없음|无|なし|ninguno|aucun)\W*$", re.I)
 ITEM = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)、]|\[[ >]\])\s+(?:\[[ ]\]\s*)?(?P<text>.+)$")
 DONE_ITEM = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)、])?\s*(?:\[[xX]\]|✅|✓|~~)")
@@ -191,7 +192,7 @@ def blockers(text: str) -> list[str]:
         if len(sentence) >= LONGEST_DECISION or BLOCKED.match(sentence) or _is_item(sentence, found):
             continue
         if BLOCKER.search(sentence) and not SOLVED.search(sentence):
-            found.append(sentence)
+            found.append(BLOCKED_LABEL.sub("", sentence))
     return found
 
 

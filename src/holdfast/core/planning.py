@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 WRITE, MODE, DELETE = "write", "mode", "delete"
 UNREAD = "it, or the folder that it lies in, cannot be read now"
 OUTSIDE = "is outside of what is captured"
+KEPT = "is kept as it is"
 GIT, OWN = b".git", b".holdfast"
 OURS = frozenset((GIT, OWN))
 ODD = frozenset((b"", b".", b".."))
@@ -45,7 +46,7 @@ class Plan:
         self.steps: list[Step] = []
         self.untouched: list[tuple[bytes, str]] = []
 
-    def without(self, paths: Collection[bytes], why: str = "kept as it is") -> Plan:
+    def without(self, paths: Collection[bytes], why: str = KEPT) -> Plan:
         """The same plan, leaving these paths as they are."""
         plan = Plan()
         plan.steps = [step for step in self.steps if step.path not in paths]

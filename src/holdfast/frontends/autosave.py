@@ -15,10 +15,7 @@ if TYPE_CHECKING:
     from holdfast.frontends.surroundings import Folders, Surroundings
     from holdfast.settings import Settings
 
-USAGE = (
-    "usage: launch.py [--folders HOME CONFIG DATA]"
-    " save|tidy [--cwd DIR] [--config FILE] | hook AGENT [--part N] [--config FILE]"
-)
+USAGE = "usage: launch.py [--folders HOME CONFIG DATA] save|tidy [--cwd DIR] [--config FILE]"
 
 
 def run(arguments: Sequence[str], folders: Folders | None = None) -> int:

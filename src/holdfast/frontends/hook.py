@@ -5,7 +5,7 @@ from __future__ import annotations
 from posix import read, write
 
 from holdfast.core.errors import HoldfastError, sentence
-from holdfast.frontends.autosave import USAGE, engine_of, options_of, say, settings_of
+from holdfast.frontends.autosave import engine_of, options_of, say, settings_of
 from holdfast.frontends.surroundings import current_folder, hook_surroundings, now_ns, program
 
 TYPE_CHECKING = False
@@ -25,6 +25,7 @@ SUPERVISED = "HOLDFAST_SUPERVISED"
 GUARD = "0"
 """The part of the hook that a supervisor itself brings."""
 PART = 65536
+USAGE = "usage: holdfast hook AGENT [--part N] [--config FILE]"
 PACKAGE = __file__.rpartition("/frontends/")[0] + "/"
 
 

@@ -6,7 +6,7 @@ from posix import O_CLOEXEC, O_RDONLY, close, dup2, execve, fstat, pipe, pread, 
 from posix import open as open_fd
 
 from holdfast.core.light_json import loads
-from holdfast.frontends.surroundings import hook_surroundings, now_ns
+from holdfast.frontends.surroundings import current_folder, hook_surroundings, now_ns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -103,9 +103,14 @@ def _workspace(payload: dict[str, Any], around: Surroundings) -> tuple[str, str]
 
     place = payload.get("workspace")
     folder = (place.get("project_dir") if isinstance(place, dict) else None) or payload.get("cwd")
-    if not isinstance(folder, str) or not folder.startswith("/"):
-        return None
-    cwd = folder.encode("utf-8", "surrogateescape")
+    if isinstance(folder, str) and folder.startswith("/"):
+        cwd = folder.encode("utf-8", "surrogateescape")
+    else:
+        # Nobody says for which folder it is: somebody tries it out where he is.
+        try:
+            cwd = current_folder()
+        except OSError:
+            return None
     settings = Settings()
     try:
         with open(around.config, "rb") as file:

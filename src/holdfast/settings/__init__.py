@@ -30,12 +30,14 @@ SIMILAR = 0.6
 class Settings:
     """One value per key, where it came from, what else was said about it, and what was odd on the way."""
 
-    __slots__ = ("broken", "considered", "origins", "values", "warnings")
+    __slots__ = ("broken", "considered", "origins", "unknown", "values", "warnings")
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {key: setting.default for key, setting in TABLE.items()}
         self.origins: dict[str, str] = {}
         self.warnings: list[str] = []
+        self.unknown: list[str] = []
+        """Those of the warnings that are about a name which is no setting."""
         self.broken = False
         """Was something in the user's file not understood that ought to be?"""
         self.considered: dict[str, list[tuple[str, Any, str]]] = {}
@@ -81,7 +83,7 @@ class Settings:
         for key, value in found.items():
             if key not in TABLE:
                 if key not in ("version", "$schema"):
-                    self.warnings.append(f"{origin}: unknown setting {key!r}{_meant(similar(key))}")
+                    self._unknown(f"{origin}: unknown setting {key!r}{_meant(similar(key))}")
                 continue
             try:
                 self.put(key, value, origin, tighten=tighten)
@@ -90,15 +92,21 @@ class Settings:
                     raise
                 self._odd(error, tighten or later)
 
+    def _unknown(self, text: str) -> None:
+        self.warnings.append(text)
+        self.unknown.append(text)
+
     def _odd(self, error: Usage, expected: bool) -> None:
         self.warnings.append(f"{error} {error.hint}")
         self.broken = self.broken or not expected
 
-    def read_environment(self, variables: Mapping[str, str], *, hook: bool = False, agent: bool = False) -> None:
+    def read_environment(
+        self, variables: Mapping[str, str], *, hook: bool = False, agent: bool = False, lenient: bool = False
+    ) -> None:
         """Take over `HOLDFAST_<SECTION>_<KEY>` and the short names; in a hook the short ones alone, to tighten.
 
         The same for what an `agent` has started: its variables may be a repository's. There it is said what is not taken.
-        Raises `Usage` with the offending key, except in a hook and for an agent.
+        Raises `Usage` with the offending key, except in a hook, for an agent, and if `lenient`.
         """
         if agent and not hook:
             self._pass_over(variables)
@@ -111,7 +119,7 @@ class Settings:
             key = ALIASES.get(name) or _by_variable().get(name)
             if key is None:
                 if name.startswith(_PREFIXES):
-                    self.warnings.append(f"{name} is no setting{_meant(_nearest(name, [*_by_variable(), *ALIASES]))}")
+                    self._unknown(f"{name} is no setting{_meant(_nearest(name, [*_by_variable(), *ALIASES]))}")
                 continue
             if not TABLE[key].from_environment:
                 self.warnings.append(f"{name} is not taken from the environment; set {key} in the settings file.")
@@ -120,7 +128,7 @@ class Settings:
             try:
                 self.put(key, variables[name], name, tighten=hook)
             except Usage as error:
-                if not hook:
+                if not hook and not lenient:
                     raise
                 self.warnings.append(f"{error} {error.hint}")
 
@@ -145,6 +153,7 @@ def load(
     *,
     required: bool = False,
     hook: bool = False,
+    lenient: bool = False,
     agent: bool = False,
     data: str = "",
     stores: str = "",
@@ -155,20 +164,20 @@ def load(
     Which folder is a project is told by the stores of this user: `stores`, where not `data`, is the user's data folder,
     and `store` the store of a flag.
 
-    Raises `Usage` or `Failed` with a sentence, except in a hook, where what is wrong is a warning, and the last good value
-    stands, which the data folder remembers: with the defaults, a hook would go on in another store.
+    Raises `Usage` or `Failed` with a sentence, except in a hook and if `lenient`, where what is wrong is a warning, and the
+    last good value stands, which the data folder remembers: with the defaults, a hook would go on in another store.
     The project's file never raises: it is not the user's fault. Of an `agent`'s environment only what tightens is taken.
     """
     settings = Settings()
-    text = None
+    text, lenient = None, hook or lenient
     try:
         text = read_bytes(path.encode("utf-8", "surrogateescape"), path)
         if text is not None:
-            settings.read_file(text, path, lenient=hook)
+            settings.read_file(text, path, lenient=lenient)
         elif required:
             raise Usage(f"There is no settings file {path}.")
     except HoldfastError as error:
-        if not hook:
+        if not lenient:
             raise
         settings.warnings.append(f"{error} {error.hint}")
         settings.broken = True
@@ -177,7 +186,7 @@ def load(
     root = project_root(store or settings["store.url"], cwd, data or stores) if cwd is not None else None
     if root is not None:
         read_project(settings, root)
-    settings.read_environment(variables, hook=hook, agent=agent)
+    settings.read_environment(variables, hook=hook, agent=agent, lenient=lenient)
     return settings
 
 
@@ -196,7 +205,7 @@ def _lasting(settings: Settings, text: bytes | None, path: str, data: str) -> Se
     found.read_file(last, f"{path} as it was last good", lenient=True)
     if text is not None:
         found.read_file(text, path, lenient=True)
-    found.warnings, found.broken = settings.warnings, True
+    found.warnings, found.unknown, found.broken = settings.warnings, settings.unknown, True
     return found
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from errno import EROFS
 from posix import urandom
+from tempfile import TemporaryDirectory
 
 from blake3 import blake3
 
@@ -39,7 +42,13 @@ def verify(repository: Repository, folder: str, *, quick: bool = False, progress
         with Lock(folder + "/compact.lock"):
             return examine(repository, folder, quick=quick, progress=progress)
     except OSError as error:
-        raise explain(error, "Verifying", folder) from None
+        if error.errno != EROFS:
+            raise explain(error, "Verifying", folder) from None
+    # Nobody writes there, so that nobody is kept out; what is to be written down meanwhile lies elsewhere.
+    with TemporaryDirectory(prefix="holdfast-") as elsewhere:
+        report = _examine(repository, folder, elsewhere + "/verify", quick, progress, is_read_only=True)
+    report.is_read_only = True
+    return report
 
 
 def examine(repository: Repository, folder: str, *, quick: bool = False, progress: Progress | None = None) -> Report:
@@ -50,15 +59,20 @@ def examine(repository: Repository, folder: str, *, quick: bool = False, progres
         if not isinstance(error, DiskFull) and error.errno not in FULL:
             raise
     # No room for scratch files beside a store that fills its disk: they need not be there.
-    from tempfile import TemporaryDirectory
-
     with TemporaryDirectory(prefix="holdfast-") as elsewhere:
         return _examine(repository, folder, elsewhere + "/verify", quick, progress)
 
 
-def _examine(repository: Repository, folder: str, scratch: str, quick: bool, progress: Progress | None) -> Report:
+def _examine(
+    repository: Repository,
+    folder: str,
+    scratch: str,
+    quick: bool,
+    progress: Progress | None,
+    is_read_only: bool = False,
+) -> Report:
     try:
-        return _Examining(repository, folder, scratch, quick, progress).run()
+        return _Examining(repository, folder, scratch, quick, progress, is_read_only).run()
     finally:
         for ledger in (scratch, scratch + "-copy"):
             remove_ledger(ledger)
@@ -66,9 +80,16 @@ def _examine(repository: Repository, folder: str, scratch: str, quick: bool, pro
 
 class _Examining:
     def __init__(
-        self, repository: Repository, folder: str, temporary: str, quick: bool, progress: Progress | None
+        self,
+        repository: Repository,
+        folder: str,
+        temporary: str,
+        quick: bool,
+        progress: Progress | None,
+        is_read_only: bool,
     ) -> None:
         self.repository, self.folder, self.quick, self.progress = repository, folder, quick, progress
+        self.is_read_only = is_read_only
         self.report = Report()
         self.lists: list[tuple[bytes, Location]] = []
         self.unreadable: HoldfastError | None = None
@@ -101,13 +122,14 @@ class _Examining:
                     self.repository.workspace(log)
                 except HoldfastError:
                     pass  # what is wrong with it is found below, and said with the checkpoints that it concerns
-        settle_after_failure(self.repository)
+        if not self.is_read_only:
+            settle_after_failure(self.repository)
 
     def _moment(self) -> tuple[list[str], Records]:
         """Copy the ledger between two transactions, and note which logs and packs belong to it: saves go on."""
         repository = self.repository
         ledger = SqliteLedger(self.folder + "/ledger.db", self.folder + "/lock")
-        with Lock(self.folder + "/lock"):
+        with nullcontext() if self.is_read_only else Lock(self.folder + "/lock"):
             try:
                 ledger.copy(self.actual.path)
             except DiskFull:

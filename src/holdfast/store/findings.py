@@ -45,6 +45,8 @@ class Report:
         self.ledger_wrong = False
         self.lost: dict[str, list[int]] = {}
         """Living versions per workspace that packs and logs alone do not give."""
+        self.is_read_only = False
+        """Nothing can be written to the store: what it holds was read all the same."""
 
     def say(self, text: str, checkpoints: Iterable[str] = ()) -> None:
         self.problems.append(Problem(text, checkpoints))

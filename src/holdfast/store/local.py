@@ -365,6 +365,12 @@ def make_folder(path: str) -> None:
         pass
 
 
+READ_ONLY = (
+    "Remount it so that it can be written, or begin a new history elsewhere: `holdfast --store DIR init --new-store`."
+)
+"""What helps where the store cannot be written. The setting does not: a workspace stays in the store that has its history."""
+
+
 def explain(error: OSError, what: str, store: str = "") -> HoldfastError:
     """Turn an error of the operating system into a sentence with a way out."""
     named = f"the store {store}".rstrip()
@@ -374,7 +380,7 @@ def explain(error: OSError, what: str, store: str = "") -> HoldfastError:
     if error.errno in FULL:
         return DiskFull(f"The disk is full: {what} was not done; nothing was changed in {store or named}.")
     if error.errno == EROFS:
-        return Unreachable(f"T{named[1:]} is on a read-only file system.", "Remount it, or set `store.url`.")
+        return Unreachable(f"T{named[1:]} is on a read-only file system.", READ_ONLY)
     if error.errno in (EACCES, EPERM):
         return Unreachable(
             f"No permission in {named}: {error.strerror} ({error.filename or what}).", "Check who owns it."

@@ -7,7 +7,7 @@ from posix import open as open_fd
 
 from holdfast.core.errors import Busy, Damaged, DiskFull, Failed, HoldfastError, NewerFormat, OutOfMemory, Unreachable
 from holdfast.store.light_sqlite import sqlite3
-from holdfast.store.local import FULL, Lock
+from holdfast.store.local import FULL, READ_ONLY, Lock
 from holdfast.store.writing import SCHEMA
 
 TYPE_CHECKING = False
@@ -171,7 +171,7 @@ class SqliteFile:
         if "full" in text:
             return DiskFull(f"The disk is full; nothing was changed in the ledger {self.path}.")
         if "readonly" in text or "read-only" in text:
-            return Unreachable(f"The ledger {self.path} cannot be written: {text}.")
+            return Unreachable(f"The ledger {self.path} cannot be written: {text}.", READ_ONLY)
         if "unable to open" in text:
             return Unreachable(f"The ledger {self.path} cannot be opened: {text}.", "Check its permissions.")
         if "I/O error" in text:

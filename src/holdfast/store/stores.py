@@ -86,6 +86,11 @@ def unprotected(file: str) -> dict[bytes, str]:
     return {path: workspace for workspace, path in read_pairs(file)}
 
 
+def last_folders(file: str) -> dict[str, bytes]:
+    """The same by the workspace's id: where it was when its protection was ended."""
+    return {workspace: path for path, workspace in unprotected(file).items() if workspace}
+
+
 def note_unprotected(file: str, path: bytes, workspace: str) -> None:
     """Note that hooks shall leave this folder alone."""
     from holdfast.store.open import make_folders

@@ -15,27 +15,30 @@ WRITABLE = 2
 AT_ONCE = 1_000
 """So many entries are counted on the busiest machine."""
 ANY, GIT = "any", "git"
-TOPS = {
+WHOLE, VERSIONED, ITSELF = "whole", "versioned", "itself"
+"""What of a folder belongs to the system: all below it; that too, but for git repositories; or only the folder itself."""
+SYSTEM = {
     **dict.fromkeys(
         (
-            b"/bin", b"/boot", b"/dev", b"/etc", b"/gnu", b"/lib", b"/lib32", b"/lib64", b"/libx32", b"/lost+found", b"/nix",
+            b"/bin", b"/boot", b"/dev", b"/gnu", b"/lib", b"/lib32", b"/lib64", b"/libx32", b"/lost+found", b"/nix",
             b"/proc", b"/run", b"/sbin", b"/snap", b"/sys", b"/usr", b"/usr/local/bin", b"/usr/local/etc",
             b"/usr/local/include", b"/usr/local/lib", b"/usr/local/sbin", b"/usr/local/share", b"/var/backups", b"/var/cache",
             b"/var/crash", b"/var/lib", b"/var/log", b"/var/mail", b"/var/spool",
-            b"/Applications", b"/Library", b"/System", b"/cores", b"/private/etc",
+            b"/Applications", b"/Library", b"/System", b"/cores",
         ),
-        True,
+        WHOLE,
     ),
+    **dict.fromkeys((b"/etc", b"/private/etc"), VERSIONED),
     **dict.fromkeys(
         (
             b"/", b"/dev/shm", b"/home", b"/media", b"/mnt", b"/opt", b"/root", b"/run/media", b"/run/user", b"/srv", b"/tmp",
             b"/usr/local", b"/usr/local/src", b"/usr/src", b"/var", b"/var/tmp", b"/var/www",
             b"/Users", b"/Volumes", b"/private", b"/private/tmp", b"/private/var",
         ),
-        False,
+        ITSELF,
     ),
 }  # fmt: skip
-"""Folders that belong to the system, and whether all that lies in them does. The nearest one above a folder decides."""
+"""Folders that belong to the system. The nearest one at or above a folder decides."""
 
 
 def root_for(cwd: bytes, project: bytes, mode: str, home: bytes) -> bytes | None:
@@ -46,16 +49,16 @@ def root_for(cwd: bytes, project: bytes, mode: str, home: bytes) -> bytes | None
     if mode not in (ANY, GIT) or not _is_folder(cwd):
         return None
     repository = git_root(cwd)
-    if repository is not None and not is_refused(repository, home) and repository not in TOPS:
+    if repository is not None and not is_refused(repository, home) and not _is_systems(repository, home):
         return _writable(repository)
     if mode == GIT:
         if repository is not None:
-            _refuse(repository, home)
+            refuse_whole(repository, home)
         return None
     # A home folder under git does not keep the projects in it from being protected.
     began = bool(project) and (cwd == project or cwd.startswith(project.rstrip(b"/") + b"/")) and _is_folder(project)
     root = project.rstrip(b"/") or b"/" if began else cwd
-    _refuse(root, home)
+    refuse_whole(root, home)
     return _writable(root)
 
 
@@ -87,30 +90,31 @@ def is_large(root: bytes, skipped: Iterable[str], most: int, seconds: float) -> 
     return False
 
 
-def _refuse(root: bytes, home: bytes) -> None:
-    from os.path import realpath
-
-    refuse_whole(root, home)
-    folder = realpath(root)
-    while folder not in TOPS:
-        folder = folder.rpartition(b"/")[0] or b"/"
-    if TOPS[folder]:
-        raise Refused(
-            f"{show(root)} belongs to the system; holdfast protects projects.",
-            "Start the session in the folder of one project, or run `holdfast init` here if it is one.",
-        )
-
-
 def refuse_whole(root: bytes, home: bytes) -> None:
-    """Raise `Refused` for a folder that holds more than a project, whoever asks: a home, or one of the system's own."""
-    from os.path import realpath
-
+    """Raise `Refused` for a folder that is no project, whoever asks: a home, or one of the system's."""
     refuse(root, home)
-    if realpath(root) in TOPS:
+    if _is_systems(root, home):
         raise Refused(
             f"{show(root)} belongs to the system; holdfast protects projects.",
             "Start the session, or run `holdfast init`, in the folder of one project.",
         )
+
+
+def _is_systems(root: bytes, home: bytes) -> bool:
+    """Does the folder belong to the system? What lies in the user's home does not, wherever that is."""
+    from os.path import realpath
+
+    folder, own = realpath(root), realpath(home) if home else b"/"
+    return not (own != b"/" and folder.startswith(own + b"/")) and belongs(folder, git_root(folder) == folder)
+
+
+def belongs(folder: bytes, is_repository: bool) -> bool:
+    """Is this folder, given without links, one of the system's by the table?"""
+    top = folder
+    while top not in SYSTEM:
+        top = top.rpartition(b"/")[0] or b"/"
+    rule = SYSTEM[top]
+    return top == folder or rule == WHOLE or (rule == VERSIONED and not is_repository)
 
 
 def _writable(root: bytes) -> bytes:

@@ -46,6 +46,8 @@ def restore(
     if go_on or abort:
         if reference is not None or (go_on and abort):
             raise Usage("--continue and --abort go alone.")
+        if dry_run:
+            return _show_end(session, restoring, abort)
         with session.progress("Restoring") as progress:
             session.engine.progress = progress
             done = restoring.resume() if go_on else restoring.abort()
@@ -67,6 +69,8 @@ def restore(
         return _run(session, lambda _: restoring.restore_parts(target, chosen, mtimes=mtimes), "", True)
     if dry_run:
         preview, missing = restoring.preview(target, paths), restoring.missing(target, paths)
+        if conflicts == "mine":
+            preview = preview.without(set(preview.conflicts))
         left = restoring.left_out(target, paths)
         _show(session, preview, f"v{target.version}", dry_run=True, also=also, missing=missing, left=left)
         return 0
@@ -86,6 +90,21 @@ def restore(
         lambda: restoring.left_out(target, paths),
         restoring,
     )
+
+
+def _show_end(session: Session, restoring: Restoring, abort: bool) -> int:
+    """What ending a restore that was cut off would do; nothing is changed."""
+    goal, preview = restoring.outlook(aborting=abort)
+    what, missing = f"v{goal.version}", restoring.missing(goal, preview.scope.paths)
+    said = restoring.cut_off() or {}
+    if not session.json:
+        end = f"--abort would go back to {what}" if abort else f"--continue would end it at {what}"
+        left = len(preview.plan.steps)
+        session.print(
+            f"A restore of v{said.get('target', goal.version)} was cut off; {end}: {left:,} of its steps are left."
+        )
+    _show(session, preview, what, dry_run=True, also=lambda: {"target": what}, missing=missing)
+    return 0
 
 
 def _how(conflicts: str | None, yes: bool) -> str:
@@ -200,11 +219,12 @@ def _show(
             found = {"conflicts": conflicts, **_plan(preview.plan), "missing": of_missing(missing)}
             write_json({"dry_run": True, **found, "left_out": [_path(path) for path in left], **more})
         return
+    from holdfast.core.planning import KEPT
     from holdfast.frontends.paint import plural
     from holdfast.workspace.find import show
 
     plan, paint = preview.plan, session.paint
-    if not plan.steps:
+    if not plan.steps and not any(why == KEPT for _, why in plan.untouched):
         session.print(_unchanged(what, left))
     if preview.conflicts:
         session.print(paint("bold", "Changed since the last checkpoint, by whoever it was:"))
@@ -216,11 +236,18 @@ def _show(
         session.print(f"  {paint(colour, sign)} {show(step.path)}")
     if len(plan.steps) > SHOWN:
         session.print(f"  … and {len(plan.steps) - SHOWN} more")
-    if plan.untouched:
-        session.print(
-            paint("dim", f"{plural(len(plan.untouched), 'path')} left alone: outside of what is captured, then or now.")
-        )
-        for path, why in plan.untouched[:5]:
+    kept = [path for path, why in plan.untouched if why == KEPT]
+    for path in kept[:SHOWN]:
+        session.print(f"  = {show(path)} is kept as it is")
+    if len(kept) > SHOWN:
+        session.print(f"  … and {len(kept) - SHOWN} more")
+    # What is not there cannot be left alone: it is named below.
+    absent = {one.path for one in missing if one.state == "missing"}
+    alone = [(path, why) for path, why in plan.untouched if why != KEPT and path not in absent]
+    if alone:
+        text = f"{plural(len(alone), 'path')} left alone: outside of what is captured, then or now."
+        session.print(paint("dim", text))
+        for path, why in alone[:5]:
             session.print(paint("dim", f"    {show(path)}: {why}"))
     _tell_missing(session, what, missing)
 
@@ -244,7 +271,9 @@ def _tell_missing(session: Session, what: str, missing: Sequence[Missing]) -> No
     from holdfast.frontends.paint import plural
     from holdfast.workspace.find import show
 
-    session.warn(f"{plural(len(missing), 'path')} left out of {what}, and missing here or not as it was:")
+    session.warn(
+        f"{plural(len(missing), 'path')} left out of {what}, and missing here or not as it was; it cannot be brought back:"
+    )
     for one in missing[:SHOWN]:
         way = f"; `{one.command}` makes it again" if one.command else ""
         state = one.state if one.state == "missing" else f"{one.state} now"
@@ -264,7 +293,7 @@ def _tell_spared(session: Session, spared: Sequence[tuple[bytes, str]]) -> None:
 def _report(session: Session, done: Restored, word: str, more: dict[str, Any] | None = None) -> int:
     """Say what was done; exit code 14 if something is not as it was asked for."""
     from holdfast.core.errors import Conflict
-    from holdfast.core.planning import OUTSIDE
+    from holdfast.core.planning import KEPT, OUTSIDE
     from holdfast.workspace.find import show
     from holdfast.workspace.pointers import POINTS_IN
 
@@ -292,6 +321,8 @@ def _report(session: Session, done: Restored, word: str, more: dict[str, Any] | 
     for path, why in [one for one in done.plan.untouched if one[1] == OUTSIDE][:SHOWN]:
         session.warn(f"  left {show(path)}: it {why}")
     _tell_spared(session, [one for one in done.plan.untouched if one[1] == POINTS_IN])
+    for path, why in [one for one in done.plan.untouched if one[1] == KEPT]:
+        session.remark(f"  left {show(path)}: it {why}")
     for path in applied.filled:
         session.remark(f"  left the folder {show(path)}: it holds something that is not captured")
     for path, where in applied.aside:

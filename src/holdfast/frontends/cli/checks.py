@@ -25,6 +25,7 @@ POWERFUL = frozenset(
 )
 POWERFUL_STARTS = ("HOLDFAST_", "XDG_", "PYTHON", "LD_", "DYLD_", "GIT_", "BASH_FUNC_")
 PATIENCE = 60
+MEND = "`holdfast verify --repair` heals what can be healed; `forget` what is lost, then `holdfast verify` looks again."
 OLDEST_SQLITE, TRIGRAM = (3, 31), (3, 34)
 LITTLE, TOO_LITTLE = 1 << 30, 64 << 20
 HOOK = (
@@ -305,6 +306,25 @@ def _space(session: Session) -> Found:
         )
 
 
+def _verified(session: Session) -> Found:
+    """What was found damaged stays so until it is looked at again."""
+    from holdfast.frontends.paint import age_in_words
+    from holdfast.store.verified import last
+
+    said = last(session.engine.place.path)
+    if said is None:
+        return
+    age = age_in_words(said["at"], session.now())
+    if not said["problems"]:
+        yield FINE, f"nothing was found damaged when it was last verified, {age}"
+        return
+    for one in said["found"]:
+        named = f" ({', '.join(one['checkpoints'])})" if one["checkpoints"] else ""
+        yield PROBLEM, f"Found {age} by `holdfast verify`: {one['text']}{named}.", MEND
+    if said["problems"] > len(said["found"]):
+        yield PROBLEM, f"… and {said['problems'] - len(said['found']):,} more.", MEND
+
+
 def _workspace(session: Session) -> Found:
     from holdfast.frontends.paint import age_in_words
     from holdfast.scanning import count
@@ -383,7 +403,7 @@ def _claude(session: Session) -> Found:
     """Hooks that find nothing to start are silent, and nobody looks."""
     from holdfast.agents.claude_settings import look
     from holdfast.agents.launcher import place_of
-    from holdfast.frontends.cli.client_files import SCOPES, launcher_path, read, settings_path
+    from holdfast.frontends.cli.client_files import SCOPES, gone, launcher_path, read, settings_path
 
     launchers: set[str] = set()
     at_home = session.around.folders == default_folders()
@@ -392,9 +412,9 @@ def _claude(session: Session) -> Found:
         commands = [*found.commands, *([found.statusline] if found.statusline else [])]
         places = [place_of(command) for command in commands]
         launchers.update(filter(None, places))
-        gone = [word for command in commands for word in _gone(command)]
-        if gone:
-            yield PROBLEM, f"{path} names {gone[0]}, which is gone.", "Run `holdfast install claude`."
+        lost = [word for command in commands for word in gone(command)]
+        if lost:
+            yield PROBLEM, f"{path} names {lost[0]}, which is gone.", "Run `holdfast install claude`."
         elif found.disabled and commands:
             yield PROBLEM, f"`disableAllHooks` is set in {path}: no hook runs.", "Take it out."
         elif not all(places) and not at_home:
@@ -456,17 +476,6 @@ def _variables(session: Session) -> Found:
 
 def _is_powerful(name: str) -> bool:
     return name in POWERFUL or name.startswith(POWERFUL_STARTS)
-
-
-def _gone(command: str) -> list[str]:
-    """Files that a hook's command starts and that are not there."""
-    import shlex
-
-    from holdfast.agents.launcher import place_of
-
-    place = place_of(command)
-    words = [place] if place else [word for word in shlex.split(command)[:5] if word.startswith("/")]
-    return [word for word in words if not os.path.exists(word)]
 
 
 def _launcher(path: str, own: Folders) -> Found:
@@ -542,6 +551,7 @@ CHECKS: dict[str, Callable[[Session], Found]] = {
     "keys": _keys,
     "ground": _ground,
     "space": _space,
+    "verified": _verified,
     "workspace": _workspace,
     "git": _ignoring,
     "claude": _claude,

@@ -166,15 +166,73 @@ def _folders(session: Session, path: str) -> Sequence[str]:
 
 
 def is_hooked(session: Session) -> bool:
-    """Are our hooks in the user's settings, or where he has put them for this project?
+    """Are our hooks in the user's settings, or where he has put them for this project?"""
+    from holdfast.agents.claude_settings import look
+
+    return any(look(read(path).text, path).events for path in _own_settings(session))
+
+
+def _own_settings(session: Session) -> list[str]:
+    """The client's settings in which the user has our hooks, or may have them.
 
     What only looks like them in a project's file may have come with a repository, and counts for nothing.
     """
+    own, known = settings_path(session, "user"), users(session)
+    return [path for path in (settings_path(session, scope) for scope in SCOPES) if path == own or path in known]
+
+
+def bring_launcher_back(session: Session) -> str:
+    """Write the launcher that the user's client settings name and that is gone, with the data folder perhaps.
+
+    Return the settings file; nothing if none names it, or it is there.
+    """
     from holdfast.agents.claude_settings import look
 
-    own, known = settings_path(session, "user"), users(session)
-    places = [path for path in (settings_path(session, scope) for scope in SCOPES) if path == own or path in known]
-    return any(look(read(path).text, path).events for path in places)
+    own, path = settings_path(session, "user"), launcher_path(session)
+    if session.around.is_agents() or os.path.lexists(path):
+        return ""
+    try:
+        commands = look(read(own).text, own).commands
+    except Failed:
+        return ""  # `doctor` says what is wrong with it
+    if path not in [launcher.place_of(command) for command in commands]:
+        return ""
+    write_launcher(session, own)
+    return own
+
+
+def not_starting(session: Session) -> str:
+    """Why hooks in the user's client settings do not start, as a sentence with the way out; nothing if they do."""
+    from holdfast.agents.claude_settings import look
+
+    for path in _own_settings(session):
+        try:
+            commands = look(read(path).text, path).commands
+        except Failed:
+            continue  # `doctor` says what is wrong with it
+        missing = [file for command in commands for file in [*gone(command), *_lacking(launcher.place_of(command))]]
+        if missing:
+            text = f"Hooks in {path} do not start, so nothing is saved by itself: {missing[0]} is gone."
+            return f"{text} `holdfast install claude` mends it."
+    return ""
+
+
+def gone(command: str) -> list[str]:
+    """Files that a hook's command starts and that are not there."""
+    import shlex
+
+    place = launcher.place_of(command)
+    words = [place] if place else [word for word in shlex.split(command)[:5] if word.startswith("/")]
+    return [word for word in words if not os.path.exists(word)]
+
+
+def _lacking(place: str) -> list[str]:
+    """What the launcher at this place would start and does not find."""
+    try:
+        text = read(place).text if place else ""
+    except Failed:
+        return []
+    return [file for file in launcher.named(text) if file and not os.access(file, os.R_OK)]
 
 
 def drop_launcher(session: Session, user: str) -> bool:

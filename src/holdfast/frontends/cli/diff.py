@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -43,7 +44,7 @@ def diff(session: Session, references: tuple[str, ...], stat: bool, name_only: b
     """
     from holdfast.frontends.cli.paths import candidates
     from holdfast.frontends.patches import without_implied
-    from holdfast.looking import compare
+    from holdfast.looking import compare, lies_below
 
     if len(references) > 2:
         raise Usage("More than two references were given.", "Put paths after `--`: holdfast diff v1 v2 -- src")
@@ -55,6 +56,9 @@ def diff(session: Session, references: tuple[str, ...], stat: bool, name_only: b
     with session.progress("Looking") as progress:
         session.engine.progress = progress
         changes = compare(session.engine, root, workspace, old, new, paths)
+    for name, path in zip(typed, paths, strict=True):
+        if not any(lies_below(change.path, [path]) for change in changes):
+            _tell_unknown(session, root, name, path, [one for one in (old, new) if one is not None])
     if session.json:
         _as_json(changes, old, new, with_lines=not name_only)
     elif name_only:
@@ -64,6 +68,18 @@ def diff(session: Session, references: tuple[str, ...], stat: bool, name_only: b
     else:
         for change in without_implied(changes):
             _patch(session, change)
+
+
+def _tell_unknown(session: Session, root: bytes, name: str, path: bytes, versions: list[CheckpointRow]) -> None:
+    """Say of a path in which nothing differs that it is nowhere, if so: it may be meant from another folder."""
+    if not path or any(session.repository.ledger.at(one.workspace, one.version, path) is not None for one in versions):
+        return
+    if len(versions) == 1 and os.path.lexists(os.path.join(root, path)):
+        return
+    from holdfast.workspace.find import show
+
+    states = " nor ".join([f"in v{one.version}" for one in versions] + ["here"] * (len(versions) == 1))
+    session.remark(f"{name} is neither {states}: paths count from the current folder, and this one is {show(path)}.")
 
 
 def _names(session: Session, changes: list[Change]) -> None:

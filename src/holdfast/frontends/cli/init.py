@@ -28,7 +28,7 @@ def init(session: Session, folder: str | None, moved: bool, new_store: bool) -> 
     Checkpoints go to the store, outside of it. Only a small folder .holdfast is added, which keeps itself out of git.
     A store that has moved is given by --store: if it is the same one, its new path is noted.
     """
-    from holdfast.frontends.cli.client_files import renew_launcher
+    from holdfast.frontends.cli.client_files import bring_launcher_back, renew_launcher
     from holdfast.frontends.paint import plural
     from holdfast.workspace.adoption import refuse_whole
     from holdfast.workspace.find import marker, show
@@ -53,6 +53,7 @@ def init(session: Session, folder: str | None, moved: bool, new_store: bool) -> 
     store, same = engine.place.path, said is None or not said[1] or said[1] == engine.place.path
     there = engine.repository().ledger.count(workspace)
     renew_launcher(session)
+    hooked = bring_launcher_back(session)
     closed = _closed(engine)
     if session.json:
         facts = {"workspace": workspace, "root": show(root), "store": store, "adopted": not known}
@@ -78,6 +79,8 @@ def init(session: Session, folder: str | None, moved: bool, new_store: bool) -> 
                 f"The store that was at {store} before is not there: what it has of this folder is not in this history."
             )
         session.remark("Run `holdfast save` to make the first checkpoint.")
+    if hooked:
+        session.remark(f"The launcher that {hooked} names was gone, so that no hook started. It is written again.")
     if closed:
         session.warn(
             f"{plural(len(closed), 'key set')} of this store cannot be opened with your keys: secret files and conversations "

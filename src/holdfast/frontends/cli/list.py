@@ -54,6 +54,7 @@ def list_(session: Session, limit: int | None, **chosen: Any) -> None:
         session.remark(_none(chosen))
         return
     _as_table(session, rows, homes)
+    session.remark_unknown_settings()
     if more:
         session.remark(f"There are more: `--limit 0` shows all, `--limit {2 * most}` twice as many.")
 
@@ -113,9 +114,17 @@ def _facts(rows: list[CheckpointRow], homes: dict[str, bytes]) -> list[dict[str,
     return [{**of_checkpoint(row), **({"workspace": show(homes[row.workspace])} if homes else {})} for row in rows]
 
 
+def _home(home: bytes, before: dict[str, bytes]) -> str:
+    """A workspace's folder; of one that has none its id, and where it was if anybody knows."""
+    from holdfast.workspace.find import show
+
+    was = before.get(home.decode("ascii", "replace"))
+    return f"{show(home)} (was {show(was)})" if was is not None else show(home)
+
+
 def _as_table(session: Session, rows: list[CheckpointRow], homes: dict[str, bytes]) -> None:
     from holdfast.frontends.paint import age, size
-    from holdfast.workspace.find import show
+    from holdfast.store.stores import last_folders
 
     now, head, lines = session.now(), ["VERSION", "WHEN", "TRIGGER", "MESSAGE", "FILES", "CHANGED", "SIZE"], []
     for row in rows:
@@ -132,8 +141,9 @@ def _as_table(session: Session, rows: list[CheckpointRow], homes: dict[str, byte
         )
     if homes:
         head.append("WORKSPACE")
+        before = last_folders(session.engine.place.unprotected)
         for line, row in zip(lines, rows, strict=True):
-            line.append(show(homes[row.workspace]))
+            line.append(_home(homes[row.workspace], before))
     for text in session.paint.table(head, lines, right="    rrr", give=3):
         session.print(text)
 

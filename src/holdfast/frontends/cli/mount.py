@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.core.errors import Failed, HoldfastError, Usage
+from holdfast.core.errors import Busy, Failed, HoldfastError, Unreachable, Usage, sentence
 from holdfast.frontends.cli.reference import REFERENCE
 from holdfast.frontends.cli.session import Session, common, write_json
 
@@ -70,8 +70,7 @@ def _behind(session: Session, workspace: str, row: CheckpointRow | None, folder:
         answer = file.read().decode("utf-8", "replace")
     if answer != READY:
         os.waitpid(child, 0)
-        message, _, hint = answer.partition("\n")
-        raise Failed(message or f"The mount at {os.fsdecode(folder)} ended at once.", hint)
+        raise _failed(answer, folder)
     _announce(session, row, folder, child)
     return False
 
@@ -91,11 +90,21 @@ def _in_the_child(
         mount_here(session.engine, workspace, row, folder, _telling(writing))
         code = 0
     except HoldfastError as error:
-        os.write(writing, f"{error}\n{error.hint}".encode("utf-8", "replace"))
+        os.write(writing, f"{type(error).__name__}\n{error}\n{error.hint}".encode("utf-8", "replace"))
+    except Exception as error:
+        os.write(writing, f"Failed\n{sentence(error)}\n".encode("utf-8", "replace"))
     finally:
         if made and not code:
             _remove(folder)
         os._exit(code)
+
+
+def _failed(answer: str, folder: bytes) -> HoldfastError:
+    """The error that the process which mounts told of, of its own kind."""
+    kind, _, said = answer.partition("\n")
+    message, _, hint = said.partition("\n")
+    known = {one.__name__: one for one in (Busy, Unreachable)}
+    return known.get(kind, Failed)(message or f"The mount at {os.fsdecode(folder)} ended at once.", hint)
 
 
 def _telling(writing: int) -> Callable[[], None]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.core.errors import Elsewhere, NoWorkspace, Unreachable, Usage, sentence
+from holdfast.core.errors import Elsewhere, HoldfastError, NoWorkspace, Unreachable, Usage, sentence
 from holdfast.frontends.cli.session import Session, common, write_json
 
 if TYPE_CHECKING:
@@ -122,7 +122,10 @@ def _save_quietly(session: Session, event: Event) -> int:
     """For hooks: silent unless saving was due and failed. What was skipped or failed is kept for `status`."""
     if not event.cwd:
         return 0
+    session.go_on_by_last_good()
     engine = session.engine
+    if session.settings.broken:
+        engine.note_once(event.cwd, "noticed", event.trigger, session.settings.warnings[0])
     try:
         outcome = engine.handle(event)
     except (NoWorkspace, Unreachable) as error:
@@ -160,6 +163,7 @@ def _announce(session: Session, outcome: Outcome) -> None:
     row = session.repository.workspace(outcome.checkpoint.workspace)
     assert row is not None
     found = coverage(row)
+    large = _too_large(session, outcome.checkpoint, row.path)
     if session.json:
         write_json(
             {
@@ -167,7 +171,7 @@ def _announce(session: Session, outcome: Outcome) -> None:
                 "checkpoint": of_checkpoint(outcome.checkpoint),
                 "duration_ms": duration,
                 "coverage": of_coverage(found),
-                "notices": outcome.notices,
+                "notices": [*outcome.notices, *large],
             }
         )
         return
@@ -179,9 +183,23 @@ def _announce(session: Session, outcome: Outcome) -> None:
         if found.left_out:
             session.remark(f"Left out: {left_out(found)}; `holdfast show --left-out` names them.")
     _name_large(session, outcome.checkpoint)
-    for notice in outcome.notices:
+    for notice in [*outcome.notices, *large]:
         session.warn(notice)
     _warn_of_poor(session, found, REASONS)
+    session.remark_unknown_settings()
+
+
+def _too_large(session: Session, checkpoint: CheckpointRow, root: bytes) -> list[str]:
+    """What is kept, but too large for the description of the work."""
+    from holdfast.describing import too_large
+    from holdfast.workspace.find import show
+
+    repository = session.repository
+    try:
+        header = repository.document(checkpoint)[0]
+    except HoldfastError:
+        return []  # it is saved; `verify` says what is wrong with it
+    return too_large(repository, checkpoint, header, show(root), session.settings)
 
 
 def _name_large(session: Session, checkpoint: CheckpointRow) -> None:

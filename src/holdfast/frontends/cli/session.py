@@ -115,6 +115,13 @@ class Session:
     @once
     def settings(self) -> Settings:
         """Defaults, the user's file, the project's, the environment, flags: later ones win. Raises `Usage`."""
+        return self._load(lenient=False)
+
+    def go_on_by_last_good(self) -> None:
+        """Let the last good settings stand for a file that is broken, as hooks do: nobody is there to mend it."""
+        self.__dict__["settings"] = self._load(lenient=True)
+
+    def _load(self, *, lenient: bool) -> Settings:
         from holdfast.settings import load
 
         try:
@@ -125,7 +132,16 @@ class Session:
         data = self.around.data
         required, agent = self._config is not None, self.around.is_agents()
         store = self.given_store or ""
-        settings = load(self.config_path, variables, cwd, required=required, agent=agent, data=data, store=store)
+        settings = load(
+            self.config_path,
+            variables,
+            cwd,
+            required=required,
+            lenient=lenient,
+            agent=agent,
+            data=data,
+            store=store,
+        )
         if self._store is not None:
             settings.put("store.url", self.given_store, "--store")
         return settings
@@ -274,6 +290,11 @@ class Session:
         sys.stdout.flush()
         sys.stderr.write(self._harmless(text, "warning_paint") + "\n")
         sys.stderr.flush()
+
+    def remark_unknown_settings(self) -> None:
+        """Say which of the settings are none: they were read in any case, and somebody counts on them."""
+        for warning in self.settings.unknown:
+            self.remark(warning)
 
     def milliseconds(self) -> int:
         """Since the command began."""

@@ -44,6 +44,10 @@ def show(session: Session, reference: str, all_left_out: bool, everything: bool)
     if session.json:
         from holdfast.frontends.facts import of_change, of_checkpoint, of_coverage, of_path
 
+        if all_left_out:
+            found = {"coverage": of_coverage(coverage), "left_out": [_odd_as_json(entry) for entry in odd]}
+            write_json({"version": f"v{row.version}", **found, "not_covered": [of_path(path) for path in git]})
+            return
         write_json(
             {
                 **of_checkpoint(row),
@@ -90,13 +94,11 @@ def _of_work(session: Session, row: CheckpointRow, header: dict[str, Any], root:
 
 def _notices(session: Session, row: CheckpointRow, header: dict[str, Any], root: bytes) -> list[str]:
     """Those that were kept with the checkpoint, and what the settings of now leave out of its description."""
-    from holdfast.describing import working_files
+    from holdfast.describing import too_large
     from holdfast.workspace.find import show as show_path
 
-    large = working_files(session.repository, row, header, show_path(root), session.settings).too_large
-    more = f" and {len(large) - SHOWN:,} more" if len(large) > SHOWN else ""
-    left_out = [f"left out of the description, too large: {', '.join(large[:SHOWN])}{more}"] if large else []
-    return [*(header.get("notices") or []), *left_out]
+    large = too_large(session.repository, row, header, show_path(root), session.settings)
+    return [*(header.get("notices") or []), *large]
 
 
 def _print_head(

@@ -61,7 +61,7 @@ def status(session: Session) -> None:
 
 
 def _look(session: Session) -> Standing:
-    from holdfast.frontends.cli.client_files import last_failure, launcher_path
+    from holdfast.frontends.cli.client_files import last_failure, launcher_path, not_starting
     from holdfast.looking import not_covered
     from holdfast.store.notices import read
     from holdfast.store.rows import Query
@@ -94,7 +94,7 @@ def _look(session: Session) -> Standing:
             found.changes, found.remarks = _changes(session, root, row, found.base)
         except HoldfastError as error:
             found.changes, found.remarks = None, [f"What changed is not known: {error}"]
-    found.remarks = [*found.remarks, *_keys(session)]
+    found.remarks = [*found.remarks, *_keys(session), *filter(None, [not_starting(session)])]
     return found
 
 

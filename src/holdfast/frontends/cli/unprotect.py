@@ -148,6 +148,7 @@ def _answer(session: Session, chosen: list[Protected], *, dry_run: bool = False,
         {
             "workspace": one.id,
             "root": show(one.root) if one.root else None,
+            "was": show(one.was) if one.was else None,
             "checkpoints": one.versions,
             "left_in_marker": [show(name) for name in one.left],
         }
@@ -169,7 +170,10 @@ def _stays(session: Session) -> list[str]:
 def _name(one: Protected) -> str:
     from holdfast.workspace.find import show
 
-    return show(one.root) if one.root else f"a workspace without a folder ({one.id[:8]})"
+    if one.root:
+        return show(one.root)
+    what = f"{show(one.was)}, no longer protected" if one.was else "a workspace without a folder"
+    return f"{what} ({one.id[:8]})"
 
 
 def _checkpoints(one: Protected) -> str:

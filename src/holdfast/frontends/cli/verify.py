@@ -94,7 +94,10 @@ def _verify(session: Session, quick: bool) -> int:
 
     with session.progress("Verifying") as progress:
         report = check(session.repository, session.engine.place.path, quick=quick, progress=progress)
-    keep(session.engine.place.path, session.now(), quick, report.problems, report.checkpoints)
+    if report.is_read_only:
+        session.remark("The store cannot be written: it is not noted there that it was verified.")
+    else:
+        keep(session.engine.place.path, session.now(), quick, report.problems, report.checkpoints)
     if session.json:
         write_json(
             {

@@ -344,7 +344,11 @@ def _back(request: Request) -> str:
     """Where somebody came from, if that was a page of ours; else the workspace, the task or the first page."""
     found = urlsplit(request.headers.get("referer", ""))
     path = found.path.removeprefix(request.scope["holdfast.folder"])
-    if found.netloc == request.headers.get("host") and path.startswith("/") and path != request.url.path:
+    if (
+        found.netloc.lower() == request.headers.get("host", "").lower()
+        and path.startswith("/")
+        and path != request.url.path
+    ):
         return f"{path}?{found.query}" if found.query else path
     parts = request.path_params
     return f"/w/{parts['workspace']}" if "workspace" in parts else f"/t/{parts['task']}" if "task" in parts else "/"

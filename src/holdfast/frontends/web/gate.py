@@ -322,6 +322,8 @@ def _headers(scope: Scope, once: frozenset[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, value in scope["headers"]:
         key, text = name.decode("latin-1"), value.decode("latin-1")
+        if key == "host":
+            text = text.lower()  # names of hosts are the same in any case
         if key in found and key in once:
             raise Refusal(HTTPStatus.BAD_REQUEST, f"The header {key} came twice.")
         found[key] = found[key] + "; " + text if key in found and key == "cookie" else text
