@@ -9,12 +9,22 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.core.entry import FILE, FOLDER, LEFT_OUT, REASONS, Entry
 from holdfast.core.errors import Damaged, HoldfastError, NotFound, Usage
-from holdfast.core.passages import MOST_LINE, Passage, around_words, definitions, is_name, told, with_range
+from holdfast.core.passages import (
+    MOST_LINE,
+    STRUCK_AROUND,
+    Passage,
+    around_words,
+    definitions,
+    is_name,
+    told,
+    with_range,
+)
 from holdfast.core.secrecy import by_name
 from holdfast.looking import disk_now
 from holdfast.store.rows import Query
 from holdfast.workspace.diff import is_binary
 from holdfast.workspace.find import show
+from holdfast.workspace.judge import is_secret
 from holdfast.workspace.system import System
 
 if TYPE_CHECKING:
@@ -223,7 +233,9 @@ class _Asked:
         exact = lines[passage.first - 1 : passage.last]
         enough = exact[: _enough(exact, self.room)]
         taken: list[str] = []
-        for shown in told(lines, passage.first, passage.first + len(enough) - 1):
+        # Of a file that is sealed for what it holds, all is looked at to know what of it is secret.
+        around = len(lines) if is_secret(path, "\n".join(lines).encode("utf-8", "replace")) else STRUCK_AROUND
+        for shown in told(lines, passage.first, passage.first + len(enough) - 1, around):
             if len(shown) + 1 > self.room:
                 break
             self.room -= len(shown) + 1

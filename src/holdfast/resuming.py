@@ -163,8 +163,14 @@ class Resuming:
 
     def written(self, told: Told, notes: Notes, files: list[WorkingFile], tokens: int = briefs.TOKENS) -> Brief:
         """The same as a text."""
-        now = self.engine.clock()
-        return briefs.build(notes, files, facts=self._facts(told), now=now, tokens=tokens, redact=redact)
+        return self._build(told.row, notes, files, self._facts(told), tokens)
+
+    def _build(
+        self, row: CheckpointRow, notes: Notes, files: list[WorkingFile], facts: briefs.Facts, tokens: int
+    ) -> Brief:
+        repository, root = self.engine.repository(), os.fsdecode(self.root)
+        files = session_files.without_sealed(files, root, notes.cwd, repository, row)
+        return briefs.build(notes, files, facts=facts, now=self.engine.clock(), tokens=tokens, redact=redact)
 
     def _facts(self, told: Told, source: str = "") -> briefs.Facts:
         return briefs.Facts(
@@ -195,8 +201,7 @@ class Resuming:
         since = f"v{source.row.version}" if source is not None and not notes.empty else ""
         said = [f"conversation of {since}"] if since else []
         facts = self._facts(told, ", ".join([*said, f"files of {version}"]))
-        built = briefs.build(notes, files, facts=facts, now=self.engine.clock(), tokens=tokens, redact=redact)
-        return Own(built, since)
+        return Own(self._build(told.row, notes, files, facts, tokens), since)
 
     def _then(self, told: Told, source: moment.Source | None) -> tuple[Notes, list[WorkingFile], str]:
         """Notes and files of that moment, the files as the session knew them, and the root as it was called."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from holdfast.conversation import disk
 from holdfast.core.artefacts import made_in
 from holdfast.core.brief_rank import is_generated
-from holdfast.core.entry import FILE, LEFT_OUT, SEALED
+from holdfast.core.entry import FILE, LEFT_OUT, LINK, SEALED
 from holdfast.core.errors import HoldfastError
 from holdfast.core.exclusion import excluded_by
 from holdfast.core.notes import FileNote
@@ -17,6 +17,7 @@ from holdfast.core.secrecy import by_name
 from holdfast.core.working import WorkingFile
 from holdfast.store.digest import digest
 from holdfast.store.rows import Query
+from holdfast.workspace.judge import is_secret
 
 if TYPE_CHECKING:
     from holdfast.core.entry import Entry
@@ -76,6 +77,60 @@ def without_excluded(
     notes.files = [file for file in notes.files if is_wanted(file.path)]
     notes.documents = [path for path in notes.documents if is_wanted(path)]
     return notes, [file for file in files if is_wanted(file.path)]
+
+
+def without_sealed(
+    files: list[WorkingFile],
+    root: str,
+    cwd: str,
+    repository: Repository | None = None,
+    row: CheckpointRow | None = None,
+) -> list[WorkingFile]:
+    """The files without the text of those that a checkpoint seals, or would seal: a brief names these, and shows nothing of them.
+
+    They are judged by their names, by where their links lead, by what is known of their text, and by what `row` has as sealed.
+    """
+    inner = _inner(root, cwd)
+    for file in files:
+        names = _names(file.path, root, inner, repository, row)
+        content = "\n".join([line or "" for line in file.lines]).encode("utf-8", "replace")
+        if any(by_name(name) or is_secret(name, content) or _is_kept_sealed(repository, row, name) for name in names):
+            file.sealed, file.lines = True, []
+    return files
+
+
+def _names(
+    path: str, root: str, inner: Callable[[str], str], repository: Repository | None, row: CheckpointRow | None
+) -> list[bytes]:
+    """What the file is called: as the session has it, below the root, and behind the links of now and of the checkpoint."""
+    below = inner(path)
+    try:
+        there = os.path.realpath(os.path.join(root, below or path))
+    except (OSError, ValueError):
+        there = ""  # no name that a file can have
+    found = [_bytes(name) for name in dict.fromkeys((os.path.normpath(path), below, there, inner(there))) if name]
+    entry = _kept(repository, row, _bytes(below))
+    if entry is not None and entry.kind == LINK:
+        found.append(os.path.normpath(os.path.join(os.path.dirname(entry.path), entry.content)))
+    return found
+
+
+def _bytes(name: str) -> bytes:
+    try:
+        return name.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return name.encode("utf-8", "replace")  # half a character is in no file's name
+
+
+def _is_kept_sealed(repository: Repository | None, row: CheckpointRow | None, name: bytes) -> bool:
+    entry = _kept(repository, row, name)
+    return entry is not None and bool(entry.flags & SEALED)
+
+
+def _kept(repository: Repository | None, row: CheckpointRow | None, name: bytes) -> Entry | None:
+    if repository is None or row is None or not name or name.startswith(b"/"):
+        return None
+    return repository.ledger.at(row.workspace, row.version, name)
 
 
 def _inner(root: str, cwd: str) -> Callable[[str], str]:

@@ -258,7 +258,7 @@ def test_a_long_conversation_is_told_by_both_of_its_ends(work: Work) -> None:
         assert text in brief["text"]
 
 
-def test_a_secret_of_that_time_is_struck_out(work: Work) -> None:
+def test_a_secret_of_that_time_is_struck_out_and_a_file_that_held_one_not_shown(work: Work) -> None:
     key = "sk-ant-" + "api03-Zm9vYmFyYmF6cXV4MTIzNDU2Nzg5MA"
     path = work.talk.path("house.py")
     work.talk.files[path] = f'KEY = "{key}"\n' + work.talk.files[path]
@@ -269,4 +269,5 @@ def test_a_secret_of_that_time_is_struck_out(work: Work) -> None:
     brief = work.told(version)
 
     assert key not in json.dumps(brief)
-    assert 'KEY = "[redacted' in brief["text"]
+    assert "Use [redacted" in brief["text"]
+    assert "house.py (sealed, not shown)" in brief["left_out"]

@@ -64,6 +64,18 @@ def test_a_folder_in_the_project_or_below_proc_is_refused(kept: Box, name: str, 
     assert len(list(kept.store.glob("packs/*"))) == before
 
 
+@pytest.mark.parametrize("name", ["XDG_CONFIG_HOME", "XDG_DATA_HOME"])
+@pytest.mark.parametrize("value", [".cfg", "./.cfg", "../project/.cfg", ""])
+def test_a_folder_that_is_not_absolute_is_ignored(kept: Box, name: str, value: str) -> None:
+    configured(kept.project / ".cfg")
+    before = kept.call("list", "--json").json()
+    kept.variables[name] = value
+
+    done = kept.call("list", "--json")
+
+    assert (done.code, done.json()) == (0, before)
+
+
 def test_a_name_of_the_kernels_or_in_the_project_is_refused_wherever_it_leads(kept: Box) -> None:
     own = configured(kept.base / "own")
     (kept.project / "link").symlink_to(own)

@@ -209,6 +209,36 @@ def test_the_guard_before_a_destructive_command_cannot_be_switched_off(started: 
     assert "before_command" in started.triggers()
 
 
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [("claude-code", ["not_believed"]), ("1", ["not_believed"]), ("codex", ["not_believed"]), ("", [])],
+)
+def test_whatever_claims_a_supervisor_where_none_runs_is_noticed(started: Ground, value: str, said: list[str]) -> None:
+    started.variables["HOLDFAST_SUPERVISED"] = value
+    (started.project / "a.txt").write_text("two\n")
+    before = len(started.checkpoints())
+
+    assert [started.send(stop(started)).returncode for _ in range(2)] == [0, 0]
+
+    assert len(started.checkpoints()) == before + 1
+    assert kinds(started) == said
+
+
+def test_a_client_that_a_supervised_one_of_another_kind_starts_is_no_reason_for_a_notice(started: Ground) -> None:
+    (started.project / "precious.txt").write_text("precious\n")
+    payload = started.base / "payload"
+    said = started.payload("PreToolUse", tool_name="Bash", tool_input={"command": "rm precious.txt"})
+    payload.write_text(json.dumps(said))
+    shimmed = Shimmed(started)
+    shimmed.variables["HOLDFAST_SUPERVISED"] = "codex"
+
+    shimmed.run("sh", "-c", f"{' '.join(started.command())} <{payload}", stdin=payload, client="codex")
+
+    assert shimmed.end().exit_code == 0
+    assert "before_command" in started.triggers()
+    assert kinds(started) == []
+
+
 def test_status_and_doctor_say_that_hooks_were_told_to_stand_down(started: Ground) -> None:
     started.variables["HOLDFAST_SUPERVISED"] = "claude-code"
     started.send(stop(started))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from contextlib import closing
 from pathlib import Path
 from random import Random
@@ -422,6 +423,17 @@ def test_the_wrong_passphrase_imports_nothing(box: Box, tmp_path: Path) -> None:
 def test_some_names_are_enough(path: str) -> None:
     assert is_secret(path.encode(), b"anything")
     assert is_secret(path.encode(), None)
+
+
+@pytest.mark.parametrize("stem", ["credentials", "secrets", "secret"])
+def test_files_that_are_called_secrets_are_by_the_endings_that_the_guide_names(stem: str) -> None:
+    guide = Path(__file__).parents[2] / "docs/guides/secrets.md"
+    listed = guide.read_text().partition("with one of these endings:")[2].partition(";")[0]
+    endings = re.findall(r"`(\.\w+)`", listed)
+
+    assert {".properties", ".cfg", ".conf", ".csv", ".txt"} <= set(endings)
+    every = [*endings, *(".py .js .go .rs .rb .ts .c .html .md .rst .lock .example").split()]
+    assert [one for one in every if is_secret(f"a/{stem}{one}".encode(), b"just a sentence here\n")] == endings
 
 
 @pytest.mark.parametrize(

@@ -156,6 +156,29 @@ def test_two_lengths_are_refused(served: Served) -> None:
     assert served.digest() == before
 
 
+@pytest.mark.parametrize("before", ["", "GET /api/workspaces"], ids=["alone", "behind another request"])
+@pytest.mark.parametrize(
+    "folded", ["Transfer-Encoding:\r\n chunked", "Transfer-Encoding:\r\n\tchunked", "X-Other: a\r\n b"]
+)
+def test_a_header_that_goes_on_in_another_line_is_refused(served: Served, folded: str, before: str) -> None:
+    """What stands before us may not take the second line for a part of the header."""
+    head = f"Host: {served.host}\r\nAuthorization: Bearer {served.session}\r\n"
+    text = f"{before} HTTP/1.1\r\n{head}\r\n" if before else ""
+    length = "" if "chunked" in folded else "Content-Length: 12\r\n"
+    text += f"POST {saves(served)} HTTP/1.1\r\n{head}Content-Type: application/json\r\n{length}{folded}\r\n\r\n"
+    text += "2\r\n{}\r\n0\r\n\r\n"
+    was = served.digest()
+    answer = b""
+    with socket.create_connection(("127.0.0.1", served.port), timeout=10) as connection:
+        connection.sendall(text.encode())
+        while part := connection.recv(65536):
+            answer += part
+
+    statuses = [int(part[:3]) for part in answer.split(b"HTTP/1.1 ")[1:]]
+    assert statuses == ([200, 400] if before else [400])
+    assert served.digest() == was
+
+
 def test_the_ticket_is_for_its_owner_alone(tmp_path: Path) -> None:
     """W18, W19: 0600 in 0700, and a link in its place is not followed."""
     from web.served import Program

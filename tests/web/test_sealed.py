@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +12,8 @@ from urllib.parse import quote
 
 import pytest
 
+from holdfast.finishing import save
+from sessions import Session
 from web.scene import Scene, begin, submit
 from web.served import Answer, Served
 
@@ -109,6 +114,50 @@ def test_what_is_not_sealed_is_shown_and_not_recorded(sealed: Served) -> None:
 
     assert (file["text"], file["sealed"]) == (asked["text"], asked["sealed"]) == ("new\n", False)
     assert opened(sealed) == []
+
+
+FILES = {
+    ".pgpass": "db.example.org:5432:prod:ann:sunflower-lake\n",
+    ".netrc": "machine x.example login ann password sunflowerlake\n",
+    ".bash_history": "mysql -u root -psunflower\n",
+    "prod.tfvars": 'admin_pw = "sunflower lake"\n',
+    ".env": "PIN=4711\nSIGNING_SALT=sunflower horse\n",
+    "client.py": f'import sunflower\nTOKEN = "{SECRET}"\n',
+}
+
+
+@pytest.mark.parametrize("role", ["viewer", "approver", "operator"])
+def test_no_brief_of_the_page_shows_what_is_sealed(served: Served, role: str) -> None:
+    talk = Session(cwd=str(served.root))
+    talk.asked("Set the server up")
+    for name, text in {**FILES, "plain.py": "import plainly\n"}.items():
+        talk.write(name, text)
+        (served.root / name).write_text(text)
+    transcript = talk.save(served.base / "5e551011.jsonl")
+    engine = served.saver.engine()
+    row = engine.root(os.fsencode(served.root))[1]
+    told = {
+        "cwd": str(served.root), "at": time.time_ns(), "trigger": "turn", "agent": "claude-code", "session": "5e551011",
+        "model": "", "client": 0, "transcript": str(transcript),
+    }  # fmt: skip
+    save(engine, os.fsencode(served.root), engine.place.folder(row.id), told)
+    engine.close()
+    at = served.saver.workspace
+    places = ["checkpoints/latest", "checkpoints/latest/brief", "status", "diff?old=v1"]
+    pages = [
+        "/api/search?text=sunflower",
+        f"/w/{at}",
+        f"/w/{at}/v/latest",
+        f"/w/{at}/v/latest/brief",
+        f"/w/{at}/diff?old=v1&new=now",
+    ]
+    answers = [by(served, role)(path) for path in [*[f"/api/workspaces/{at}/{place}" for place in places], *pages]]
+
+    assert [one.status for one in answers if one.status != 200] == []
+    assert [one for one in answers if re.search(rb"sunflower[-l \"\\]|PIN=4711", one.body) or tells(one)] == []
+    brief = answers[1].json()["data"]
+    assert {f"{name} (sealed, not shown)" for name in FILES} <= set(brief["left_out"])
+    assert "import plainly" in brief["text"]
 
 
 def test_a_review_does_not_tell_what_is_sealed(served: Served) -> None:

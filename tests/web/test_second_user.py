@@ -163,6 +163,27 @@ def test_nobody_else_is_told_the_name(served: Served) -> None:
     assert [one for one in answers if "hf-test" in one[1]] == []
 
 
+def test_nobody_else_is_told_the_name_for_a_ticket_or_a_session_that_they_got_hold_of(served: Served) -> None:
+    """Whoever runs the page is, with the same."""
+    ticket = served.book.ticket("operator")
+    asked = [
+        (path, {"Host": host + port, **more})
+        for host in ("localhost", "127.0.0.1", "[::1]")
+        for port in ("", f":{served.port}")
+        for path, more in (
+            (f"/?ticket={ticket}", {}),
+            ("/", {"Authorization": f"Bearer {served.session}"}),
+            (served.at("/"), {"Cookie": served.cookie()}),
+        )
+    ]
+    answers = asks(served, asked)
+    ours = [served.ask("GET", path, bare=True, headers=headers) for path, headers in asked]
+
+    assert {status for status, _ in answers} == {401}
+    assert [one for one in answers if "hf-test" in one[1]] == []
+    assert {(one.status, "hf-test" in one.headers["location"]) for one in ours} == {(307, True)}
+
+
 @pytest.fixture
 def home() -> Iterator[Path]:
     """A home folder that others may enter, as most are."""

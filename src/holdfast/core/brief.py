@@ -12,6 +12,7 @@ from holdfast.core.brief_notes import Facts, opening, render_notes
 from holdfast.core.brief_rank import is_generated, rank
 from holdfast.core.brief_select import Choice, Selector, ranges
 from holdfast.core.notes import SUMMARY, Notes
+from holdfast.core.secrecy import by_name
 from holdfast.core.tokens import estimate, weigh
 from holdfast.core.working import WorkingFile
 
@@ -27,6 +28,7 @@ READ_FIRST = "To edit a file, first Read a range shown here (offset, limit): cli
 # A secret can span lines, so what stands around an excerpt is looked at with it.
 REDACTED_AROUND = 52
 STRUCK = "[redacted]"
+SEALED = "sealed, not shown"
 MOST_NAMED = 12
 MARKS = 60  # the fence around a part
 TRIES = 6
@@ -74,7 +76,8 @@ def build(
 ) -> Brief:
     """Build the brief of at most `tokens` tokens. `files` are newest first, `now` and times in `facts` in nanoseconds.
 
-    The same arguments give the same brief. Nothing to tell gives an empty one.
+    The same arguments give the same brief. Nothing to tell gives an empty one. A file that is `sealed`, or secret by its name,
+    is named and never shown.
     """
     if notes.empty and not files:
         return Brief()
@@ -83,7 +86,7 @@ def build(
     strike = redact or _unchanged
     characters = notes.characters
     first = _notes_part(notes, known, now, strike, tokens, characters)
-    shown = [file for file in files if file.lines and not file.gone]
+    shown = [file for file in files if file.lines and not file.gone and not _is_sealed(file)]
     names = [relative(file.path, notes.cwd) for file in shown]
     head = _head(2) + _work(notes, known, strike)
     selector = Selector(rank(shown, notes.signals, weights), shown, names, characters)
@@ -123,6 +126,10 @@ def build(
 
 def _fits(brief: Brief, tokens: int) -> bool:
     return brief.tokens <= tokens and all(len(part) <= PART for part in brief.parts)
+
+
+def _is_sealed(file: WorkingFile) -> bool:
+    return file.sealed or by_name(file.path.encode("utf-8", "replace"))
 
 
 def _unchanged(text: str) -> str:
@@ -307,6 +314,8 @@ def _left_out(files: list[WorkingFile], excerpts: list[Excerpt], cwd: str) -> li
         count = lines.get(file.path, 0)
         if file.gone:
             named.append(f"{name} (no longer there)")
+        elif _is_sealed(file):
+            named.append(f"{name} ({SEALED})")
         elif not count:
             named.append(name)
         elif count < len(file.lines):
@@ -315,13 +324,24 @@ def _left_out(files: list[WorkingFile], excerpts: list[Excerpt], cwd: str) -> li
 
 
 def _named(left_out: list[str], notes: str) -> str:
-    """What has no excerpt, by its name; what part 1 lists already is only counted."""
-    whole = [name for name in left_out if not name.endswith(" lines)")]
-    if not whole:
-        return ""
+    """What has no excerpt, by its name; what part 1 lists already is only counted, unless it is sealed."""
+    sealed = [name.removesuffix(f" ({SEALED})") for name in left_out if name.endswith(f" ({SEALED})")]
+    whole = [name for name in left_out if not name.endswith((" lines)", f" ({SEALED})"))]
+    rows = [_unshown(whole, notes)] if whole else []
+    if sealed:
+        rows.append(f"{SEALED.capitalize()}: {_few(sealed)}.")
+    return "\n".join(rows)
+
+
+def _unshown(whole: list[str], notes: str) -> str:
     listed = {row.split(" L")[0].rpartition("/")[2] for row in notes.split("\n")}
     fresh = [name for name in whole if name.rpartition("/")[2] not in listed]
-    known, more = len(whole) - len(fresh), len(fresh) - MOST_NAMED
+    known = len(whole) - len(fresh)
     said = [f"{known} of the files in part 1"] if known else []
-    said += [name[-60:] for name in fresh[:MOST_NAMED]] + ([f"{more} more"] if more > 0 else [])
+    said += [_few(fresh)] if fresh else []
     return f"Not shown (Read them, or `recall`): {', '.join(said)}."
+
+
+def _few(names: list[str]) -> str:
+    more = len(names) - MOST_NAMED
+    return ", ".join([name[-60:] for name in names[:MOST_NAMED]] + ([f"{more} more"] if more > 0 else []))

@@ -91,15 +91,15 @@ def around_words(lines: list[str], words: list[str]) -> list[Passage]:
     return passages
 
 
-def told(lines: list[str], first: int, last: int) -> list[str]:
+def told(lines: list[str], first: int, last: int, around: int = STRUCK_AROUND) -> list[str]:
     """Lines `first` to `last` as they may be told: secrets struck out, endless lines cut, hidden characters as escapes.
 
-    Lines stay lines, so that their numbers stay right.
+    Lines stay lines, so that their numbers stay right. `around`: how many lines before and behind are looked at with them.
     """
-    # A secret can span lines and the place of a cut, so what stands around is looked at with them.
-    start = max(0, first - 1 - STRUCK_AROUND)
-    around = [line[: MOST_LINE + MORE] for line in lines[start : last + STRUCK_AROUND]]
-    struck = _struck("\n".join(around)).split("\n")[first - 1 - start : last - start]
+    # A secret can span lines and the place of a cut, and a table says at its top what stands in its columns.
+    start = max(0, first - 1 - around)
+    seen = [line[: MOST_LINE + MORE] for line in lines[start : last + around]]
+    struck = _struck("\n".join(seen)).split("\n")[first - 1 - start : last - start]
     return [visible(_cut(line, len(whole))) for line, whole in zip(struck, lines[first - 1 : last], strict=True)]
 
 

@@ -7,15 +7,21 @@ TEXT_LIMIT = 256 << 10
 
 _NAMES = """
     .env .envrc .netrc _netrc .pgpass .npmrc .pypirc .htpasswd .git-credentials .dockercfg .my.cnf .mylogin.cnf .boto .s3cfg
-    .vault-token .terraformrc .secrets .credentials .passwd credentials credentials.json credentials.yml credentials.yaml
-    credentials.xml credentials.toml credentials.ini credentials.csv credentials.db secrets secrets.json secrets.yml
-    secrets.yaml secrets.toml secrets.ini secrets.xml secrets.properties secret.json secret.yml secret.yaml secret.toml
+    .vault-token .terraformrc .secrets .credentials .passwd credentials secrets
     client_secret.json client_secrets.json service-account.json service_account.json serviceaccount.json
     serviceaccountkey.json application_default_credentials.json id_rsa id_dsa id_ecdsa id_ecdsa_sk id_ed25519
     id_ed25519_sk master.key production.key kubeconfig key.properties keystore.properties local.settings.json
     .bash_history .zsh_history .psql_history .mysql_history .python_history
 """
-NAMES = frozenset(_NAMES.encode("ascii").split())
+_STEMS = "credentials", "secrets", "secret"
+_TELLING_ENDINGS = "json jsonc json5 yaml yml toml ini cfg conf config cnf properties xml plist csv tsv txt db"
+"""So called, a file is secret with these endings. Sources (`secrets.py`) and documents (`secrets.md`) only speak of secrets."""
+NAMES = frozenset(
+    [
+        *_NAMES.encode("ascii").split(),
+        *[f"{stem}.{ending}".encode("ascii") for stem in _STEMS for ending in _TELLING_ENDINGS.split()],
+    ]
+)
 ENDINGS = (
     b".env", b".kdbx", b".kdb", b".ppk", b".p12", b".pfx", b".pkcs12", b".jks", b".jceks", b".bks", b".keystore", b".tfvars",
     b".tfvars.json", b".tfstate", b".tfstate.backup", b".ovpn", b".agekey", b".pgpass", b".netrc", b".htpasswd",

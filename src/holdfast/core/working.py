@@ -30,6 +30,7 @@ class WorkingFile:
     reads: list[Span] = field(default_factory=list)
     changed: bool = False  # the disk differs from what the session knew
     gone: bool = False  # the file is no longer there
+    sealed: bool = False  # a checkpoint seals it: it is named, and its text is not shown
     remark: str = ""  # what is said beside its name, instead of that it changed
 
     @property

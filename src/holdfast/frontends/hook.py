@@ -52,7 +52,7 @@ def main(arguments: Sequence[str], folders: Folders | None = None) -> int:
         say(f"holdfast: The client's payload cannot be read: {error.strerror}.")
         return 1
     around = hook_surroundings(folders)
-    is_claimed = around.text(SUPERVISED) == arguments[0] and options.get("--part") != GUARD
+    is_claimed = around.text(SUPERVISED) != "" and options.get("--part") != GUARD
     if is_claimed and _stands_down(arguments[0], client, payload, around, options.get("--config")):
         return 0  # a supervisor saves, tells, and brings a guard of its own: nothing is done twice
     said, problem, code = respond(client, payload, around, Processes(options.get("--config"), around), options)
@@ -66,8 +66,10 @@ def _stands_down(name: str, client: Agent, payload: bytes, around: Surroundings,
     """Does a supervisor do the work of this hook? Anybody can set the variable that says so; `status` tells of both."""
     from holdfast.frontends import supervision
 
-    folder = supervision.run_above(around)
+    folder, claimed = supervision.run_above(around), around.text(SUPERVISED)
     if not supervision.drives(folder, name):
+        if folder and claimed != name and supervision.drives(folder, claimed):
+            return False  # it is true, of another client that has started this one
         folder = ""
     if folder and not supervision.is_first(folder):
         return True

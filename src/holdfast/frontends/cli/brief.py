@@ -23,7 +23,7 @@ def brief(session: Session, transcript: str, tokens: int, root: str | None) -> N
     from holdfast.core import brief as briefs
     from holdfast.core.errors import Failed
     from holdfast.core.redact import redact
-    from holdfast.session_files import without_excluded
+    from holdfast.session_files import without_excluded, without_sealed
 
     try:
         conversation = transcripts.read(transcript)
@@ -35,6 +35,7 @@ def brief(session: Session, transcript: str, tokens: int, root: str | None) -> N
     taken, known = without_excluded(
         notes.take(conversation), known, session.settings["checkpoint.exclude_patterns"], root or conversation.cwd
     )
+    known = without_sealed(known, root or conversation.cwd, conversation.cwd)
     built = briefs.build(taken, known, now=session.now(), tokens=tokens, redact=redact)
     if session.json:
         write_json({"text": built.text, "parts": built.parts, "tokens": built.tokens, "left_out": built.left_out})

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BeforeValidator, Field
 
+from holdfast.core.entry import SEALED
 from holdfast.core.errors import NotFound, Usage
 from holdfast.core.passages import MOST_LINE, told
 from holdfast.core.secrecy import by_name
@@ -226,6 +227,10 @@ def _add_patch(answer: answers.Difference, changes: list[Change]) -> None:
         name = telling.told(show(change.path))
         if by_name(change.path):
             answer.left_out.append(f"the patch of {name}: it is secret by its name")
+            continue
+        if any(state is not None and state.flags & SEALED for state in (change.old, change.new)):
+            # A patch has a few lines of a file: what makes a word in them a secret may stand elsewhere.
+            answer.left_out.append(f"the patch of {name}: it is sealed for what it holds; `recall` strikes that out")
             continue
         lines = _lines(change, room)
         if lines is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from hmac import compare_digest
@@ -208,7 +207,7 @@ class Site:
         given = ticket if isinstance(ticket, str) else ""
         user = users.of(request.scope.get("client"))
         # On this machine, whoever runs the page signs in: a ticket that somebody else got hold of is worth nothing to them.
-        is_ours = user is None or user == os.geteuid()
+        is_ours = not users.is_another(request.scope.get("client"))
         session = self.book.exchange(given.strip(), agent, user) if is_ours else None
         if session is None and is_ours and self.gate.may_guess(request.scope) and self._is_password(given):
             session = self.book.enter(OPERATOR, agent, user)

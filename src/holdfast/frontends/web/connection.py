@@ -51,6 +51,12 @@ class Connection(H11Protocol):
             # The first bytes of another request: the library has just stopped its own clock.
             self._limit("head", HEAD_SECONDS)
 
+    def handle_events(self) -> None:
+        if self.conn.their_state is h11.IDLE and _is_folded(self.conn.trailing_data[0]):
+            self.send_400_response("A header goes on in a second line.")
+            return
+        super().handle_events()
+
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP, if nothing was answered yet. A request that came before it on the way is given up."""
         if self.cycle is not None and self.is_at_work:
@@ -126,6 +132,12 @@ class Connection(H11Protocol):
         deadline = self._deadlines.pop(name, None)
         if deadline is not None:
             deadline.cancel()
+
+
+def _is_folded(data: bytes) -> bool:
+    """Does a header of the request's head go on in another line? Programs before us may read that otherwise than we do."""
+    head = data.replace(b"\r\n", b"\n").partition(b"\n\n")[0]
+    return b"\n " in head or b"\n\t" in head
 
 
 def crowded_out(connections: Collection[Connection], now: float) -> Connection | None:

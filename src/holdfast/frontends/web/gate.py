@@ -153,8 +153,11 @@ class Gate:
     def _lead_home(self, scope: Scope, headers: dict[str, str]) -> None:
         """Send whoever came by a name that all of this machine shares to the page's own name, if they may know it.
 
-        The name keeps others who use this machine out of what browsers tell our page: only a session or a ticket gets it.
+        The name keeps others who use this machine out of what browsers tell our page: only a session or a ticket gets it, and
+        neither does for another user of this machine.
         """
+        if users.is_another(scope.get("client")):
+            raise Refusal(HTTPStatus.UNAUTHORIZED, WAY_IN)
         home = next(iter(self.origins.values()))
         fields = dict(parse_qsl(scope["query_string"].decode("latin-1")))
         ticket = fields.pop("ticket", "")

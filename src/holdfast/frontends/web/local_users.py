@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 from typing import TYPE_CHECKING
@@ -31,6 +32,11 @@ class LocalUsers:
 
     def of(self, client: Address | None) -> int | None:
         return self._known.get(client) if client is not None else None
+
+    def is_another(self, client: Address | None) -> bool:
+        """Is it somebody else on this machine than the user who runs the page?"""
+        user = self.of(client)
+        return user is not None and user != os.geteuid()
 
 
 def user_of(client: Address, server: Address) -> int | None:
