@@ -84,7 +84,7 @@ def forget(box: Box) -> str:
         "holdfast forget -y",
         "holdfast forget v3",
     )
-    return "".join([line + "\n" for line in lines.splitlines() if not line.startswith("The store went from")])
+    return "".join([line + "\n" for line in lines.splitlines() if "the store went from" not in line])
 
 
 def search(box: Box) -> str:

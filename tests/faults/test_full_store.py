@@ -75,6 +75,22 @@ class Desk:
                 except OSError:
                     continue
 
+    def fill_with_changes(self) -> None:
+        """Save until the disk is full, each time with a tenth of 100 files changed."""
+        for number in range(100):
+            path = self.work / f"{number}"
+            if not path.exists():
+                path.write_bytes(self.chance.randbytes(120_000))
+        for _ in range(500):
+            for number in self.chance.sample(range(100), 10):
+                (self.work / f"{number}").write_bytes(self.chance.randbytes(120_000))
+            if self.run("save").code:
+                return
+        raise AssertionError("the disk did not fill up")
+
+    def used(self) -> int:
+        return sum(path.stat().st_size for path in (self.store / "packs").iterdir())
+
     def look(self) -> None:
         """Looking works however full the disk is, and finds nothing wrong."""
         for words in (["list"], ["show"], ["status"], ["verify"], ["search", "state"]):
@@ -180,14 +196,15 @@ def test_the_reserve_is_renewed_before_a_save_takes_room(folder: Path) -> None:
 @pytest.mark.timeout(600)
 def test_what_cannot_be_compacted_is_forgotten_all_the_same_and_has_an_exit_code(folder: Path) -> None:
     """One pack of which most lives: to write it anew takes more room than there is."""
-    with tmpfs(folder / "disk", "size=16m") as mount:
+    with tmpfs(folder / "disk", "size=2g") as mount:
         desk = Desk(folder, mount)
-        (desk.work / "large").write_bytes(Random(1).randbytes(9 << 20 >> 1))
+        (desk.work / "large").write_bytes(Random(1).randbytes(7 << 20 >> 1))
         (desk.work / "other").write_bytes(Random(2).randbytes(2 << 20))
         desk.save()
         (desk.work / "other").write_bytes(b"small")
         desk.save()
-        assert desk.run("compact", "--everything").code == 0
+        # As if the store had been copied to a smaller disk: its packs are larger than any that would be made there.
+        subprocess.run(["mount", "-o", "remount,size=10m", str(mount)], check=True)
         desk.stuff()
 
         done = desk.run("forget", "-y", "v1", "--json")
@@ -196,14 +213,103 @@ def test_what_cannot_be_compacted_is_forgotten_all_the_same_and_has_an_exit_code
         assert json.loads(done.out)["not_compacted"]["message"]
         assert json.loads(done.out)["compaction"] is None
         assert desk.versions() == {2}
-        plain = desk.run("compact")
-        assert plain.code == 1
-        assert desk.kind("compact") == "disk_full"
+        assert desk.run("compact").code == 15
+        assert desk.run("compact", "--everything").code == 15
+        assert desk.kind("compact") == "not_compacted"
         desk.look()
         (desk.disk / "other").unlink()
         assert desk.run("compact").code == 0
-        assert sum(path.stat().st_size for path in (desk.store / "packs").iterdir()) < 5 << 20
+        assert sum(path.stat().st_size for path in (desk.store / "packs").iterdir()) < 4 << 20
         desk.save()
+
+
+@needs("mount")
+@pytest.mark.timeout(600)
+def test_on_a_small_disk_little_that_is_not_needed_comes_back_too(folder: Path) -> None:
+    """Packs are small there: of what is still needed no more must be written anew than there is room for."""
+    with tmpfs(folder / "disk", "size=12m") as mount:
+        desk = Desk(folder, mount)
+        for number in range(12):
+            (desk.work / f"{number}").write_bytes(Random(number).randbytes(600_000))
+        desk.save()
+        for number in range(2):
+            (desk.work / f"{number}").write_bytes(Random(20 + number).randbytes(500_000))
+        desk.save()
+        before = desk.used()
+
+        done = desk.run("forget", "-y", "v1", "--json")
+
+        assert done.code == 0
+        given_back = json.loads(done.out)["compaction"]["bytes_given_back"]
+        assert given_back > 1_000_000
+        assert desk.used() <= before - given_back
+        assert desk.run("compact", "--everything").code == 0
+        desk.look()
+
+
+@needs("mount")
+@pytest.mark.timeout(600)
+def test_a_disk_that_fills_again_and_again_is_never_stuck(folder: Path) -> None:
+    """Each version changes some of the files, so that every pack is needed a little by those that stay."""
+    with tmpfs(folder / "disk", "size=40m") as mount:
+        desk = Desk(folder, mount)
+        for count in (9, 6, 3, 3):
+            desk.fill_with_changes()
+            versions = sorted(desk.versions())[:-1]
+            chosen = versions[::2][:count]
+
+            done = desk.run("forget", "-y", "--json", *[f"v{version}" for version in chosen])
+
+            assert done.code == 0, done.out
+            assert json.loads(done.out)["compaction"]["bytes_given_back"] > 0
+            assert desk.run("compact").code == 0
+            desk.save()
+            assert desk.run("verify").code == 0
+
+
+@needs("mount")
+@pytest.mark.timeout(600)
+def test_without_the_reserve_nobody_is_sent_to_forget(folder: Path) -> None:
+    with tmpfs(folder / "disk", "size=5m") as mount:
+        desk = Desk(folder, mount)
+        desk.save()
+        desk.save()
+        (desk.store / "reserve").unlink()
+        for cache in desk.store.glob("workspaces/*/cache"):
+            cache.unlink()
+        desk.stuff()
+        for words in (["save"], ["pin", "v1"], ["forget", "-y", "v1"]):
+            done = desk.run(*words, "--json")
+            assert done.code == 1
+            error = json.loads(done.out)["error"]
+            assert error["kind"] == "disk_full"
+            assert "`holdfast forget`" not in error["hint"]
+            assert "Free 2 MB" in error["hint"]
+        assert desk.versions() == {1, 2}
+        (mount / "other").unlink()
+        assert desk.run("forget", "-y", "v1").code == 0
+        desk.look()
+
+
+@needs("mount")
+@pytest.mark.timeout(600)
+def test_without_the_reserve_what_can_be_made_again_makes_room(folder: Path) -> None:
+    with tmpfs(folder / "disk", "size=9m") as mount:
+        desk = Desk(folder, mount)
+        desk.change(4000)
+        assert desk.run("save").code == 0
+        desk.save()
+        (desk.store / "reserve").unlink()
+        desk.stuff()
+        assert list(desk.store.glob("workspaces/*/cache"))
+
+        done = desk.run("forget", "-y", "v1")
+
+        assert done.code in (0, 15), done.err
+        assert desk.versions() == {2}
+        (mount / "other").unlink()
+        desk.save()
+        desk.look()
 
 
 @needs("mount")

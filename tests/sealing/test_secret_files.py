@@ -62,6 +62,17 @@ def test_they_come_back_exactly_by_every_way(box: Box, tmp_path: Path) -> None:
     assert box.call("cat", "v1", ".env").out == ENV
 
 
+def test_a_fork_without_the_key_says_by_its_exit_code_that_it_is_not_whole(box: Box, tmp_path: Path) -> None:
+    key_file(box).unlink()
+
+    done = box.call("fork", "v1", str(tmp_path / "fork"), "--json")
+
+    assert done.code == 14
+    assert {one["path"] for one in done.json()["kept"]} == {".env", "vault.kdbx"}
+    assert (tmp_path / "fork/plain.txt").read_text() == "plain\n"
+    assert not (tmp_path / "fork/.env").exists()
+
+
 def test_an_unchanged_secret_makes_no_version_and_an_equal_one_costs_nothing(box: Box) -> None:
     assert box.call("save", "--auto").code == 0
     assert len(box.call("list", "--json").json()) == 2

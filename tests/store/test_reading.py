@@ -186,3 +186,30 @@ def test_an_empty_content_comes_too(repository: Repository) -> None:
     hand_over(repository, [digest(b"")], taken)
 
     assert taken.contents == {0: [b""]}
+
+
+def test_of_a_frame_of_tiny_contents_not_all_are_held_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A frame holds a hundred thousand of them; their places would take more memory than the plan of a restore."""
+    monkeypatch.setattr(reading, "MOST_WAITING", 300)
+    monkeypatch.setattr(reading, "ASKED", 200)
+    made = create_store(str(tmp_path / "store"), durable=False)
+    contents = [b"%06d\n" % number for number in range(4000)]
+    writer = PackWriter(made.blobs)
+    for content in contents:
+        writer.add(digest(content), content, CONTENT)
+    writer.sync()
+    with made.ledger.transaction() as tx:
+        tx.add_pack(writer.name, writer.size, writer.entries())
+        writer.finish()
+    most: list[int] = []
+    taken = Taken()
+
+    def take(frame: bytes, parts: list[tuple[int, int, int]]) -> None:
+        most.append(len(parts))
+        taken(frame, parts)
+
+    assert hand_over(made, [digest(content) for content in contents], take) == []
+
+    assert taken.contents == {number: [content] for number, content in enumerate(contents)}
+    assert max(most) < 300 + reading.FIRST + 200
+    made.close()

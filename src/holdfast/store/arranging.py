@@ -23,8 +23,12 @@ LONGEST_EXTENSION = 8
 LEAST_LETTERS = 2
 
 
-def arranged(repository: Repository, entries: list[Stored], lists: set[bytes]) -> list[list[Stored]]:
+def arranged(
+    repository: Repository, entries: list[Stored], lists: set[bytes], most: int = TOGETHER
+) -> list[list[Stored]]:
     """What belongs into each frame, in order. Whatever lies in one frame costs once what it has in common.
+
+    `most`: no frame of several is larger.
 
     `lists` are all lists of chunks, wherever they lie: they name parts of one file.
 
@@ -45,19 +49,19 @@ def arranged(repository: Repository, entries: list[Stored], lists: set[bytes]) -
     # What has no path stays in the order in which it was saved, but for documents, which are read by themselves.
     loose.sort(key=lambda entry: (entry[1].kind != DOCUMENT, entry[1][:4]))
     placed.sort(key=order)
-    frames = list(_cut(loose, [b""] * len(loose)))
-    frames += _cut(placed, [kin[spots[key][0]] for key, _ in placed])
+    frames = list(_cut(loose, [b""] * len(loose), most))
+    frames += _cut(placed, [kin[spots[key][0]] for key, _ in placed], most)
     for frame in frames:
         frame.sort(key=lambda entry: entry[0] in spots and not spots[entry[0]][3])
     return frames + alone
 
 
-def _cut(entries: list[Stored], kin: list[bytes]) -> Iterator[list[Stored]]:
+def _cut(entries: list[Stored], kin: list[bytes], most: int) -> Iterator[list[Stored]]:
     frame: list[Stored] = []
     size, last = 0, b""
     for entry, group in zip(entries, kin, strict=True):
         length = entry[1].length
-        if frame and size + length > (TOGETHER if group and group == last else FRAME):
+        if frame and size + length > min(most, TOGETHER if group and group == last else FRAME):
             yield frame
             frame, size = [], 0
         frame.append(entry)

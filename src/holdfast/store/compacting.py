@@ -5,13 +5,13 @@ from __future__ import annotations
 from holdfast.core.entry import FILE
 from holdfast.core.errors import Damaged, DiskFull
 from holdfast.core.steps import step
-from holdfast.store.arranging import arranged, batches
+from holdfast.store.arranging import TOGETHER, arranged, batches
 from holdfast.store.conversations import ids_of
 from holdfast.store.digest import digest
 from holdfast.store.keyframes import needed_documents
 from holdfast.store.packs import MOST_SHARED, PackWriter
 from holdfast.store.records import STORE_LOG, Chain
-from holdfast.store.reserve import is_full
+from holdfast.store.reserve import free_room, is_full, most_pack
 from holdfast.store.rows import CHUNKS, LIST, Location, Query
 from holdfast.store.store_log import append_store_record, settle_after_failure
 
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 SMALL_PACK = 8 << 20
 FEW_SMALL = 8
-DEAD_SHARE = 0.25
+DEAD_SHARE, DEAD_SHARE_IF_TIGHT = 0.25, 0.05
+"""A pack of which so much is not needed is written anew; on a disk that is nearly full, for less."""
 LEVEL = 9
 """By one thread beside the one that reads: two would need 40 MB more, and be little faster."""
 HELD = 48 << 20
@@ -38,10 +39,21 @@ NO_USE = 0.9
 """A pack that takes this share of its contents' size would not become smaller."""
 MOST_REWRITTEN = 64 << 20
 """Up to this size a store is compacted as a whole; that takes some seconds."""
+LEAST_MISSING = 64 << 10
+"""So much more room at least is asked for where what lives in a pack was thought to fit and did not."""
 ALONG = 2
 """A pack so many times larger than all that is written anyway still comes along,"""
 MOST_ALONG = 64 << 20
 """unless it is larger than this."""
+
+
+class NoRoom(DiskFull):
+    """Packs hold what nothing needs, and there is no room to write what lives in any of them anew."""
+
+    def __init__(self, left: int, missing: int) -> None:
+        super().__init__("The disk is full: there is no room to write packs anew.")
+        self.left, self.missing = left, missing
+        """Bytes that stay for that reason, and how many more must be free for the first of them to go."""
 
 
 def contents_of(repository: Repository, keys: Iterable[bytes]) -> set[bytes]:
@@ -60,37 +72,70 @@ def contents_of(repository: Repository, keys: Iterable[bytes]) -> set[bytes]:
 class Compacting:
     """One attempt: mark, choose, copy, swap."""
 
-    def __init__(self, repository: Repository, everything: bool, progress: Progress | None) -> None:
-        self.repository, self.everything, self.progress = repository, everything, progress
+    def __init__(
+        self, repository: Repository, everything: bool, progress: Progress | None, least: float = DEAD_SHARE
+    ) -> None:
+        self.repository, self.everything, self.progress, self.least = repository, everything, progress, least
         self.spared: set[str] = set()
-        self.lacked_room = False
-        """Some packs were left as they are, because there is no room for new ones."""
+        self.most_pack = most_pack(repository.folder, MOST_PACK)
+        self.left = 0
+        """About how many bytes of what nothing needs stay, because it is little of the packs that it lies in."""
 
     def run(self) -> bool:
-        """True if done, False if it must be tried again: a save got in between, or there was space for a part only."""
-        repository = self.repository
-        self.seq = repository.sequence()
+        """True if done, False if it must be tried again: a save got in between. Raises `NoRoom`."""
+        self.seq = self.repository.sequence()
         self.living = self._mark()
         step("compact:marked")
-        chosen, whole = self._choose(), True
-        while chosen:
+        while True:
+            waste = self._waste()
+            chosen = self._choose(waste)
+            self.left = sum([one.unneeded for one in waste.values() if one.name not in chosen])
+            if not chosen:
+                return True
             try:
+                if sum([waste[name].needed for name in chosen]) > self._room():
+                    return self._one_by_one(waste)
                 writers, moved = self._copy(chosen)
+                return self._swap(chosen, writers, moved)
             except _DamagedPack as damaged:
                 self.spared.add(damaged.name)  # left as it is, for `verify` to name and `--repair` to heal
-                chosen = self._choose()
-            except OSError as error:
-                if not is_full(error) or len(chosen) == 1:
+            except (DiskFull, OSError) as error:
+                if not is_full(error) or isinstance(error, NoRoom):
                     raise
-                chosen, whole, self.lacked_room = self._cheaper_half(chosen), False, True
+                return self._one_by_one(waste)
+
+    def _one_by_one(self, waste: dict[str, Waste]) -> bool:
+        """Where there is no room for all at once: one pack at a time, and each that goes makes room for the next.
+
+        First the one of which the most is not needed, among those for which there is room. Packs are not merged.
+        """
+        due = [one for one in waste.values() if self._is_due(one) and one.name not in self.spared]
+        stuck: list[Waste] = []
+        while due:
+            room = self._room()
+            due.sort(key=lambda one: (one.needed > room, -one.share, one.name))
+            one = due.pop(0)
+            try:
+                if one.needed > room:
+                    raise DiskFull("There is less room than what lives in it.")
+                if not self._swap({one.name}, *self._copy({one.name})):
+                    return False
+            except _DamagedPack:
+                self.spared.add(one.name)
+            except (DiskFull, OSError) as error:
+                if not is_full(error):
+                    raise
+                stuck.append(one)
             else:
-                try:
-                    return self._swap(chosen, writers, moved) and whole
-                except (DiskFull, OSError) as error:
-                    if not is_full(error) or len(chosen) == 1:
-                        raise
-                    chosen, whole, self.lacked_room = self._cheaper_half(chosen), False, True
+                due, stuck = due + stuck, []
+        if stuck:
+            missing = min([one.needed for one in stuck]) - self._room()
+            raise NoRoom(sum([one.unneeded for one in stuck]), max(missing, LEAST_MISSING))
+        self.left = sum([one.unneeded for one in waste.values() if not self._is_due(one) or one.name in self.spared])
         return True
+
+    def _room(self) -> int:
+        return free_room(self.repository.folder) if self.repository.folder else 1 << 62
 
     def drop_dead(self) -> bool:
         """Drop the packs in which nothing lives, without writing any anew. False if a save got in between."""
@@ -119,23 +164,31 @@ class Compacting:
             living |= needed_documents(repository, workspace)
         return living
 
-    def _choose(self) -> set[str]:
-        total: dict[str, int] = {}
-        dead: dict[str, int] = {}
+    def _waste(self) -> dict[str, Waste]:
+        """Of every pack, how much of it is needed and how much is not."""
+        waste = {pack.name: Waste(pack) for pack in self.repository.ledger.packs()}
         for key, place in self.repository.ledger.locations():
-            total[place.pack] = total.get(place.pack, 0) + place.length
+            one = waste[place.pack]
+            one.total += place.length
             if key not in self.living:
-                dead[place.pack] = dead.get(place.pack, 0) + place.length
+                one.dead += place.length
+        return waste
+
+    def _is_due(self, one: Waste) -> bool:
+        return one.share >= self.least or (self.everything and one.dead > 0)
+
+    def _choose(self, waste: dict[str, Waste]) -> set[str]:
         small, wasteful, hurried, dense = set(), set(), [], self._dense()
+        few = min(SMALL_PACK, self.most_pack // 2)
         for pack in self.repository.ledger.packs():
             if pack.name in self.spared:
                 continue
-            share = dead.get(pack.name, 0) / total[pack.name] if total.get(pack.name) else 1.0
-            if share >= DEAD_SHARE or (self.everything and dead.get(pack.name)):
+            one = waste[pack.name]
+            if self._is_due(one):
                 wasteful.add(pack.name)
-            elif pack.size < SMALL_PACK:
+            elif pack.size < few:
                 small.add(pack.name)
-            elif pack.name not in dense and pack.size < NO_USE * total[pack.name]:
+            elif pack.name not in dense and pack.size < NO_USE * one.total:
                 hurried.append(pack)  # it was written for a save, that somebody waited for
         wasteful |= self._in_time(hurried)
         chosen = wasteful
@@ -177,14 +230,6 @@ class Compacting:
         records = Chain(self.repository.records.read(STORE_LOG)).records
         return {name for record in records if record["r"] == "compact" for name in record["new"]}
 
-    def _cheaper_half(self, chosen: set[str]) -> set[str]:
-        """The packs with the fewest bytes to copy: removing them first makes room for the others."""
-        cost = dict.fromkeys(chosen, 0)
-        for key, place in self.repository.ledger.locations():
-            if place.pack in chosen and key in self.living:
-                cost[place.pack] += place.length
-        return set(sorted(chosen, key=lambda name: (cost[name], name))[: len(chosen) // 2])
-
     def _copy(self, chosen: set[str]) -> tuple[list[PackWriter], list[tuple[bytes, Location]]]:
         repository = self.repository
         entries: list[tuple[bytes, Location]] = []
@@ -197,13 +242,17 @@ class Compacting:
         writers: list[PackWriter] = []
         done = 0
         try:
-            for frames in batches(arranged(repository, entries, lists), HELD):
+            most = min(TOGETHER, self.most_pack)
+            for frames in batches(arranged(repository, entries, lists, most), HELD):
                 contents = self._read(frames)
                 for frame in frames:
                     if self.progress is not None:
                         self.progress(done, len(entries))
                     done += len(frame)
-                    if not writers or writers[-1].size > MOST_PACK:
+                    size = sum([place.length for _, place in frame])
+                    if not writers or (writers[-1].bound and writers[-1].bound + size > self.most_pack):
+                        if writers:
+                            writers[-1].end()
                         writers.append(PackWriter(repository.blobs, level=LEVEL, frame=MOST_SHARED, threads=1))
                     for key, place in frame:
                         writers[-1].add(key, contents.pop(key), place.kind)
@@ -287,6 +336,29 @@ class Compacting:
                 needed.update(ids_of(header))
         needed = contents_of(repository, needed) - self.living
         return not any(place.pack in chosen for place in repository.ledger.locate(list(needed)).values())
+
+
+class Waste:
+    """One pack, the bytes of the contents in it, and those of them that nothing needs."""
+
+    __slots__ = ("dead", "name", "size", "total")
+
+    def __init__(self, pack: PackRow) -> None:
+        self.name, self.size = pack.name, pack.size
+        self.total = self.dead = 0
+
+    @property
+    def share(self) -> float:
+        return self.dead / self.total if self.total else 1.0
+
+    @property
+    def unneeded(self) -> int:
+        """About how many bytes of the pack are not needed, as it is compressed."""
+        return int(self.size * self.share)
+
+    @property
+    def needed(self) -> int:
+        return self.size - self.unneeded
 
 
 class _DamagedPack(Exception):

@@ -53,10 +53,15 @@ class PackWriter:
         self.name = ""
         self._open: list[bytes] = []
         self._open_bytes = 0
-        self._total = 0
+        self._total = self._pending = 0
         self._workers: Workers | None = None
         self._waiting: list[tuple[int, int, Job]] = []
         self._syncing: Job | None = None
+
+    @property
+    def bound(self) -> int:
+        """The size that the pack has at most so far, but for its index: what is not compressed yet counts in full."""
+        return self.size + self._pending + self._open_bytes
 
     def add(self, key: bytes, data: bytes, kind: int) -> None:
         if kind == SEALED:
@@ -88,14 +93,18 @@ class PackWriter:
         if self._workers is not None and self._open_bytes >= WORTH_IT:
             self._flush()
 
+    def end(self) -> None:
+        """Write what is left, and let the threads go: nothing is added any more."""
+        self._flush()
+        self._drain(0)
+        self._let_go()
+
     def sync(self, *, wait: bool = True) -> None:
         """Write what is left and the index; every byte is durable when this returns, under no name yet.
 
         Not `wait`: it need not be before `finish`. That is as long as it takes to make rows, and the store is locked then.
         """
-        self._flush()
-        self._drain(0)
-        self._let_go()
+        self.end()
         table = self.size or len(MAGIC)
         index = b"".join(
             [
@@ -158,12 +167,14 @@ class PackWriter:
             level = self.level
             self._workers = Workers(self.threads, lambda: stored_form(level))
         self._waiting.append((len(raw), count, self._workers.submit(raw)))
+        self._pending += len(raw)
         # The compressors are kept busy, and memory bounded: at most this many frames wait.
         self._drain(4 if len(raw) <= 2 * FRAME else 2)
 
     def _drain(self, most: int) -> None:
         while len(self._waiting) > most:
             raw, count, job = self._waiting.pop(0)
+            self._pending -= raw
             self._store(raw, count, job.result())
 
     def _store(self, raw: int, count: int, stored: bytes) -> None:

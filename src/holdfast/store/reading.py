@@ -38,6 +38,9 @@ MOST_OPEN = 64
 """Packs that are held open at once; what lies in more of them is read as always."""
 ENOUGH = 768 << 10
 """Wanted bytes for which a frame is unpacked although more may be wanted of it later: three quarters of an ordinary frame."""
+MOST_WAITING = 8192
+"""Wanted contents of one frame that wait for the rest of it. A frame of tiny files has a hundred thousand and more: it is cheaper
+to unpack it once more for each so many of them than to hold all their places at once."""
 LOW = 6
 """Frames below which more places are asked for, while the other thread still has something to do."""
 
@@ -119,7 +122,8 @@ class _Work:
             waiting = [
                 slot
                 for slot, wanted in frames.items()
-                if slot == (last.pack, last.frame) or (start and wanted[-1][0] >= start) or _bytes(wanted) < ENOUGH
+                if len(wanted) < MOST_WAITING
+                and (slot == (last.pack, last.frame) or (start and wanted[-1][0] >= start) or _bytes(wanted) < ENOUGH)
             ]
             self._open = {slot: frames.pop(slot) for slot in waiting}
         self.frames.extend([frames[slot] for slot in sorted(frames)])

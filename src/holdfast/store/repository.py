@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.core import document
-from holdfast.core.errors import Failed, HoldfastError, NoWorkspace
+from holdfast.core.errors import DiskFull, Failed, HoldfastError, NoWorkspace
 from holdfast.store.digest import ZERO
 from holdfast.store.records import line
 from holdfast.store.replaying import Replay, base_key
@@ -105,8 +105,13 @@ class Repository(Replay):
         """
         try:
             return self._commit(workspace, work, ready)
-        except OSError as error:
-            raise _explained(error) from None
+        except (OSError, DiskFull) as error:
+            told = _explained(error) if isinstance(error, OSError) else error
+            if self.folder and isinstance(told, DiskFull) and told.hint == DiskFull.hint:
+                from holdfast.store.reserve import way_out
+
+                told.hint = way_out(self.folder)
+            raise told from None
 
     def _commit(
         self,

@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from errno import EINVAL, EOPNOTSUPP
 from fcntl import LOCK_EX, LOCK_NB, flock
-from posix import O_CLOEXEC, O_CREAT, O_NOFOLLOW, O_RDONLY, O_RDWR, close, fstat, ftruncate, lseek, stat, unlink
+from posix import (
+    O_CLOEXEC,
+    O_CREAT,
+    O_NOFOLLOW,
+    O_RDONLY,
+    O_RDWR,
+    close,
+    fstat,
+    ftruncate,
+    listdir,
+    lseek,
+    stat,
+    statvfs,
+    unlink,
+)
 from posix import open as open_fd
 
 try:
@@ -26,6 +40,7 @@ NAME = "/reserve"
 PART, MOST = 1 << 20, 64 << 20
 DISPOSABLE = ("/search.db", "/search.db-journal")
 """Made again when somebody searches: on a full disk they go as well."""
+LEAST_PACK, OF_DISK = 1 << 20, 256
 
 
 def needed(folder: str) -> int:
@@ -35,6 +50,41 @@ def needed(folder: str) -> int:
     except FileNotFoundError:
         ledger = 0
     return min(PART * (1 + -(-ledger // PART)), MOST)
+
+
+def most_pack(folder: str, most: int) -> int:
+    """How large a pack may become: a small part of its disk, so that there is room to write it anew when the disk is full."""
+    try:
+        disk = statvfs(folder) if folder else None
+    except OSError:
+        disk = None
+    return most if disk is None else max(LEAST_PACK, min(most, disk.f_blocks * disk.f_frsize // OF_DISK))
+
+
+def free_room(folder: str) -> int:
+    """Bytes that are free on the store's disk."""
+    disk = statvfs(folder)
+    return disk.f_bavail * disk.f_frsize
+
+
+def way_out(folder: str) -> str:
+    """What helps on a full disk: to forget, or room from elsewhere where the reserve that forgetting needs is gone."""
+    try:
+        return DiskFull.hint if stat(folder + NAME).st_size >= PART else _more_room(folder)
+    except OSError:
+        return _more_room(folder)
+
+
+def _more_room(folder: str) -> str:
+    try:
+        free = free_room(folder)
+    except OSError:
+        free = 0
+    missing = -(-max(needed(folder) - free, PART) // PART)
+    return (
+        f"Free {missing} MB on the disk of {folder}, and run it again. Or move the store to another disk, and run"
+        " `holdfast --store NEWPATH init`."
+    )
 
 
 def renew(folder: str) -> None:
@@ -49,11 +99,15 @@ def renew(folder: str) -> None:
         with _Turn(folder) as turn:
             if not turn.is_ours:
                 # Somebody gives space back with it just now: what we took meanwhile he would lack.
-                raise DiskFull(f"The disk is full: the reserve of the store {folder} is in use.")
+                raise DiskFull(
+                    f"The disk is full: the reserve of the store {folder} is in use.", "Try again in a moment."
+                )
             _grow(folder, wanted)
     except OSError as error:
         if error.errno in FULL:
-            raise DiskFull(f"The disk is full: there is no room for the reserve of the store {folder}.") from None
+            raise DiskFull(
+                f"The disk is full: there is no room for the reserve of the store {folder}.", way_out(folder)
+            ) from None
         raise explain(error, "Making the store's reserve", folder) from None
 
 
@@ -77,14 +131,42 @@ def with_reserve(folder: str, what: str, work: Callable[[], Done]) -> Done:
         with _Turn(folder) as turn:
             if not turn.is_ours:
                 raise first
-            for name in (NAME, *DISPOSABLE):  # removed, not emptied: it may be a file too many that is in the way
-                _remove(folder + name)
+            _make_room(folder)
             try:
-                return work()
+                return _told(folder, what, work)
             finally:
                 _take_back(folder)
     except OSError as error:
         raise explain(error, what, folder) from None
+
+
+def _make_room(folder: str) -> None:
+    """Remove the reserve and what can be made again. Removed, not emptied: it may be a file too many that is in the way."""
+    had_reserve = _remove(folder + NAME)
+    for name in DISPOSABLE:
+        _remove(folder + name)
+    if had_reserve:
+        return
+    # Somebody has taken it: the next save of each workspace looks at every file rather than that nothing works here.
+    try:
+        workspaces = listdir(folder + "/workspaces")
+    except OSError:
+        return
+    for workspace in workspaces:
+        _remove(f"{folder}/workspaces/{workspace}/cache")
+
+
+def _told(folder: str, what: str, work: Callable[[], Done]) -> Done:
+    """Do it; where the disk is full even so, nobody is sent to do the same again."""
+    try:
+        return work()
+    except OSError as error:
+        told = explain(error, what, folder)
+    except DiskFull as error:
+        told = error
+    if isinstance(told, DiskFull) and told.hint == DiskFull.hint:
+        told.hint = _more_room(folder)
+    raise told from None
 
 
 def is_full(error: Exception) -> bool:
@@ -150,8 +232,10 @@ def _allocate(fd: int, before: int, size: int) -> None:
         write_all(fd, bytes(size - before))
 
 
-def _remove(path: str) -> None:
+def _remove(path: str) -> bool:
+    """Was it there?"""
     try:
         unlink(path)
     except FileNotFoundError:
-        pass
+        return False
+    return True

@@ -63,6 +63,7 @@ class Saving:
         self.repository, self.row = repository, row
         self.writers: list[PackWriter] = []
         self.writer = self._new_writer()
+        self._most = 0
         self.stored: set[bytes] = set()
         self.relied: set[bytes] = set()
         self.waiting: dict[bytes, tuple[bytes, int]] = {}
@@ -148,9 +149,17 @@ class Saving:
 
     def _store(self, key: bytes, data: bytes, kind: int) -> None:
         self.stored.add(key)
-        if self.writer.size > MOST_PACK:
+        if self.writer.bound > 0 and self.writer.bound + len(data) > self._most_pack():
+            self.writer.end()
             self.writer = self._new_writer()
         self.writer.add(key, data, kind)
+
+    def _most_pack(self) -> int:
+        if not self._most:
+            from holdfast.store.reserve import most_pack
+
+            self._most = most_pack(self.repository.folder, MOST_PACK)
+        return self._most
 
     # The state so far
 
@@ -185,11 +194,11 @@ class Saving:
         else:
             old = self.state()
             self._compare(rows, rows, old, changed, replace)
-            for path, before in old.items():
-                if path not in seen and path not in rows:
-                    changed.append(gone(path))
-                    replace(path, before)
-            self._state = None  # the walk is over, and nobody else asks
+            # The walk is over, and nobody else asks: where a large tree is gone, each row makes room for the next.
+            self._state = None
+            for path in [path for path in old if path not in seen and path not in rows]:
+                changed.append(gone(path))
+                replace(path, old.pop(path))
         changed.sort()
         return changed
 

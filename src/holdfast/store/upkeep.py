@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from posix import statvfs
 
 from holdfast.core.entry import FILE
-from holdfast.core.errors import Busy, Conflict, Damaged, DiskFull, Failed, HoldfastError, NotFound
+from holdfast.core.errors import Busy, Conflict, Damaged, DiskFull, Failed, HoldfastError, NotCompacted, NotFound
 from holdfast.core.steps import step
-from holdfast.store.compacting import Compacting
+from holdfast.store.compacting import DEAD_SHARE, DEAD_SHARE_IF_TIGHT, Compacting, NoRoom
 from holdfast.store.journal import Journal
 from holdfast.store.keyframes import keyframe_if_worth_it
 from holdfast.store.local import Lock, replace
 from holdfast.store.mounts import Unmounted
 from holdfast.store.records import STORE_LOG, Chain
-from holdfast.store.reserve import make_reserve, needed, with_reserve
+from holdfast.store.reserve import free_room, make_reserve, needed, way_out, with_reserve
 from holdfast.store.rows import Query
 from holdfast.store.store_log import check_store_log, settle_store_log
 
@@ -39,6 +38,12 @@ class Compaction:
     def __init__(self, bytes_before: int, packs_before: int) -> None:
         self.bytes_before = self.bytes_after = bytes_before
         self.packs_before = self.packs_after = packs_before
+        self.bytes_left = 0
+        """About how many bytes of what nothing needs stay, because to write their packs anew is not worth it yet."""
+
+    @property
+    def given_back(self) -> int:
+        return max(0, self.bytes_before - self.bytes_after)
 
 
 def store_size(repository: Repository) -> int:
@@ -164,7 +169,7 @@ def compact(
     """Merge small packs, drop what no checkpoint needs, and give the space back.
 
     Raises `Busy` if another one runs, or if the store is mounted: mounts show versions that were forgotten meanwhile.
-    Anything else that it raises says how much was given back before.
+    Raises `NotCompacted` where the disk is too full for all of it. Whatever it raises says how much was given back before.
     """
     guard = Lock(folder + "/compact.lock")
     if not guard.try_now():
@@ -175,7 +180,7 @@ def compact(
             try:
                 return _compact(repository, folder, everything, progress)
             except (DiskFull, Failed) as error:
-                raise _cut_short(repository, before, error) from None
+                raise _cut_short(repository, folder, before, error) from None
     finally:
         guard.__exit__(None, None, None)
 
@@ -186,7 +191,8 @@ def _compact(repository: Repository, folder: str, everything: bool, progress: Pr
     # Where only the reserve was left, one keyframe more is worth it: packs whose documents it replaces can go as they are.
     is_tight = bool(folder) and not _has_room(folder)
     with_reserve(folder, "Compaction", lambda: _drop_dead(repository, everything or is_tight))
-    with_reserve(folder, "Compaction", lambda: _rewrite(repository, everything, progress))
+    least = DEAD_SHARE_IF_TIGHT if is_tight else DEAD_SHARE
+    result.bytes_left = with_reserve(folder, "Compaction", lambda: _rewrite(repository, everything, progress, least))
     packs = repository.ledger.packs()
     result.bytes_after, result.packs_after = sum(pack.size for pack in packs), len(packs)
     try:
@@ -210,8 +216,7 @@ def _clear(repository: Repository) -> Compaction:
 
 def _has_room(folder: str) -> bool:
     """Is there more room on the disk than a compaction is likely to need beside the reserve?"""
-    disk = statvfs(folder)
-    return disk.f_bavail * disk.f_frsize >= 2 * needed(folder)
+    return free_room(folder) >= 2 * needed(folder)
 
 
 def _drop_dead(repository: Repository, every_keyframe: bool) -> None:
@@ -225,30 +230,30 @@ def _drop_dead(repository: Repository, every_keyframe: bool) -> None:
             return
 
 
-def _rewrite(repository: Repository, everything: bool, progress: Progress | None) -> None:
-    attempts, size = ATTEMPTS, store_size(repository)
-    while attempts:
-        compacting = Compacting(repository, everything, progress)
+def _rewrite(repository: Repository, everything: bool, progress: Progress | None, least: float) -> int:
+    """Write packs anew, and return how many bytes of what nothing needs stay where that is not worth it. Raises `NoRoom`."""
+    compacting = Compacting(repository, everything, progress, least)
+    for _ in range(ATTEMPTS):
         if compacting.run():
-            return
-        before, size = size, store_size(repository)
-        attempts -= size >= before  # where the disk is nearly full, every part that gives space back counts
-        if not attempts and compacting.lacked_room:
-            raise DiskFull("The disk is full: there is no room to write packs anew.")
+            break
+    return compacting.left
 
 
-def _cut_short(repository: Repository, before: int, error: HoldfastError) -> HoldfastError:
-    """The same error, and how far compaction came: nothing is lost by it, but nobody may be told that nothing was done."""
+def _cut_short(repository: Repository, folder: str, before: int, error: HoldfastError) -> HoldfastError:
+    """What came of it, and how far compaction came: nothing is lost by it, but nobody may be told that nothing was done."""
     try:
         given_back = max(0, before - store_size(repository))
     except HoldfastError:
-        return error
+        given_back = 0
     told = f"{given_back:,} bytes were given back before" if given_back else "no space was given back"
-    if isinstance(error, DiskFull):
-        return DiskFull(
-            f"The disk is full: compaction stopped, {told}.",
-            "Forget more, or free some space elsewhere; then run `holdfast compact`.",
+    if isinstance(error, NoRoom):
+        return NotCompacted(
+            f"The disk is full: {error.left:,} bytes that nothing needs stay in packs that cannot be written anew; {told}.",
+            f"Free {error.missing:,} bytes more on the disk of {folder}, and run `holdfast compact`; or forget more.",
         )
+    if isinstance(error, DiskFull):
+        hint = way_out(folder) if folder and error.hint == DiskFull.hint else error.hint
+        return NotCompacted(f"The disk is full: compaction stopped, {told}.", hint)
     return Failed(f"{str(error).rstrip('.')}; {told}.", error.hint)
 
 

@@ -52,6 +52,8 @@ MANY = 128
 """So many files are put in place with one call; more folders than that are made by two threads."""
 FEW = 16
 """Up to so many files are synced one by one."""
+AT_ONCE = 2048
+"""Files of one frame that are named and written with one call: a frame of tiny ones has very many."""
 TOLD = 512
 """Files after which it is told how far we are."""
 
@@ -201,8 +203,12 @@ class Preparing:
 
     def _writer(self, files: list[Entry], name: Callable[[int], bytes], wrote: Callable[[int, int], None]) -> Take:
         def write(data: bytes, parts: list[tuple[int, int, int]]) -> None:
-            if self.stopped:
-                raise Stopped
+            for start in range(0, len(parts), AT_ONCE):
+                if self.stopped:
+                    raise Stopped
+                some(data, parts[start : start + AT_ONCE])
+
+        def some(data: bytes, parts: list[tuple[int, int, int]]) -> None:
             made: list[tuple[Any, ...]] = [
                 (name(number), data, files[number].mode, offset, length) for number, offset, length in parts
             ]

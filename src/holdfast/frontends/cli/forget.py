@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from holdfast.store.upkeep import Compaction
 
 SHOWN = 20
+WORTH_A_WORD = 64 << 10
+"""From so many bytes on it is said that they stay: a few documents always do."""
 
 
 @click.command()
@@ -77,12 +79,12 @@ def compact(session: Session, everything: bool) -> None:
     if session.json:
         write_json(_compaction(done))
         return
-    saved = done.bytes_before - done.bytes_after
     session.say(
         f"{plural(done.packs_before, 'pack')} of {size(done.bytes_before)} became"
-        f" {plural(done.packs_after, 'pack')} of {size(done.bytes_after)}"
-        + (f": {size(saved)} given back." if saved > 0 else ".")
+        f" {plural(done.packs_after, 'pack')} of {size(done.bytes_after)}: "
+        + (f"{size(done.given_back)} given back." if done.given_back else "no space was given back.")
     )
+    _name_left(session, done)
 
 
 def _named(session: Session, references: tuple[str, ...]) -> list[CheckpointRow]:
@@ -223,7 +225,9 @@ def _answer(
         session.say(f"Forgot {plural(len(chosen), 'checkpoint')}; {size(freed)} of contents are no longer needed.")
         _name_staying(session, staying)
     if done is not None:
-        session.say(f"The store went from {size(done.bytes_before)} to {size(done.bytes_after)}.")
+        given_back = f"{size(done.given_back)} were given back" if done.given_back else "No space was given back"
+        session.say(f"{given_back}: the store went from {size(done.bytes_before)} to {size(done.bytes_after)}.")
+        _name_left(session, done)
     if thinned:
         count = plural(len(thinned), "oldest automatic checkpoint")
         has = f" It has {size(now)} now." if now is not None else ""
@@ -257,10 +261,23 @@ def _name_staying(session: Session, staying: int) -> None:
         )
 
 
+def _name_left(session: Session, done: Compaction) -> None:
+    """Say what nothing needs and stays all the same: most of the packs that it lies in is needed."""
+    from holdfast.frontends.paint import size
+
+    if done.bytes_left >= WORTH_A_WORD:
+        session.remark(
+            f"{size(done.bytes_left)} that nothing needs stay for now: they are little of the packs that they lie in."
+            " `holdfast compact --everything` gives them back."
+        )
+
+
 def _compaction(done: Compaction) -> dict[str, int]:
     return {
         "bytes_before": done.bytes_before,
         "bytes_after": done.bytes_after,
         "packs_before": done.packs_before,
         "packs_after": done.packs_after,
+        "bytes_given_back": done.given_back,
+        "bytes_left": done.bytes_left,
     }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.core.errors import HoldfastError, NotFound, NoWorkspace, Usage
+from holdfast.core.errors import Conflict, HoldfastError, NotFound, NoWorkspace, Usage
 from holdfast.frontends.cli.reference import REFERENCE
 from holdfast.frontends.cli.session import Session, common, write_bytes, write_json
 
@@ -41,7 +41,7 @@ def fork(
     patch: str | None,
     branch: str | None,
     force: bool,
-) -> None:
+) -> int:
     """Make the folder DIR with the state of checkpoint REF: a workspace of its own, independent from now on.
 
     Without REF, that of the newest. REF may be the id of any checkpoint or workspace in the store. With --git, your repository is
@@ -58,11 +58,12 @@ def fork(
     if privileged:
         session.settings.put("restore.privileged_attributes", True, "--privileged")
     if not back:
-        _fork(session, words[0] if len(words) > 1 else _newest(session, words[0]), target, with_git)
-    elif branch is not None:
+        return _fork(session, words[0] if len(words) > 1 else _newest(session, words[0]), target, with_git)
+    if branch is not None:
         say_branch(session, session.workspace()[1], target, branch)
     else:
         _bring_home(session, target, patch, force)
+    return 0
 
 
 def _newest(session: Session, folder: str) -> str:
@@ -74,7 +75,8 @@ def _newest(session: Session, folder: str) -> str:
     raise Usage(f"{folder} is a checkpoint.", f"Give the folder too: `holdfast fork {folder} ../trial`.")
 
 
-def _fork(session: Session, reference: str, target: bytes, with_git: bool) -> None:
+def _fork(session: Session, reference: str, target: bytes, with_git: bool) -> int:
+    """Make the fork and say what it is; return the exit code, 14 if something in it is not as it was, as of a restore."""
     from holdfast.forking import Forking
     from holdfast.workspace.clone import Git
     from holdfast.workspace.find import show
@@ -88,6 +90,7 @@ def _fork(session: Session, reference: str, target: bytes, with_git: bool) -> No
     _report(session, target, checkpoint, done)
     if outer is not None and outer[1] != row.id:
         session.remark(f"It lies in the workspace {show(outer[0])}, which may keep its files too.")
+    return Conflict.exit_code if done.applied.kept else 0
 
 
 def _resolve(session: Session, reference: str) -> tuple[bytes, WorkspaceRow, CheckpointRow]:

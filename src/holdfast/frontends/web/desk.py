@@ -273,7 +273,7 @@ class Desk:
         freed = forget(self.repository, workspace, sorted(rows), "asked", folder)
         try:
             done = compact(self.repository, folder)
-            given_back = max(0, done.bytes_before - done.bytes_after)
+            given_back = done.given_back
         except HoldfastError:  # they are forgotten, whatever became of their space; a later compaction gives it back
             given_back = 0
         return {"forgotten": [f"v{version}" for version in sorted(rows)], "rows": freed, "given_back": given_back}
