@@ -306,6 +306,15 @@ def _in_a_database(coding: str) -> Callable[[str], tuple[str, bytes]]:
     return put
 
 
+def _ended(before: str, after: str) -> Callable[[str, str], tuple[str, str]]:
+    """Between bytes of zero, as `env -0` and `find -print0` write them."""
+    return lambda name, value: ("env.txt", f"{before}{name or 'X'}={value}\0{after}")
+
+
+def _last(name: str, value: str) -> tuple[str, str]:
+    return "a.txt", f"{_written(name, value)}\0"
+
+
 def _comment(name: str, value: str) -> tuple[str, str]:
     return "a.md", f"<p><!--{_written(name, value)}--></p>\n"
 
@@ -324,6 +333,9 @@ PLACES: dict[str, Callable[[str, str], tuple[str, str]]] = {
     "base64 behind a longer user": _basic("ab:"), "base64 behind another user": _basic("abc:"), "base64 of UTF-16": _powershell,
     "broken in PHP": _php, "quoted-printable": _printable, "base64 on several lines": _wrapped_base64,
     "base64 in a program": _base64_in_a_program, "base64 of addresses": _base64_of_addresses, "properties": _properties,
+    "env -0": _ended("PATH=/usr/bin\0SHELL=/bin/bash\0", "HOME=/home/b\0"),
+    "env -0, one letter more": _ended("PATH=/usr/bin\0SHELL=/bin/bash\0A=\0", "HOME=/home/b\0"), "before a zero": _last,
+    "a long list of find -print0": _ended("./src/a.py\0" * 500, "./b\0"),
 }  # fmt: skip
 FOR_KEYS = {
     "SQLite": _in_a_database("UTF-8"), "SQLite in UTF-16": _in_a_database("UTF-16le"), "quoted-printable mail": _mail,

@@ -161,9 +161,18 @@ def test_what_only_begins_like_a_key_is_none(text: str) -> None:
 
 @pytest.mark.parametrize("coding", ["utf-16-le", "utf-16-be"])
 def test_a_binary_file_is_not_taken_for_a_text_of_wide_letters(coding: str) -> None:
-    assert judge._in_utf_8(bytes(range(256)) * 30) == bytes(range(256)) * 30
-    assert judge._in_utf_8(b"\x7fELF\0\0\1\1" * 200) == b"\x7fELF\0\0\1\1" * 200
-    assert judge._in_utf_8("user = ann\n".encode(coding) * 9) == b"user = ann\n" * 9
+    for binary in (bytes(range(256)) * 30, b"\x7fELF\0\0\1\1" * 200):
+        assert [*judge._readings(binary)] == [binary]
+    wide = "user = ann\n".encode(coding) * 9
+    assert [*judge._readings(wide)] == [wide, b"user = ann\n" * 9]
+
+
+def test_a_value_ends_where_a_byte_of_zero_stands() -> None:
+    dumped = "DB_PASSWORD=changeme\0HOME=/home/bob7\0API_TOKEN=Zq7Lm2Xw9RtB\0LANG=C\0"
+
+    assert redact(dumped) == dumped.replace("Zq7Lm2Xw9RtB", "[redacted:secret]")
+    assert is_secret(b"environ", dumped.encode())
+    assert not is_secret(b"environ", dumped.replace("Zq7Lm2Xw9RtB", "changeme").encode())
 
 
 TELLING = {

@@ -90,7 +90,8 @@ def redact(text: str) -> str:
 
 def find(text: str) -> list[Span]:
     """Return (start, end, kind) of every secret, sorted, none of them overlapping."""
-    sent, text = text, colourless(text)
+    sent = _ended(text)
+    text = colourless(sent)
     spans = [*_keys(text), *_told(text), *_coded(text), *_random(text)]
     known = {start: end for start, end, _ in spans}
     for pattern, put in VIEWS:
@@ -109,6 +110,11 @@ def find(text: str) -> list[Span]:
     other = CONTINUED.sub("", text)
     found = list(_assigned(other, _beginnings(other))) if other != text else []
     return _merged(spans + _back(found, _places(text, CONTINUED, _nothing)))
+
+
+def _ended(text: str) -> str:
+    """The text with blanks that are none of any line in the place of NUL: as in `env -0`, a value ends there for sure."""
+    return text.replace("\0", "\f") if "\0" in text else text
 
 
 def colourless(text: str) -> str:
@@ -142,7 +148,8 @@ def _back(spans: list[Span], places: Callable[[], list[int]]) -> list[Span]:
 
 def holds_key(text: str) -> bool:
     """Is there a key of a known form, a private key, or an address with a password? Stops at the first."""
-    sent, text = text, colourless(text)
+    sent = _ended(text)
+    text = colourless(sent)
     if next(_keys(text), None) or next(_coded(text), None):
         return True
     others = [other for other in (unwrapped(sent), unescaped(text), _view(SLASHED, _sign, text)) if other != text]
@@ -151,7 +158,7 @@ def holds_key(text: str) -> bool:
 
 def holds_told(text: str) -> bool:
     """Is there a value that nothing but the word beside it gives away, also inside of base64? Stops at the first."""
-    text = colourless(text)
+    text = colourless(_ended(text))
     if next(_told(text, strict=True), None) or next(_coded(text), None):
         return True
     joined, plain = CONTINUED.sub("", text), unescaped(text) if "\\u00" in text else text
