@@ -32,6 +32,7 @@ from holdfast.core.patterns import (
     VALUED,
     WRAP,
 )
+from holdfast.core.prose import is_prose, is_public
 from holdfast.core.secrecy import PRINTABLE
 
 TYPE_CHECKING = False
@@ -72,6 +73,8 @@ TAGS = lazy(
 )
 LOOSE = (",", "(")
 FURTHEST_VALUE = 600
+FURTHEST_WORD = 80
+"""The next word of a sentence ends within so many characters."""
 COLUMNS, MOST_COLUMNS = ",;\t|", 64
 MOST_ROWS = 64 << 10
 """So much of a table is looked at."""
@@ -223,7 +226,7 @@ def _assigned(text: str, places: list[int] | None, strict: bool = False) -> Iter
             continue
         if group == "quoted" and is_annotation(match["name"], _signed(match), value, _line_before(match), after):
             continue
-        if group == "bare" and (_is_alternative(match, value) or _is_said(match, value)):
+        if group == "bare" and (_is_alternative(match, value) or _is_said(match, value) or _is_prose(match, value)):
             continue
         if group == "quoted" and match["quote"] == "`" and _is_quoted_code(match["name"], value):
             continue
@@ -361,6 +364,11 @@ def _is_said(match: Match[str], value: str) -> bool:
     return not _line_before(match).rpartition(" ")[2].startswith("-")
 
 
+def _is_prose(match: Match[str], value: str) -> bool:
+    after = match.string[match.end() : match.end() + FURTHEST_WORD].partition("\n")[0]
+    return is_prose(match["name"], _line_before(match), _signed(match), value, after)
+
+
 def _is_quoted_code(name: str, value: str) -> bool:
     """Between backticks: a command that is said to pass, or the tags of a field in Go."""
     return (name.lower() in VERBS and " " in value.strip()) or TAGS.fullmatch(value) is not None
@@ -434,6 +442,8 @@ def _parameters(text: str) -> Iterator[Span]:
         for match in pattern.finditer(text):
             group = match.lastindex or 0
             value = match[group]
+            if kind == "authorization" and is_public(value):
+                continue
             if not PLACEHOLDER.match(value) and not PROSE.match(value) and not CODE.match(value):
                 yield match.start(group), match.end(group), kind
 
