@@ -16,6 +16,7 @@ from holdfast.core.patterns import (
     COLOUR,
     COMMAND,
     CONTINUED,
+    ENTITIES,
     ESCAPE,
     HEADER,
     LOGIN,
@@ -518,7 +519,9 @@ def _nothing(match: Match[str]) -> str:
 
 
 def _character(match: Match[str]) -> str:
-    return chr(int(match[1] or match[2], 16))
+    if match[5]:
+        return ENTITIES[match[5]]
+    return chr(int(match[4])) if match[4] else chr(int(match[1] or match[2] or match[3], 16))
 
 
 def _sign(match: Match[str]) -> str:
