@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 WORKERS ?= 3
-PATTERNS := $(addprefix src/holdfast/core/,patterns.py services.py secrecy.py declared.py redact.py readying.py)
+PATTERNS := $(addprefix src/holdfast/core/,patterns.py services.py secrecy.py declared.py prose.py redact.py readying.py)
 
 .PHONY: install demo demo-task test check bench bench-large campaign mutants eval clean
 

@@ -124,6 +124,14 @@ def others(seed: int) -> list[tuple[str, str]]:
         ("typeform", "tfp_" + some(URL64, 59)),
         ("vault batch", "hvb." + some(URL64, 140)),
         ("yandex", "AQVN" + some(URL64, 36)),
+        ("adafruit", "aio_" + some(MIXED, 27) + "7"),
+        ("fireworks", "fw_" + some(MIXED, 21) + "aB7"),
+        ("infisical", f"st.6{some(HEX, 23)}.{some(HEX, 32)}.{some(HEX, 32)}"),
+        ("defined", f"dnkey-{some(CAPITALS + DIGITS, 26)}-{some(CAPITALS + DIGITS, 52)}"),
+        ("asana", f"1/1{some(DIGITS, 15)}:{some(HEX, 32)}"),
+        ("asana, newer", f"2/1{some(DIGITS, 15)}/1{some(DIGITS, 15)}:{some(HEX, 32)}"),
+        ("twitch", "oauth:" + some(string.ascii_lowercase + DIGITS, 29) + "7"),
+        ("intercom", base64.b64encode(f"tok:{some(HEX, 8)}_{some(HEX, 40)}:1:0".encode()).decode()),
     ]  # fmt: skip
 
 

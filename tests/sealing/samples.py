@@ -306,6 +306,36 @@ def _in_a_database(coding: str) -> Callable[[str], tuple[str, bytes]]:
     return put
 
 
+def _ended(before: str, after: str) -> Callable[[str, str], tuple[str, str]]:
+    """Between bytes of zero, as `env -0` and `find -print0` write them."""
+    return lambda name, value: ("env.txt", f"{before}{name or 'X'}={value}\0{after}")
+
+
+def _last(name: str, value: str) -> tuple[str, str]:
+    return "a.txt", f"{_written(name, value)}\0"
+
+
+def _one_escape(at: int) -> Callable[[str, str], tuple[str, str]]:
+    """One letter of the value percent-encoded, within what keys are known by."""
+    return lambda name, value: ("a.txt", f"{name or 'q'}={value[:at]}%{ord(value[at]):02x}{value[at + 1 :]}\n")
+
+
+def _replaced(letters: str, written: str) -> Callable[[str, str], tuple[str, str]]:
+    """Some signs of the value otherwise: `written` is a format that is given the sign's number, and the sign."""
+    by = {ord(letter): written.format(ord(letter), letter) for letter in letters}
+    return lambda name, value: ("a.html", f"<p>{name or 'q'}={value.translate(by)}</p>\n")
+
+
+def _highlighted(name: str, value: str) -> tuple[str, str]:
+    """As `grep` shows what it looked for."""
+    first, second = _broken(value)
+    return "a.log", f"a.txt:{name or 'x'}=\x1b[01;31m\x1b[K{first}\x1b[m\x1b[K{second}\n"
+
+
+def _patch(name: str, value: str) -> tuple[str, str]:
+    return "a.patch", f"@@ -1 +1 @@\n-old\n+{_written(name, value)}\n"
+
+
 def _comment(name: str, value: str) -> tuple[str, str]:
     return "a.md", f"<p><!--{_written(name, value)}--></p>\n"
 
@@ -324,7 +354,18 @@ PLACES: dict[str, Callable[[str, str], tuple[str, str]]] = {
     "base64 behind a longer user": _basic("ab:"), "base64 behind another user": _basic("abc:"), "base64 of UTF-16": _powershell,
     "broken in PHP": _php, "quoted-printable": _printable, "base64 on several lines": _wrapped_base64,
     "base64 in a program": _base64_in_a_program, "base64 of addresses": _base64_of_addresses, "properties": _properties,
+    "env -0": _ended("PATH=/usr/bin\0SHELL=/bin/bash\0", "HOME=/home/b\0"),
+    "env -0, one letter more": _ended("PATH=/usr/bin\0SHELL=/bin/bash\0A=\0", "HOME=/home/b\0"), "before a zero": _last,
+    "a long list of find -print0": _ended("./src/a.py\0" * 500, "./b\0"),
 }  # fmt: skip
+OTHERWISE: dict[str, Callable[[str, str], tuple[str, str]]] = {
+    "its first letter percent-encoded": _one_escape(0), "its third letter percent-encoded": _one_escape(2),
+    "its signs percent-encoded": _replaced("_-.:+$!~=", "%{0:02X}"),
+    "all but slashes percent-encoded": _replaced("_-.:+$!~=@", "%{0:02x}"), "its signs as entities": _replaced("_-.:", "&#{0};"),
+    "its signs as entities in hexadecimal": _replaced("_-.:", "&#x{0:X};"),
+    "its signs behind backslashes": _replaced("_-.:=+$!~", "\\{1}"), "highlighted": _highlighted, "in a patch": _patch,
+}  # fmt: skip
+"""Places where a part of the key itself is written in another way."""
 FOR_KEYS = {
     "SQLite": _in_a_database("UTF-8"), "SQLite in UTF-16": _in_a_database("UTF-16le"), "quoted-printable mail": _mail,
 }  # fmt: skip
@@ -338,6 +379,9 @@ def files(sample: Sample) -> Iterator[tuple[str, str, bytes]]:
         yield place, name, text.encode()
     for place, put_in in FOR_KEYS.items() if not sample.setting else ():
         yield place, *put_in(sample.value)
+    for place, put in OTHERWISE.items() if not sample.setting else ():
+        name, text = put("", sample.value)
+        yield place, name, text.encode()
     name, text = _json(sample.setting, sample.value)
     yield "UTF-16", name, text.encode("utf-16")
     yield "UTF-16 that does not say so", name, text.encode("utf-16-le")

@@ -294,14 +294,15 @@ PLAINLY = {
     WRAP: r"(?:(?:[\"'][ \t]{0,8}[+.]?|[ \t]{0,8}\+?)[ \t]{0,8}\\?\r?\n|\\{1,2}r?\\{0,2}n|=\r?\n|\x1b\[[0-9;?]{0,20}[A-Za-z])"
     r"[ \t>|#*+]{0,60}(?:\.[ \t]{0,8}(?=[\"']))?[\"']?",
     CONTINUED: r"\\\r?\n[ \t]{0,60}|[\"'][ \t]{0,8}[+.]?[ \t]{0,8}\\?\r?\n[ \t]{0,60}[+.]?[ \t]{0,8}[\"']",
-    ESCAPE: r"\\+u00([0-7][0-9a-fA-F])|%([2-7][0-9a-fA-F])",
+    ESCAPE: r"\\+u00([0-7][0-9a-fA-F])|%([2-7][0-9a-fA-F])|&#x0{0,4}([2-7][0-9a-fA-F]);|&#0{0,4}(3[2-9]|[4-9]\d|1[01]\d|12[0-6]);"
+    r"|&(lowbar|period|colon|equals|sol|commat|plus|dollar|excl);",
     OPTION: r"(?i)(?<![\w-])(?:--?(?:user|userpass|proxy-user)[ =]|-u[ =]?)[\"']?[^\s:\"'/|()\[\]{}]{1,64}:([^\s\"'@]{3,256})",
 }
 """The same patterns as one would write them if time did not count."""
 
 
 @given(
-    st.text(alphabet="\"' \t+.\\\r\nrnu0a4F%>|#*=\x1b[;m", max_size=120)
+    st.text(alphabet="\"' \t+.\\\r\nrnu0a4F%>|#*=\x1b[;m&x9", max_size=120)
     | st.lists(
         st.sampled_from(["-", "-u", "--user", "--USER=", "a:", "bcd", " ", "proxy-user ", "'", "\n", "-U", "="])
     ).map("".join)

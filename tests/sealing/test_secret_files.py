@@ -500,6 +500,7 @@ def test_the_search_without_the_accelerator_says_the_same(monkeypatch: pytest.Mo
     around = [
         b"0123456789abcdefg", b"Zx9", b";", b"a://u:p@", b"ab://u:", b"/", b":", b"@", b":80/", b"\\\n  ", b'"\n > "', b"\\n",
         b"%3D", b"\\u003d", b"KEY", b"\n", b" ", b"PRIV", b"pass", b"x" * 90, b" " * 81, b"<",
+        b"%40", b"%3a", b"\x1b[1;31m", b"\\_",
     ]  # fmt: skip
     texts += [b"".join(chance.choices(around, k=chance.randrange(12))) for _ in range(3000)]
     known += 30 * around

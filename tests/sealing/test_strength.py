@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from random import Random
 from string import ascii_letters, digits
 
@@ -49,6 +51,16 @@ def test_fourteen_mixed_characters_will_do() -> None:
     refused = [words for words in made if strength(words) < LEAST]
 
     assert len(refused) <= 60, refused
+
+
+def test_the_guide_says_what_a_well_known_sentence_counts() -> None:
+    guide = (Path(__file__).parents[2] / "docs/guides/secrets.md").read_text(encoding="utf-8")
+    said = re.search(r"`(correct horse battery staple \w+)` has (\d+) bits", guide)
+
+    assert said and strength(said[1]) == int(said[2]) < LEAST
+    with pytest.raises(Usage) as caught:
+        require_strong(said[1])
+    assert "well-known" in caught.value.hint
 
 
 @given(few=st.text(max_size=8), often=st.integers(1, 40))

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from holdfast.supervisor import process
-from holdfast.supervisor.stripping import forms
+from holdfast.supervisor.spellings import forms
 from holdfast.supervisor.tree import below
 
 TREE = Path(__file__).with_name("tree.py")

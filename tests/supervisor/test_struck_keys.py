@@ -7,7 +7,8 @@ from random import Random
 
 import pytest
 
-from holdfast.supervisor.stripping import Stream, forms
+from holdfast.supervisor.spellings import forms
+from holdfast.supervisor.stripping import Stream
 from sealing.planted import pem
 
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 # Written by `python tools/compiled_digests.py`, for the sources as they are.
 DIGESTS = {
     "holdfast.workspace._check": "1c26f57be502e9af",
-    "holdfast.workspace._marks": "1ef29e68b7a2bc42",
+    "holdfast.workspace._marks": "cd59b19e0b8f724a",
     "holdfast.workspace._read": "bb0c5bc4f9ebaa8b",
     "holdfast.workspace._place": "9df15cd46b72e8a0",
     "holdfast.store._unpack": "b789dd0cd8f4ab68",

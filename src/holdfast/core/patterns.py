@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from holdfast.core import services
 from holdfast.core.light_re import lazy
+from holdfast.core.secrecy import SLASHED as SIGNS
 from holdfast.core.secrecy import TOLD, TOLD_SHORTLY
 
 LOGIN_BEHIND = lazy(services.LOGIN_BEHIND)
@@ -77,9 +78,15 @@ COLOUR = lazy(r"(?:\x1b|\\{1,4}(?:x1[bB]|u001[bB]|0?33|[eE]))\[[0-9;?]{0,20}[A-Z
 _GOES_ON = r"[ \t]{0,8}[+.]?[ \t]{0,8}\\?\r?\n[ \t]{0,60}[+.]?[ \t]{0,8}[\"']"
 CONTINUED = lazy(r"\\\r?\n[ \t]{0,60}|\"" + _GOES_ON + r"|'" + _GOES_ON)
 """Line breaks that a shell or a compiler takes out: only across these a value goes on for sure."""
-ESCAPE = lazy(r"\\\\*u00([0-7][0-9a-fA-F])|%([2-7][0-9a-fA-F])")
-SLASHED = lazy(r"\\([:=])")
-"""A sign as a file of Java's properties writes it."""
+ENTITIES = {
+    "lowbar": "_", "period": ".", "colon": ":", "equals": "=", "sol": "/", "commat": "@", "plus": "+", "dollar": "$", "excl": "!",
+}  # fmt: skip
+ESCAPE = lazy(
+    r"\\\\*u00([0-7][0-9a-fA-F])|%([2-7][0-9a-fA-F])|&(?:#x0{0,4}([2-7][0-9a-fA-F])|#0{0,4}(3[2-9]|[4-9][0-9]|1[01][0-9]|12[0-6])"
+    rf"|({'|'.join(ENTITIES)}));"
+)
+SLASHED = lazy(rf"\\([{SIGNS.replace('-', '')}-])")
+"""A sign as a file of Java's properties, Markdown or a shell writes it."""
 
 # A placeholder is a whole word or phrase: what only begins with one, and goes on like a password, is a password.
 _PLAIN = (

@@ -6,7 +6,7 @@ from array import array
 from re import _compiler, _parser  # type: ignore[attr-defined]
 from typing import Any
 
-from holdfast.core import declared, patterns, redact, services
+from holdfast.core import declared, patterns, prose, redact, services
 from holdfast.core.light_re import THIS_PYTHON
 
 HEAD = '"""Compiled patterns, made when the package was built. Not to be edited, and not needed."""\n'
@@ -14,7 +14,12 @@ HEAD = '"""Compiled patterns, made when the package was built. Not to be edited,
 
 def written() -> list[str]:
     """Every pattern that a look for secrets may need."""
-    found = [value.written for room in (patterns, declared, redact) for value in vars(room).values() if _is_lazy(value)]
+    found = [
+        value.written
+        for room in (patterns, declared, prose, redact)
+        for value in vars(room).values()
+        if _is_lazy(value)
+    ]
     return list(dict.fromkeys([*found, *[services.pattern(kind) for kind in services.kinds()]]))
 
 

@@ -16,6 +16,7 @@ from holdfast.core.patterns import (
     COLOUR,
     COMMAND,
     CONTINUED,
+    ENTITIES,
     ESCAPE,
     HEADER,
     LOGIN,
@@ -32,6 +33,7 @@ from holdfast.core.patterns import (
     VALUED,
     WRAP,
 )
+from holdfast.core.prose import is_prose, is_public
 from holdfast.core.secrecy import PRINTABLE
 
 TYPE_CHECKING = False
@@ -72,6 +74,8 @@ TAGS = lazy(
 )
 LOOSE = (",", "(")
 FURTHEST_VALUE = 600
+FURTHEST_WORD = 80
+"""The next word of a sentence ends within so many characters."""
 COLUMNS, MOST_COLUMNS = ",;\t|", 64
 MOST_ROWS = 64 << 10
 """So much of a table is looked at."""
@@ -90,7 +94,8 @@ def redact(text: str) -> str:
 
 def find(text: str) -> list[Span]:
     """Return (start, end, kind) of every secret, sorted, none of them overlapping."""
-    sent, text = text, colourless(text)
+    sent = _ended(text)
+    text = colourless(sent)
     spans = [*_keys(text), *_told(text), *_coded(text), *_random(text)]
     known = {start: end for start, end, _ in spans}
     for pattern, put in VIEWS:
@@ -109,6 +114,11 @@ def find(text: str) -> list[Span]:
     other = CONTINUED.sub("", text)
     found = list(_assigned(other, _beginnings(other))) if other != text else []
     return _merged(spans + _back(found, _places(text, CONTINUED, _nothing)))
+
+
+def _ended(text: str) -> str:
+    """The text with blanks that are none of any line in the place of NUL: as in `env -0`, a value ends there for sure."""
+    return text.replace("\0", "\f") if "\0" in text else text
 
 
 def colourless(text: str) -> str:
@@ -142,7 +152,8 @@ def _back(spans: list[Span], places: Callable[[], list[int]]) -> list[Span]:
 
 def holds_key(text: str) -> bool:
     """Is there a key of a known form, a private key, or an address with a password? Stops at the first."""
-    sent, text = text, colourless(text)
+    sent = _ended(text)
+    text = colourless(sent)
     if next(_keys(text), None) or next(_coded(text), None):
         return True
     others = [other for other in (unwrapped(sent), unescaped(text), _view(SLASHED, _sign, text)) if other != text]
@@ -151,7 +162,7 @@ def holds_key(text: str) -> bool:
 
 def holds_told(text: str) -> bool:
     """Is there a value that nothing but the word beside it gives away, also inside of base64? Stops at the first."""
-    text = colourless(text)
+    text = colourless(_ended(text))
     if next(_told(text, strict=True), None) or next(_coded(text), None):
         return True
     joined, plain = CONTINUED.sub("", text), unescaped(text) if "\\u00" in text else text
@@ -216,7 +227,7 @@ def _assigned(text: str, places: list[int] | None, strict: bool = False) -> Iter
             continue
         if group == "quoted" and is_annotation(match["name"], _signed(match), value, _line_before(match), after):
             continue
-        if group == "bare" and (_is_alternative(match, value) or _is_said(match, value)):
+        if group == "bare" and (_is_alternative(match, value) or _is_said(match, value) or _is_prose(match, value)):
             continue
         if group == "quoted" and match["quote"] == "`" and _is_quoted_code(match["name"], value):
             continue
@@ -354,6 +365,11 @@ def _is_said(match: Match[str], value: str) -> bool:
     return not _line_before(match).rpartition(" ")[2].startswith("-")
 
 
+def _is_prose(match: Match[str], value: str) -> bool:
+    after = match.string[match.end() : match.end() + FURTHEST_WORD].partition("\n")[0]
+    return is_prose(match["name"], _line_before(match), _signed(match), value, after)
+
+
 def _is_quoted_code(name: str, value: str) -> bool:
     """Between backticks: a command that is said to pass, or the tags of a field in Go."""
     return (name.lower() in VERBS and " " in value.strip()) or TAGS.fullmatch(value) is not None
@@ -427,6 +443,8 @@ def _parameters(text: str) -> Iterator[Span]:
         for match in pattern.finditer(text):
             group = match.lastindex or 0
             value = match[group]
+            if kind == "authorization" and is_public(value):
+                continue
             if not PLACEHOLDER.match(value) and not PROSE.match(value) and not CODE.match(value):
                 yield match.start(group), match.end(group), kind
 
@@ -501,7 +519,9 @@ def _nothing(match: Match[str]) -> str:
 
 
 def _character(match: Match[str]) -> str:
-    return chr(int(match[1] or match[2], 16))
+    if match[5]:
+        return ENTITIES[match[5]]
+    return chr(int(match[4])) if match[4] else chr(int(match[1] or match[2] or match[3], 16))
 
 
 def _sign(match: Match[str]) -> str:

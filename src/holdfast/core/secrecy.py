@@ -77,8 +77,20 @@ QUOTED_PRINTABLE = (
     b"-Encoding: quoted-printable", b"-encoding: quoted-printable", b"-Encoding: Quoted-Printable", b"ENCODING=QUOTED-PRINTABLE",
 )  # fmt: skip
 """How mails and cards say that their lines may end anywhere."""
-PERCENT = tuple(f"%{high}{low}%".encode("ascii") for high in "4567" for low in "0123456789abcdefABCDEF")
-"""The same, percent-encoded."""
+_CODES = {
+    f"{code:02{case}}"
+    for code in b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.~"
+    for case in "xX"
+}
+PERCENT = tuple([f"%{code}".encode("ascii") for code in sorted(_CODES)])
+"""The same, percent-encoded. Signs are left out that most addresses have so: of those, each key's own are looked for."""
+ENTITIES = (
+    b"&#95;", b"&#x5f;", b"&#x5F;", b"&lowbar;", b"&#45;", b"&#x2d;", b"&#x2D;", b"&#46;", b"&#x2e;", b"&#x2E;", b"&period;",
+    b"&#58;", b"&#x3a;", b"&#x3A;", b"&colon;", b":&#47;&#47;", b":&#x2f;&#x2f;", b":&#x2F;&#x2F;",
+)  # fmt: skip
+"""The signs within keys and addresses, as HTML and XML may write them."""
+CODED_ADDRESSES = (b"%3a//", b"%3A//")
+"""An address of which all is percent-encoded except its slashes."""
 CERTAIN = 5
 SHORT = 3
 """So few letters do not show in base64; what is text in base64 is decoded, and looked at as such."""
@@ -98,12 +110,16 @@ DECODED = (
     b"basic ",
 )
 """Base64 follows these, and is decoded whatever it shows."""
-FREQUENT = "secret_", "napi_", "secret-", "live_", "sig="
+FREQUENT = "secret_", "napi_", "secret-", "live_", "sig=", "oauth:"
 """How a key begins is enough to look closer from so many bytes on; a shorter or frequent one counts where the rest of a key could
 follow."""
-REST = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.~/+=%"
+REST = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.~/+=%:"
 """What is in keys."""
 REST_LENGTH = 16
+SLASHED = "_-.~:=+$!"
+"""Signs within keys that may have a backslash before them."""
+RESERVED, UNRESERVED = ":=+$!/", "_-.~"
+"""Those that addresses always have percent-encoded, and those that they may have so."""
 SIGN, WORD, ADDRESS, CHANCE, CODED, BOUND = 1, 2, 4, 8, 16, 32
 """Kinds of marks: a sign; a word, in any case of its letters; the beginning of an address, which counts where a password stands
 in front of the host; a sign that counts where a key could follow. Besides, or alone: as it looks inside of base64. Besides: it
@@ -167,33 +183,40 @@ def marks() -> Iterator[tuple[bytes, int]]:
         for sign in signs.split():
             kind = BOUND | (SIGN if len(sign) >= CERTAIN and sign not in FREQUENT else CHANCE)
             yield sign.encode("ascii"), kind | (CODED if len(sign) > SHORT else 0)
-            yield from _escaped(sign, kind)
+            yield from _escaped(sign, kind, RESERVED)
     for decoded in DECODED:
         yield decoded, CHANCE
     for name, (found, _) in OTHERS.items():
         for sign in found if name != "url-password" else ():
             kind = SIGN if len(sign) > 3 and sign not in FREQUENT else CHANCE
             yield sign.encode("ascii"), CODED | kind
-            yield from _escaped(sign, kind)
+            yield from _escaped(sign, kind, RESERVED + UNRESERVED)
     for letter in b"abcdefghijklmnopqrstuvwxyz0123456789\\":
         yield bytes([letter]) + b"://", ADDRESS
     yield rb":\/\/", ADDRESS
+    for coded in CODED_ADDRESSES:
+        yield coded, ADDRESS
     for coded in (b"%3A%2F%2F", b"%3a%2f%2f"):
         yield coded, SIGN
     for word in words():
         yield word, WORD
     for inside in INSIDE:
         yield inside, CODED
-    for escape in (*ESCAPES, *QUOTED_PRINTABLE):
+    for escape in (*ESCAPES, *ENTITIES, *QUOTED_PRINTABLE):
         yield escape, SIGN
     for escape in PERCENT:
         yield escape, CHANCE
 
 
-def _escaped(sign: str, kind: int) -> Iterator[tuple[bytes, int]]:
-    """How a file of Java's properties and an address write it, if otherwise."""
-    for colon, equals in (("\\:", "\\="), ("%3A", "%3D"), ("%3a", "%3d")):
-        written = sign.replace(":", colon).replace("=", equals)
+def _escaped(sign: str, kind: int, coded: str) -> Iterator[tuple[bytes, int]]:
+    """How a file of Java's properties, Markdown, a shell and an address write it, if otherwise."""
+    ways = (
+        [f"\\{letter}" if letter in ":=" else letter for letter in sign],
+        [f"\\{letter}" if letter in SLASHED else letter for letter in sign],
+        [f"%{ord(letter):02X}" if letter in coded else letter for letter in sign],
+        [f"%{ord(letter):02x}" if letter in coded else letter for letter in sign],
+    )
+    for written in dict.fromkeys(["".join(way) for way in ways]):
         if written != sign:
             yield written.encode("ascii"), kind
 

@@ -7,8 +7,10 @@ _LETTERS, _URL, _HEX = "[A-Za-z0-9]", "[A-Za-z0-9_-]", "[0-9a-f]"
 _END = r"(?![A-Za-z0-9])"
 _ESCAPES = r"\\[abefnrtv0]", "%[0-7][0-9A-Fa-f]", r"\\u00[0-7][0-9a-fA-F]", r"\\x[0-7][0-9a-fA-F]", "<!--"
 """What a key may follow although it ends like a word."""
+_PATCHED = r"\n[+-]"
+"""The same: how lines of a patch begin."""
 _UUID = r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
-_APART = "(?:" + "|".join(["(?<![A-Za-z0-9_~.-])", *[f"(?<={escape})" for escape in _ESCAPES]]) + ")"
+_APART = "(?:" + "|".join(["(?<![A-Za-z0-9_~.-])", *[f"(?<={escape})" for escape in (*_ESCAPES, _PATCHED)]]) + ")"
 _CODED = _APART.replace("_~.-", "+/")
 _HOST = r"[^\s/@:\"'<>\\]{0,256}"
 # A host's port is no password, and what comes behind it may have an `@` in it: `http://localhost:4873/@scope/name`. Of what has
@@ -46,7 +48,7 @@ BEGINNINGS: dict[str, tuple[str, str] | tuple[str, str, str]] = {
     "aws-mws-key": ("amzn.mws.", _UUID),
     "aws-login-secret": ("amzn1.oa2-cs.v1.", _HEX + "{64}"),
     "aws-session-token": ("IQoJb3JpZ2luX2Vj FwoGZXIvYXdz", "[A-Za-z0-9+/=]{100,}"),
-    "defined-key": ("dnkey-", "[a-z0-9=_-]{26}-[a-z0-9=_-]{52}"),
+    "defined-key": ("dnkey-", "[A-Za-z0-9=_-]{26}-[A-Za-z0-9=_-]{52}"),
     "scaleway-key": ("SCW", "(?=[A-Z]*[0-9])[A-Z0-9]{17}" + _END, "A-Za-z0-9_"),
     "portainer-token": ("ptr_", "[A-Za-z0-9+/]{40,}={0,2}"),
     "vercel-blob-token": ("vercel_blob_rw_", "[A-Za-z0-9]{16}_[A-Za-z0-9]{24,}"),
@@ -112,6 +114,9 @@ BEGINNINGS: dict[str, tuple[str, str] | tuple[str, str, str]] = {
     "wandb-key": ("wandb_v1_", "[A-Za-z0-9_]{30,}"),
     "elevenlabs-key": (" ".join(f"sk_{digit}" for digit in "0123456789abcdef"), _HEX + "{47}" + _END, "A-Za-z0-9_"),
     "firecrawl-key": ("fc-", _HEX + "{32}" + _END, "A-Za-z0-9_-"),
+    "fireworks-key": (
+        "fw_", "(?=[A-Za-z]*[0-9])(?=[a-z0-9]*[A-Z])(?=[A-Z0-9]*[a-z])[A-Za-z0-9]{20,32}" + _END, "A-Za-z0-9_"
+    ),
     "jina-key": ("jina_", _LETTERS + "{60}" + _END),
     # Payments and shops
     "stripe-key": (
@@ -142,7 +147,9 @@ BEGINNINGS: dict[str, tuple[str, str] | tuple[str, str, str]] = {
     "mailersend-key": ("mlsn.", _HEX + "{64}"),
     "brevo-key": ("xkeysib- xsmtpsib-", _HEX + "{64}-[A-Za-z0-9]{16}"),
     "resend-key": ("re_", "[A-Za-z0-9]{8}_[A-Za-z0-9]{20,}", "A-Za-z0-9_"),
-    "intercom-token": ("dG9rOj", "[A-Za-z0-9+/]{40,}={0,2}"),
+    # `tok:` in base64, and the first bits of what may follow.
+    "intercom-token": ("dG9rOj dG9rOk dG9rOl dG9rOm dG9rOn", "[A-Za-z0-9+/]{40,}={0,2}"),
+    "twitch-token": ("oauth:", "(?=[a-z]*[0-9])[a-z0-9]{30}" + _END),
     "hubspot-token": ("pat-na1- pat-na2- pat-eu1- pat-ap1-", _UUID),
     # A bot's number of 17 to 20 digits in base64: three of them make four letters. `OTE` alone would be in every `OTEL_…`.
     "discord-token": (
@@ -165,6 +172,11 @@ BEGINNINGS: dict[str, tuple[str, str] | tuple[str, str, str]] = {
     "aiven-password": ("AVNS_", _URL + "{18,}"),
     "notion-token": ("ntn_ secret_", _LETTERS + "{40,}" + _END),
     "linear-key": ("lin_api_ lin_oauth_", _LETTERS + "{32,}"),
+    "asana-token": (
+        " ".join(f"{way}/{digit}" for way in "12" for digit in "123456789"), r"\d{11,16}(?:/\d{12,17})?:[0-9a-f]{32}" + _END,
+        "A-Za-z0-9/.-",
+    ),
+    "adafruit-key": ("aio_", "(?=[A-Za-z]*[0-9])[A-Za-z0-9]{28}" + _END, "A-Za-z0-9_"),
     "figma-token": ("figd_ figu_ figo_", _URL + "{36,}"),
     "contentful-token": ("CFPAT-", _URL + "{40,}"),
     "dropbox-token": ("sl.", r"(?:u\.)?[A-Za-z0-9_-]{120,}"),
@@ -195,6 +207,10 @@ BEGINNINGS: dict[str, tuple[str, str] | tuple[str, str, str]] = {
     "wallet-key": ("xprv", "[1-9A-HJ-NP-Za-km-z]{107}" + _END),
     "vault-token": ("hvs. hvb. hvr.", _URL + "{20,}"),
     "doppler-token": ("dp.pt. dp.st. dp.ct. dp.sa. dp.scim. dp.audit.", "[A-Za-z0-9._-]{30,}"),
+    # The first part tells when it was made: from 2021 on.
+    "infisical-token": (
+        "st.6 st.7", r"[0-9a-f]{23}\.[0-9a-f]{32}\.[0-9a-f]{32}", "A-Za-z0-9_.-"
+    ),
     "age-key": ("AGE-SECRET-KEY-1", "[A-Z0-9]{50,}"),
     "1password-token": ("ops_eyJ", "[A-Za-z0-9+/]{100,}={0,3}"),
     "1password-key": (
@@ -295,7 +311,9 @@ def pattern(kind: str) -> str:
     ways = []
     for size in sorted({len(sign) for sign in signs(kind)}):
         alike = "|".join([_plain(sign) for sign in signs(kind) if len(sign) == size])
-        apart = "|".join([rf"(?<![{inside}].{{{size}}})", *[rf"(?<={escape}.{{{size}}})" for escape in _ESCAPES]])
+        apart = "|".join(
+            [rf"(?<![{inside}].{{{size}}})", *[rf"(?<={escape}.{{{size}}})" for escape in (*_ESCAPES, _PATCHED)]]
+        )
         ways.append(f"(?:{alike})(?:{apart})")
     return f"(?:{'|'.join(ways)})(?:{rest})"
 

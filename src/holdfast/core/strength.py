@@ -34,7 +34,7 @@ def require_strong(passphrase: str) -> None:
     if found < LEAST:
         raise Usage(
             f"This passphrase is too weak: about {found} bits of {LEAST} that are needed.",
-            "Take four or more unrelated words, or 14 or more mixed characters.",
+            "Take four or more unrelated words, or 14 or more mixed characters; well-known passwords and sentences hardly count.",
         )
 
 

@@ -14,7 +14,8 @@ from typing import IO, Any
 
 from holdfast.supervisor.protocol import Malformed, check
 from holdfast.supervisor.redaction import clean
-from holdfast.supervisor.stripping import MARK, forms
+from holdfast.supervisor.spellings import forms
+from holdfast.supervisor.stripping import MARK
 
 PROTOCOLS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 MOST = 8 << 20

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.errors import Failed, HoldfastError
 from holdfast.core.frozen import DOCUMENT
-from holdfast.supervisor.stripping import MARK, forms
+from holdfast.supervisor.spellings import forms
+from holdfast.supervisor.stripping import MARK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 from time import sleep
 
 from holdfast.supervisor.redaction import Lines
+from holdfast.supervisor.spellings import forms
 
 LONGEST = 8 << 20
 """A longer line is cut."""
 CUT = b"[line cut by holdfast]\n"
 MARK = b"[secret]"
-SHORTEST_SECRET = 4
-SHORTEST_LINE = 16
-"""A shorter line of a longer secret may stand anywhere."""
 APART = 100_000_000
 """Nanoseconds between two notes of when lines came."""
 MOST_OWED, LOOKS = 1 << 20, 60
@@ -95,30 +92,3 @@ class Stream:
         if abs(seen.st_mtime_ns - self.noted_at) >= APART:
             self.noted_at = seen.st_mtime_ns
             os.write(self.times, f"{seen.st_size - count} {seen.st_mtime_ns}\n".encode())
-
-
-def _own_lines(secret: str) -> list[str]:
-    """Lines of a secret that are its own: what begins and ends every private key would no longer give the next one away."""
-    lines = [line.strip() for line in secret.split("\n")] if "\n" in secret else []
-    return [line for line in lines if len(line) >= SHORTEST_LINE and not line.startswith("-----") and ": " not in line]
-
-
-def forms(secrets: list[str]) -> list[bytes]:
-    """Every spelling in which a secret might come out, longest first."""
-    from base64 import b64encode, urlsafe_b64encode
-    from urllib.parse import quote, quote_plus
-
-    found: set[bytes] = set()
-    for secret in secrets:
-        whole = [secret, *_own_lines(secret)]
-        for text in whole:
-            raw = text.encode("utf-8", "surrogateescape")
-            spelled = [text, quote(text, safe=""), quote_plus(text), json.dumps(text)[1:-1]]
-            spelled += [json.dumps(text, ensure_ascii=False)[1:-1], json.dumps(json.dumps(text)[1:-1])[1:-1]]
-            found.update(spelling.encode("utf-8", "surrogateescape") for spelling in spelled)
-            for encode in (b64encode, urlsafe_b64encode):
-                for shift in range(3):  # a secret inside a longer text that was encoded as a whole
-                    middle = encode(b"\0" * shift + raw)[(0, 2, 3)[shift] :]
-                    found.add(middle.rstrip(b"=")[: -1 if (len(raw) + shift) % 3 else None])
-            found.add(raw.hex().encode())
-    return sorted((form for form in found if len(form) >= SHORTEST_SECRET), key=len, reverse=True)

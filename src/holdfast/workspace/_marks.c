@@ -233,10 +233,25 @@ static PyObject *load(PyObject *self, PyObject *arguments)
 
 static int is_blank(uint8_t c) { return c <= ' ' || c == '"' || c == '\'' || c == '\\'; }
 
-/* Behind a line's end, with what is around it where texts and strings are wrapped; NULL if the line does not end here. */
+/* Behind what colours a terminal, as it is sent; NULL if there is nothing of that kind here. */
+static const uint8_t *behind_colour(const uint8_t *p, const uint8_t *end)
+{
+    if (end - p < 3 || p[1] != '[')
+        return NULL;
+    if (end - p > LONGEST_COLOUR + 3)
+        end = p + LONGEST_COLOUR + 3;
+    for (p += 2; p < end && ((*p >= '0' && *p <= '9') || *p == ';' || *p == '?'); p++)
+        ;
+    return p < end && is_letter(*p) ? p + 1 : NULL;
+}
+
+/* Behind a line's end, with what is around it where texts and strings are wrapped; NULL if the line does not end here.
+   Behind a colour, too: it may change within a key, as `grep` does. */
 static const uint8_t *next_line(const uint8_t *p, const uint8_t *end)
 {
     int ended = 0;
+    if (*p == '\x1b')
+        return behind_colour(p, end);
     if (end - p > FURTHEST_BREAK)
         end = p + FURTHEST_BREAK;
     for (; p < end; p++) {
@@ -250,8 +265,9 @@ static const uint8_t *next_line(const uint8_t *p, const uint8_t *end)
     return ended ? p : NULL;
 }
 
-/* Is there `user:password@` at the beginning of this address? Slashes and colons may be escaped. */
-static int has_password(const uint8_t *p, const uint8_t *end)
+/* Is there `user:password@` at the beginning of this address? Slashes and colons may be escaped; `coded`:
+   percent-encoded. */
+static int has_password(const uint8_t *p, const uint8_t *end, int coded)
 {
     int colon = 0;
     if (end - p > FURTHEST)
@@ -260,6 +276,11 @@ static int has_password(const uint8_t *p, const uint8_t *end)
         if (*p == '\\' && end - p > 1 && (p[1] == '/' || p[1] == ':')) {
             p++;
             continue;
+        }
+        if (coded && *p == '%' && end - p > 2) {
+            if (p[1] == '4' && p[2] == '0')
+                return colon;
+            colon |= p[1] == '3' && folded(p[2]) == 'a';
         }
         if (is_blank(*p)) {
             p = next_line(p, end);
@@ -276,7 +297,7 @@ static int has_password(const uint8_t *p, const uint8_t *end)
     return 0;
 }
 
-/* Could what is here be the rest of a key? Lines may end in it. */
+/* Could what is here be the rest of a key? Lines may end in it, and its signs may have a backslash before them. */
 static int goes_on(const uint8_t *p, const uint8_t *end)
 {
     for (int letters = 0; letters < rest_length;) {
@@ -285,7 +306,9 @@ static int goes_on(const uint8_t *p, const uint8_t *end)
         if (in_rest[*p]) {
             letters++;
             p++;
-        } else
+        } else if (*p == '\\' && end - p > 1 && in_rest[p[1]] && !is_letter(p[1]))
+            p++;
+        else
             p = is_blank(*p) ? next_line(p, end) : NULL;
     }
     return 1;
@@ -314,12 +337,13 @@ static int matches(int number, const uint8_t *p, const uint8_t *start, const uin
     if (end - p < size)
         return 0;
     if (kind[number] == SIGN || kind[number] == CHANCE)
-        return !memcmp(p, mark[number], (size_t)size) && (!bound[number] || is_apart(p, start))
+        return !memcmp(p, mark[number], (size_t)size) && (size >= BEGIN || in_rest[p[size]])
+               && (!bound[number] || is_apart(p, start))
                && (kind[number] == SIGN || goes_on(p + size, end));
     for (int i = 0; i < size; i++)
         if (folded(p[i]) != mark[number][i])
             return 0;
-    return kind[number] == WORD || has_password(p + size, end);
+    return kind[number] == WORD || has_password(p + size, end, *p == '%');
 }
 
 typedef struct {

@@ -46,18 +46,23 @@ def is_secret(path: bytes, content: bytes | None) -> bool:
         return kind != KEY or content is None or _is_private(content)
     if content is None or len(content) > TEXT_LIMIT:
         return False
-    return _holds_secret(_in_utf_8(content), bool(kind))
+    return any(_holds_secret(reading, bool(kind)) for reading in _readings(content))
 
 
-def _in_utf_8(content: bytes) -> bytes:
-    """A text in UTF-16, with the mark that says so or without, in UTF-8; everything else as it is."""
+def _readings(content: bytes) -> Iterator[bytes]:
+    """The content as it is, and in UTF-8 if it could be a text in UTF-16, with the mark that says so or without.
+
+    What looks like UTF-16 may be something else: two letters of `env -0` make one of Chinese.
+    """
+    yield content
     if content.startswith(UTF_16):
         coding = "utf-16"
     elif content.find(b"\0", 0, LOOKED_AT) >= 0:
         coding = _without_mark(content[:LOOKED_AT])
     else:
-        return content
-    return content.decode(coding, "replace").encode("utf-8", "replace") if coding else content
+        return
+    if coding:
+        yield content.decode(coding, "replace").encode("utf-8", "replace")
 
 
 def _without_mark(start: bytes) -> str:

@@ -6,6 +6,7 @@ from holdfast.core.secrecy import (
     BOUND,
     CHANCE,
     CODED,
+    CODED_ADDRESSES,
     LEAST_CODED,
     MOST_STRANGE,
     PRINTABLE,
@@ -87,6 +88,10 @@ def _signs(content: bytes) -> Iterator[int]:
     for at in _each(content, rb":\/\/"):
         if _has_password(content, at + 5):
             yield at
+    for mark in CODED_ADDRESSES:
+        for at in _each(content, mark):
+            if _has_password(content, at + len(mark), coded=True):
+                yield at
 
 
 def _likely(content: bytes) -> list[tuple[bytes, int]]:
@@ -153,13 +158,15 @@ def _is_apart(content: bytes, at: int) -> bool:
 
 
 def _goes_on(content: bytes, at: int) -> bool:
-    """Could what is here be the rest of a key? Lines may end in it."""
+    """Could what is here be the rest of a key? Lines may end in it, and its signs may have a backslash before them."""
     letters = 0
     while letters < REST_LENGTH:
         if at >= len(content):
             return False
         if content[at] in REST:
             letters += 1
+            at += 1
+        elif content[at] == 92 and content[at + 1 : at + 2] in LETTERS and not content[at + 1 : at + 2].isalnum():
             at += 1
         else:
             at = _next_line(content, at, len(content)) if _is_blank(content[at]) else 0
@@ -172,17 +179,22 @@ def _is_blank(byte: int) -> bool:
     return byte <= 32 or byte in b"\"'\\"
 
 
-def _has_password(content: bytes, at: int) -> bool:
-    """Is there `user:password@` at the beginning of this address? Slashes and colons may be escaped."""
+def _has_password(content: bytes, at: int, coded: bool = False) -> bool:
+    """Is there `user:password@` at the beginning of this address? Slashes and colons may be escaped; `coded`: percent-encoded."""
     end = min(at + FURTHEST, len(content))
     colon = False
-    if content.find(b"@", at, end) < 0:
+    if not coded and content.find(b"@", at, end) < 0:
         return False
     while at < end:
         byte = content[at]
         if byte == 92 and content[at + 1 : at + 2] in (b"/", b":"):
             at += 1
             continue
+        if coded and byte == 37:
+            escape = content[at + 1 : min(at + 3, end)].lower()
+            if escape == b"40":
+                return colon
+            colon |= escape == b"3a"
         if _is_blank(byte):
             at = _next_line(content, at, end)
             if not at:
@@ -198,7 +210,12 @@ def _has_password(content: bytes, at: int) -> bool:
 
 
 def _next_line(content: bytes, at: int, end: int) -> int:
-    """Behind a line's end, with what is around it where texts and strings are wrapped; 0 if the line does not end here."""
+    """Behind a line's end, with what is around it where texts and strings are wrapped; 0 if the line does not end here.
+
+    Behind a colour, too: it may change within a key, as `grep` does.
+    """
+    if content[at] == 27:
+        return _behind_colour(content, at, end)
     ended = False
     for place in range(at, min(at + FURTHEST_BREAK, end)):
         byte = content[place]
@@ -207,3 +224,15 @@ def _next_line(content: bytes, at: int, end: int) -> int:
         elif byte not in b"\\\"'+.\r \t" and not (ended and byte in b">|#*"):
             return place if ended else 0
     return min(at + FURTHEST_BREAK, end) if ended else 0
+
+
+def _behind_colour(content: bytes, at: int, end: int) -> int:
+    """Behind what colours a terminal, as it is sent; 0 if there is nothing of that kind here."""
+    end = min(end, at + LONGEST_COLOUR + 3)
+    if content[at + 1 : at + 2] != b"[":
+        return 0
+    at += 2
+    while at < end and content[at] in b"0123456789;?":
+        at += 1
+    last = content[at : at + 1] if at < end else b""
+    return at + 1 if last.isalnum() and last.isascii() else 0
