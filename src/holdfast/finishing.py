@@ -9,6 +9,7 @@ from holdfast.conversation.usage import tokens
 from holdfast.core.errors import sentence
 from holdfast.core.model import CONVERSED, CREATED, OUTSIDE, UNCHANGED, Event, Outcome
 from holdfast.core.policy import rest_of, taken_before
+from holdfast.heading import MOST_ACTIVE
 from holdfast.store import parts, pending, sessions, workers
 
 TYPE_CHECKING = False
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from holdfast.settings import Settings
     from holdfast.store.rows import WorkspaceRow
 
-SUMMARY, POINT, MOST_POINTS, MOST_FILES = 80, 200, 8, 50
+SUMMARY, POINT, MOST_POINTS = 80, 200, 8
 LINE = 1000
 """Characters of a line that are looked at for secrets, before it is cut to the length of a point."""
 PATIENCE, STEP = 1.0, 0.01
@@ -119,9 +120,9 @@ def _finish(
         _ease(engine, folder, told)
     if told["trigger"] == sessions.CUT_OFF:
         _note_cut_off(engine, root, folder, told["session"], result["status"] != "failed")
-    if told["trigger"] == "before_clear" and told["client"]:
+    if told["trigger"] == "before_clear":
         try:
-            sessions.note_cleared(folder, told["client"], session=told["session"], **result)
+            sessions.note_saved(folder, told["client"], told["session"], **result)
         except OSError as error:
             engine.note(root, "failed", "before_clear", f"The cleared session was not noted: {error.strerror}.")
 
@@ -352,7 +353,7 @@ def _active(folder: str, session: str, root: bytes, patterns: list[str]) -> tupl
     # A name that is not UTF-8 has no place in a JSON header.
     names = [path.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for path in found]
     names = [name for name in names if not excluded_by(name, patterns) and not is_made(name.encode("utf-8"))]
-    return tuple(names[:MOST_FILES])
+    return tuple(names[:MOST_ACTIVE])
 
 
 def _warn_of_poor(engine: Engine, root: bytes, outcome: Outcome, trigger: str) -> None:
