@@ -831,12 +831,11 @@ def _told_of(losses: Losses) -> dict[str, Any]:
 
 
 def _first_line(text: str) -> str:
-    for line in text.split("\n"):
-        if line.strip():
-            from holdfast.core.cuts import head
+    if not text:
+        return ""
+    from holdfast.core.cuts import first_line
 
-            return head(line.strip(), 1000)
-    return ""
+    return first_line(text, 1000)
 
 
 def _with_contents(root: bytes, named: tuple[bytes, ...]) -> tuple[bytes, ...]:

@@ -204,3 +204,27 @@ def test_what_was_there_before_a_session_is_not_its_work(ground: Ground) -> None
     worked.turn()
 
     assert not [row for row in ground.checkpoints() if ground.header(row).get("active_files")]
+
+
+def test_what_the_agent_edited_by_name_below_build_is_in_both_parts(ground: Ground) -> None:
+    worked = Worked(ground)
+    worked.session.write("build/rules.py", "limit = 3\n")
+    for name, text in (("build/rules.py", "limit = 3\n"), ("dist/made.js", "var x = 1\n")):
+        (ground.project / name).parent.mkdir()
+        (ground.project / name).write_text(text)
+    worked.turn()
+
+    first, second = worked.brief()
+
+    assert "M build/rules.py" in first and "limit = 3" in second
+    assert "made.js" not in first + second
+
+
+def test_a_section_without_anything_in_it_has_no_heading(ground: Ground) -> None:
+    worked = Worked(ground)
+    worked.session.write("logo.svg", "<svg/>\n")
+    worked.turn()
+
+    first, _ = worked.brief()
+
+    assert "## Current Task" in first and "## Files" not in first
