@@ -62,7 +62,7 @@ def checkpoint_list(
 ) -> answers.Listed:
     """List this workspace's checkpoints, newest first."""
     with visits.open() as visit:
-        most = limit or min(max(1, visit.settings["checkpoint.max_auto_summaries"]), MOST_LISTED)
+        most = limit or min(visit.settings["checkpoint.max_auto_summaries"], MOST_LISTED)
         query = Query(workspace=visit.row.id, session=session, trigger=trigger, tag=tag, before=before, limit=most + 1)
         rows = visit.repository.ledger.find(query)
         now = visit.now()
