@@ -12,8 +12,8 @@ SCRIPT = "${CLAUDE_PLUGIN_ROOT}/bin/holdfast"
 
 
 def command(*words: str) -> str:
-    """A plugin's hooks may run on for moments after it was removed: without its script they do nothing."""
-    return f'test -r "{SCRIPT}" || exec cat >/dev/null; exec sh "{SCRIPT}" {" ".join(words)}'
+    """A plugin's hooks may run on for moments after it was removed: without its script, or with half of it, they do nothing."""
+    return f'test -r "{SCRIPT}" || exec cat >/dev/null; sh "{SCRIPT}" {" ".join(words)} || test $? -ne 1'
 
 
 def text() -> str:

@@ -128,8 +128,8 @@ class Attending:
         if kind == COMPACTION_STARTS:
             return self._compaction_starts()
         if self.part == 1:
-            if kind in (TURN_ENDED, SESSION_ENDS) and self.event.client:
-                sessions.settle(self.folder, self.event.client)  # work went on: what a clear asked about is kept
+            if kind in (TURN_ENDED, SESSION_ENDS):
+                self._settle_question()
             self._later()
         if kind == SESSION_STARTS:
             return self._session_starts()
@@ -287,6 +287,8 @@ class Attending:
     def _later(self) -> None:
         event = self.event
         decision = self._decide("")
+        if event.kind == SESSION_ENDS and event.reason == "clear":
+            self._note_cleared("off" if isinstance(decision, Skip) else "", isinstance(decision, Ask))
         if isinstance(decision, Skip) or not self._claim(decision):
             return
         lost = self._cut_off() if event.kind == SESSION_STARTS else []
@@ -298,17 +300,20 @@ class Attending:
         except OSError:
             self._ease(decision.trigger)
             raise
-        if event.kind == SESSION_ENDS and event.reason == "clear" and event.client:
-            sessions.note_cleared(
-                self.folder,
-                event.client,
-                session=event.session,
-                transcript=event.transcript,
-                at=self.clock(),
-                status="",
-                ask=isinstance(decision, Ask),
-            )
         self.background.detach(self._work)
+
+    def _settle_question(self) -> None:
+        """Work went on: what a clear asked about is kept."""
+        if self.event.client:
+            sessions.settle(self.folder, self.event.client)
+        elif self.event.session:
+            sessions.settle_asked(self.folder, self.event.session)
+
+    def _note_cleared(self, status: str, ask: bool) -> None:
+        """What the session that begins next is told of this clear, and of no earlier one. It precedes the worker's note."""
+        event = self.event
+        known = {"session": event.session, "transcript": event.transcript, "at": self.clock()}
+        sessions.note_cleared(self.folder, event.client or event.near, **known, status=status, ask=ask)
 
     def _cut_off(self) -> list[dict[str, Any]]:
         """What sessions that crashed leave to be kept, before the new one begins."""
@@ -397,7 +402,7 @@ class Attending:
             "agent": event.agent,
             "cwd": event.cwd.decode("utf-8", "surrogateescape"),
             "transcript": event.transcript,
-            "client": event.client,
+            "client": event.client or event.near,
             "model": event.model,
             "reason": event.reason[:200],
             "said": "yes" if event.prompt or event.said else "",
@@ -842,12 +847,11 @@ def _told_of(losses: Losses) -> dict[str, Any]:
 
 
 def _first_line(text: str) -> str:
-    for line in text.split("\n"):
-        if line.strip():
-            from holdfast.core.cuts import head
+    if not text:
+        return ""
+    from holdfast.core.cuts import first_line
 
-            return head(line.strip(), 1000)
-    return ""
+    return first_line(text, 1000)
 
 
 def _with_contents(root: bytes, named: tuple[bytes, ...]) -> tuple[bytes, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holdfast.agents.base import Reply
 from holdfast.core import inheritance
@@ -27,6 +27,8 @@ PATIENCE, STEP = 1.0, 0.02
 PATIENCE_CRASH = 5.0
 """The same for that of a crashed one: the session begins without its work otherwise."""
 AGAIN = 30 * SECOND
+AT_ONCE = 15 * SECOND
+"""How long after a clear the next session begins at most, where the client's process does not say that they belong together."""
 MOST_LISTED = 5
 HOOKS = (1, 2)
 """Parts that a client asks for at a session's start, each by a hook of its own."""
@@ -149,14 +151,14 @@ class Delivery:
         if source == COMPACT:
             return self.event.session
         if source == CLEAR:
-            return str(sessions.cleared(self.folder, self.event.client).get("session") or "")
+            return str(self._clear().get("session") or "")
         return ""
 
     def _transcript(self, source: str) -> str:
         if source == COMPACT:
             return self.event.transcript
         if source == CLEAR:
-            return str(sessions.cleared(self.folder, self.event.client).get("transcript") or "")
+            return str(self._clear().get("transcript") or "")
         return ""
 
     def _others(self) -> bool:
@@ -203,12 +205,14 @@ class Delivery:
         from time import monotonic, sleep
 
         end = monotonic() + PATIENCE
-        while (found := sessions.cleared(self.folder, self.event.client)) and not found.get("status"):
+        while (found := self._clear()) and not found.get("status"):
             if monotonic() >= end:
                 return self._say("saving") if self.part == 1 else ""
             sleep(STEP)
         if self.part > 1:
             return ""
+        if found.get("status") == "off":
+            return self._not_kept(int(found.get("at") or 0))
         if found.get("status") != "created":
             return self._say("clear_failed") if found.get("status") == "failed" else ""
         row = self.engine.repository().ledger.checkpoint(self.resuming.workspace, int(found["version"]))
@@ -216,18 +220,38 @@ class Delivery:
             return ""
         told = self.resuming.tell(row)
         files, lines, names = self.resuming.counted(row, self._language())
+        added = self._say("at_least", count=f"{lines.added:,}") if lines.uncounted else f"{lines.added:,}"
         working = self._working(told)
         captured, size = self._captured(told, working)
         said = self._say(
-            "cleared", summary=told.summary, id=row.id, files=files, lines=lines, captured=captured,
+            "cleared", summary=told.summary, id=row.id, files=f"{files:,}", lines=added, captured=captured,
             analysis=self._analysed(told), size=_size(size),
         )  # fmt: skip
         large = [self._say("left_out", names=self._few(working.too_large))] if working.too_large else []
         rows = [said, *large, *(names if self.settings["hooks.verify_before_clear"] else [])]
         if found.get("ask"):
-            sessions.note_asked(self.folder, self.event.client, self.event.session)
+            sessions.note_asked(self.folder, self._client, self.event.session)
             rows.append(self._say("keep_or_drop", keep=self._command("keep"), drop=self._command("drop")))
         return "\n".join(rows)
+
+    @property
+    def _client(self) -> int:
+        return self.event.client or self.event.near
+
+    def _clear(self) -> dict[str, Any]:
+        """What is known of the clear that this session begins after; nothing if there is none."""
+        since = 0 if self.event.client else self.engine.clock() - AT_ONCE
+        return sessions.cleared_for(self.folder, self._client, self.event.session, since)
+
+    def _not_kept(self, at: int) -> str:
+        """After a clear that takes no checkpoint: what has changed since the last one, where that is to be compared."""
+        if not self.settings["hooks.verify_before_clear"]:
+            return ""
+        version, names = self.resuming.unsaved_at(at)
+        if not names:
+            return ""
+        files = counted(len(names), "file", self._language())
+        return self._say("not_kept", version=f"v{version}", files=files, names=self._few(names))
 
     def _command(self, name: str) -> str:
         """What the user can type in the client: a command of the plugin where it is there, else the program itself."""
@@ -243,7 +267,9 @@ class Delivery:
         """The session's files by name, with their size; where it has none, how many the whole checkpoint holds."""
         if not found.names:
             return counted(told.row.files, "file", self._language()), told.row.bytes
-        return f"{counted(len(found.names), 'file', self._language())} ({self._few(found.names)})", found.size
+        count = counted(len(found.names), "file", self._language())
+        count = self._say("more_than", count=count) if found.more else count
+        return f"{count} ({self._few(found.names)})", found.size
 
     def _few(self, names: list[str]) -> str:
         listed = ", ".join([clean(name).replace("\n", " ") for name in names[:MOST_LISTED]])

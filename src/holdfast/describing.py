@@ -12,6 +12,7 @@ from holdfast.core.exclusion import excluded_by
 from holdfast.core.secrecy import by_name
 from holdfast.heading import BOUNDS
 from holdfast.looking import between
+from holdfast.session_files import changed_by
 from holdfast.store.rows import Query
 from holdfast.workspace.find import show
 
@@ -36,11 +37,15 @@ class State(NamedTuple):
 
 
 class Working(NamedTuple):
-    """The files of a document by name; `size` is that of all of them, `too_large` names those that no room was for."""
+    """The files of a document by name; `size` is that of all of them, `too_large` names those that no room was for.
+
+    `more`: there are more than are looked at.
+    """
 
     names: list[str]
     size: int
     too_large: list[str]
+    more: bool = False
 
 
 class _Judged(NamedTuple):
@@ -80,11 +85,11 @@ def working_files(
     bounds = bounds_of(header, settings)
     if bounds["mode"] != STATEFUL or not bounds["capture_files"]:
         return Working([], 0, [])
-    paths = _paths(repository, row, header, _notes(header), root).wanted
-    found = list(_judged(repository, row, paths, bounds))
+    paths = _paths(repository, row, header, _notes(header), root)
+    found = list(_judged(repository, row, paths.wanted, bounds))
     kept = [one.entry for one in found if not one.why]
     large = [f"{show(one.entry.path)} ({in_words(one.entry.size)})" for one in found if one.why.endswith(TOO_LARGE)]
-    return Working([show(entry.path) for entry in kept], sum([entry.size for entry in kept]), large)
+    return Working([show(entry.path) for entry in kept], sum([entry.size for entry in kept]), large, paths.more)
 
 
 def too_large(
@@ -142,16 +147,17 @@ def _notes(header: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Paths(NamedTuple):
-    """`made` are folders that a tool makes, in which something changed."""
+    """`made` are folders that a tool makes, in which something changed; `more`: not all that is wanted is named."""
 
     wanted: list[bytes]
     made: list[bytes]
+    more: bool = False
 
 
 def _paths(
     repository: Repository, row: CheckpointRow, header: dict[str, Any], notes: dict[str, Any], root: str
 ) -> _Paths:
-    """Files that the session wrote or read, newest first, then what changed in this version; each once.
+    """Files that the session wrote or read, newest first, then what changed in this version and in its others; each once.
 
     What lies in a folder that a tool makes counts only if the agent edited it by name.
     """
@@ -164,10 +170,10 @@ def _paths(
     chosen = dict.fromkeys([_bytes(name) for name in edited if name and not name.startswith("/")])
     rest = [_bytes(name) for name in others if name and not name.startswith("/")]
     made: dict[bytes, None] = {}
-    for path in [*rest, *_changed(repository, row)]:
+    for path in [*rest, *_changed(repository, row), *_changed_before(repository, row)]:
         folder = b"" if path in chosen else made_in(path)
         (made if folder else chosen)[folder or path] = None
-    return _Paths(list(chosen)[:MOST_FILES], list(made)[:MOST_FOLDERS])
+    return _Paths(list(chosen)[:MOST_FILES], list(made)[:MOST_FOLDERS], len(chosen) > MOST_FILES)
 
 
 def _bytes(name: str) -> bytes:
@@ -177,7 +183,15 @@ def _bytes(name: str) -> bytes:
 def _changed(repository: Repository, row: CheckpointRow) -> Iterator[bytes]:
     before = repository.ledger.find(Query(workspace=row.workspace, before=row.version, limit=1))
     if before:  # the first checkpoint has everything, and says nothing about the work
-        yield from [change.path for change in between(repository, row.workspace, before[0], row)]
+        for change in between(repository, row.workspace, before[0], row):
+            if change.new is not None and change.new.kind == FILE:
+                yield change.path
+
+
+def _changed_before(repository: Repository, row: CheckpointRow) -> list[bytes]:
+    """What the session's versions before this one changed: a shell command names no file to us."""
+    found = changed_by(repository, row, row.session, MOST_FILES) if row.session else []
+    return [entry.path for entries in found for entry in entries if entry.kind == FILE]
 
 
 def _refused(entry: Entry, total: int, bounds: dict[str, Any]) -> str:

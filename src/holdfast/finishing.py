@@ -9,6 +9,7 @@ from holdfast.conversation.usage import tokens
 from holdfast.core.errors import sentence
 from holdfast.core.model import CONVERSED, CREATED, OUTSIDE, UNCHANGED, Event, Outcome
 from holdfast.core.policy import rest_of, taken_before
+from holdfast.heading import MOST_ACTIVE
 from holdfast.store import parts, pending, sessions, workers
 
 TYPE_CHECKING = False
@@ -21,14 +22,14 @@ if TYPE_CHECKING:
     from holdfast.settings import Settings
     from holdfast.store.rows import WorkspaceRow
 
-SUMMARY, POINT, MOST_POINTS, MOST_FILES = 80, 200, 8, 50
+SUMMARY, POINT, MOST_POINTS = 80, 200, 8
 LINE = 1000
 """Characters of a line that are looked at for secrets, before it is cut to the length of a point."""
 PATIENCE, STEP = 1.0, 0.01
 LAG, MOST_READ = 0.5, 8 << 20
 """Seconds by which a transcript may lag behind its events, and how much of its end is read."""
 HASTY = ("before_command",)
-"""Triggers at which the agent waits: its notes come with the next checkpoint."""
+"""Triggers at which the agent waits: of its notes they have the task and the last words, the rest comes with the next one."""
 KEPT = ("analysis", "context", "tasks", "last_test", "unfinished", "files", "session", "read_by")
 """What of the notes stands in the checkpoint itself; the conversation has the rest."""
 
@@ -119,9 +120,9 @@ def _finish(
         _ease(engine, folder, told)
     if told["trigger"] == sessions.CUT_OFF:
         _note_cut_off(engine, root, folder, told["session"], result["status"] != "failed")
-    if told["trigger"] == "before_clear" and told["client"]:
+    if told["trigger"] == "before_clear":
         try:
-            sessions.note_cleared(folder, told["client"], session=told["session"], **result)
+            sessions.note_saved(folder, told["client"], told["session"], **result)
         except OSError as error:
             engine.note(root, "failed", "before_clear", f"The cleared session was not noted: {error.strerror}.")
 
@@ -279,9 +280,11 @@ def _notes(folder: str, told: dict[str, Any], settings: Settings) -> tuple[dict[
 
     Without secrets. The rest of what was said stays sealed.
     """
-    if not told["transcript"] or told["trigger"] in HASTY:
+    if told["trigger"] in HASTY:
+        return _hasty(folder, told, settings)
+    if not told["transcript"]:
         return None, ""
-    from holdfast.core.cuts import head
+    from holdfast.core.cuts import first_line
     from holdfast.resuming import extract_of, notes_of, struck
 
     session = told["session"]
@@ -298,8 +301,21 @@ def _notes(folder: str, told: dict[str, Any], settings: Settings) -> tuple[dict[
     if not settings["checkpoint.capture_files"]:
         kept["files"] = []
     _leave_out(kept, settings["checkpoint.exclude_patterns"])
-    lines = [line.strip() for line in found.said.split("\n")]
-    return kept, struck(head(next((line for line in lines if line), ""), LINE))
+    return kept, struck(first_line(found.said, LINE))
+
+
+def _hasty(folder: str, told: dict[str, Any], settings: Settings) -> tuple[dict[str, Any] | None, str]:
+    """The same as far as it is known without reading the conversation: the last prompt, or the work that was resumed."""
+    from holdfast.conversation.last_words import last_words
+    from holdfast.core.cuts import first_line
+    from holdfast.core.secrecy import without_secrets
+
+    session = told["session"]
+    task = sessions.facts(folder, session).get("prompt") or sessions.inherited(folder, session).get("task")
+    said = without_secrets(first_line(last_words(told["transcript"]), LINE))
+    if not isinstance(task, str) or not task or not settings["checkpoint.capture_analysis"]:
+        return None, said
+    return {"analysis": {"current_task": without_secrets(task)}}, said
 
 
 def _leave_out(notes: dict[str, Any], patterns: list[str]) -> None:
@@ -352,7 +368,7 @@ def _active(folder: str, session: str, root: bytes, patterns: list[str]) -> tupl
     # A name that is not UTF-8 has no place in a JSON header.
     names = [path.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for path in found]
     names = [name for name in names if not excluded_by(name, patterns) and not is_made(name.encode("utf-8"))]
-    return tuple(names[:MOST_FILES])
+    return tuple(names[:MOST_ACTIVE])
 
 
 def _warn_of_poor(engine: Engine, root: bytes, outcome: Outcome, trigger: str) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 AWAITED = frozenset(("before_command", "auto_70", "auto_80", "auto_90"))
 MOST_AWAITED = 4 << 20
 """Somebody waits for these saves: of a conversation they take over this much, or leave it to the next one."""
-MOST_NAMED = 3
+MOST_NAMED, MOST_ACTIVE = 3, 50
 TOOL = "0.1.0"
 BOUNDS = ("mode", "capture_files", "capture_analysis", "max_checkpoint_size", "max_file_size", "exclude_patterns")
 """Settings `checkpoint.*` that say what may be told of the work: those of the save hold for whoever shows it later."""
@@ -55,6 +55,53 @@ def conversation_of(event: Event, root: bytes, saving: Saving, notices: list[str
         **kept,
     }
     return {**found, "beside": beside} if beside else found
+
+
+def active_of(event: Event, changed: Sequence[Entry], saving: Saving, patterns: list[str]) -> tuple[str, ...]:
+    """The files that the session worked on: those that tools named, then what its versions show as changed, newest first.
+
+    A shell command names none. Each version carries on what the one before it had; what was found at the start is not its work.
+    """
+    if not event.session or event.trigger == "session_start" or len(event.active_files) >= MOST_ACTIVE:
+        return event.active_files
+    from holdfast.core.entry import GONE
+    from holdfast.store.rows import Query
+
+    rows = saving.repository.ledger.find(Query(workspace=saving.row.id, session=event.session, limit=1))
+    try:
+        carried = saving.repository.document(rows[0])[0].get("active_files") if rows else []
+    except HoldfastError:
+        carried = []
+    gone = {entry.path for entry in changed if entry.kind == GONE}
+    names = dict.fromkeys(event.active_files)
+    if saving.row.version and (rows or event.trigger != "prompt"):
+        names.update(dict.fromkeys(_changed_names(changed, patterns, MOST_ACTIVE - len(names))))
+    for name in carried if isinstance(carried, list) else ():
+        if isinstance(name, str) and name.encode("utf-8", "replace") not in gone:
+            names[name] = None
+    return tuple(names)[:MOST_ACTIVE]
+
+
+def _changed_names(changed: Sequence[Entry], patterns: list[str], most: int) -> list[str]:
+    """Files that a summary of the work may name: no secrets, nothing that a tool makes, nothing excluded."""
+    from holdfast.core.artefacts import made_in
+    from holdfast.core.entry import FILE, SEALED
+    from holdfast.core.exclusion import excluded_by
+    from holdfast.core.secrecy import by_name
+
+    found: list[str] = []
+    for entry in changed:
+        if len(found) >= most:
+            break
+        if entry.kind != FILE or entry.flags & SEALED or by_name(entry.path) or made_in(entry.path):
+            continue
+        try:
+            name = entry.path.decode("utf-8")
+        except UnicodeDecodeError:
+            continue  # it has no place in a JSON header
+        if not excluded_by(name, patterns):
+            found.append(name)
+    return found
 
 
 def title_of(changed: Sequence[Entry], version: int) -> str:

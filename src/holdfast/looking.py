@@ -23,8 +23,9 @@ from holdfast.core.entry import (
 from holdfast.core.errors import Damaged, Failed, TooMany
 from holdfast.core.light_json import loads
 from holdfast.core.planning import parents
+from holdfast.store.bases import bases_before
 from holdfast.store.digest import digest
-from holdfast.store.rows import Query
+from holdfast.store.rows import SAFETY, Query
 from holdfast.workspace.below import open_below
 from holdfast.workspace.find import show
 
@@ -217,6 +218,26 @@ def pairs_between(
         pair = ledger.at(workspace, since, path), ledger.at(workspace, new.version, path)
         if differ(*pair):
             yield pair
+
+
+def as_compared(repository: Repository, rows: Sequence[CheckpointRow]) -> list[CheckpointRow]:
+    """The rows with `changed` counted from what was restored, where a restore came between a version and the one before it.
+
+    Where that is no longer kept, it stays the number of paths that differed from the version directly before.
+    """
+    ledger, after = repository.ledger, dict[str, set[int]]()
+    for row in rows:
+        before = ledger.checkpoint(row.workspace, row.version - 1) if row.trigger not in SAFETY else None
+        if before is not None and before.trigger in SAFETY:
+            after.setdefault(row.workspace, set()).add(row.version)
+    found: dict[tuple[str, int], int] = {}
+    for workspace, versions in after.items():
+        for version, base in bases_before(repository, workspace, versions).items():
+            old = ledger.checkpoint(workspace, base[1]) if base is not None and base[0] == workspace else None
+            new = ledger.checkpoint(workspace, version)
+            if old is not None and new is not None and not old.forgotten:
+                found[workspace, version] = sum(1 for _ in pairs_between(repository, workspace, old, new))
+    return [row._replace(changed=found.get((row.workspace, row.version), row.changed)) for row in rows]
 
 
 def _whole(repository: Repository, checkpoint: CheckpointRow) -> list[Entry] | None:

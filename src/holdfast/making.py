@@ -44,7 +44,7 @@ def make(engine: Engine, event: Event, folder: Folder, changes: Any) -> Outcome:
 
 
 def _attempt(engine: Engine, event: Event, folder: Folder, saving: Saving, changes: Any) -> Outcome:
-    from holdfast.heading import conversation_of, header_of, title_of
+    from holdfast.heading import active_of, conversation_of, header_of, title_of
     from holdfast.workspace.git import facts
     from holdfast.workspace.read import capture
 
@@ -77,6 +77,7 @@ def _attempt(engine: Engine, event: Event, folder: Folder, saving: Saving, chang
     notices += saving.repository.warnings()
     if not event.message and event.trigger != "manual":
         event.message = title_of(changed, row.version)
+    event.active_files = active_of(event, changed, saving, engine.settings["checkpoint.exclude_patterns"])
     git, now = facts(folder.root), engine.clock()
     header = header_of(event, folder.root, event.cwd, started, now, git, notices, engine.settings)
     if conversation is not None:

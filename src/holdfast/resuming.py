@@ -12,6 +12,7 @@ from holdfast.conversation import transcript as transcripts
 from holdfast.conversation.earlier import Earlier
 from holdfast.core import brief as briefs
 from holdfast.core.brief_clean import clean
+from holdfast.core.entry import FOLDER
 from holdfast.core.errors import Damaged, HoldfastError
 from holdfast.core.extract import Extract, join
 from holdfast.core.inheritance import Inheritance, with_files
@@ -20,7 +21,7 @@ from holdfast.core.messages import text
 from holdfast.core.notes import Notes
 from holdfast.core.redact import redact
 from holdfast.core.working import WorkingFile
-from holdfast.looking import between, pending
+from holdfast.looking import between, compare, pending
 from holdfast.store import conversations, sessions
 from holdfast.store.rows import Query
 from holdfast.workspace import diff
@@ -30,12 +31,15 @@ if TYPE_CHECKING:
     from holdfast.conversation.transcript import Conversation
     from holdfast.core.brief import Brief
     from holdfast.engine import Engine
+    from holdfast.looking import Change
     from holdfast.store.rows import CheckpointRow
 
-MOST_COUNTED, MOST_NAMED = 200, 12
+MOST_COUNTED, LARGEST, MOST_NAMED = 2_000, 8 << 20, 12
+"""Files, and their bytes, whose lines are counted after a clear, and how many are named: somebody waits."""
 MOST_WORK = 64
 """How far back a checkpoint is looked for that says what was worked on."""
 LARGEST_COUNTED = 1 << 20
+ATTEMPTS = 3
 LARGEST_KEPT = 256 << 20
 TAIL = 8 << 20
 """How much of a transcript's end is read for a checkpoint's notes; what tells of the rest is carried on from one to the next."""
@@ -75,6 +79,13 @@ class Told(NamedTuple):
             or (isinstance(analysis, dict) and any(analysis.values()))
             or self.row.trigger == "manual"
         )
+
+
+class Lines(NamedTuple):
+    """Lines that were added; `uncounted` is the number of files, large ones or after many, whose lines are not among them."""
+
+    added: int
+    uncounted: int
 
 
 class Own(NamedTuple):
@@ -280,24 +291,40 @@ class Resuming:
 
     # What changed
 
-    def counted(self, row: CheckpointRow, language: str = "en") -> tuple[int, int, list[str]]:
+    def counted(self, row: CheckpointRow, language: str = "en") -> tuple[int, Lines, list[str]]:
         """Files that the checkpoint changed against the one before it, lines that it added, and the first files' names."""
         repository = self.engine.repository()
         before = repository.ledger.find(Query(workspace=self.workspace, before=row.version, limit=1))
-        files = lines = 0
+        files = added = uncounted = 0
+        left = LARGEST
         names: list[str] = []
         for change in between(repository, self.workspace, before[0] if before else None, row):
-            if (change.new or change.old) is None or (change.new or change.old).kind == "d":  # type: ignore[union-attr]
+            if not _is_file(change):
                 continue
             files += 1
             if files <= MOST_NAMED:
                 names.append(f"  {said(change.kind, language)}: {_shown(change.path)}")
-            if (
-                files <= MOST_COUNTED
-                and max(entry.size for entry in (change.old, change.new) if entry) < LARGEST_COUNTED
-            ):
-                lines += diff.compare(change.old_content(), change.new_content()).added
-        return files, lines, names + _more(files, "  ", language)
+            sizes = [entry.size for entry in (change.old, change.new) if entry]
+            if max(sizes) < LARGEST_COUNTED and left > 0 and files <= MOST_COUNTED:
+                added += diff.compare(change.old_content(), change.new_content()).added
+                left -= sum(sizes)
+            else:
+                uncounted += change.new is not None
+        return files, Lines(added, uncounted), names + _more(files, "  ", language)
+
+    def unsaved_at(self, at: int) -> tuple[int, list[str]]:
+        """The version that was the newest then, and the files that differ from it now: the session that begins saves them."""
+        rows = self.engine.repository().ledger.find(Query(workspace=self.workspace, created_until=at, limit=1))
+        row = self.engine.repository().workspace(self.workspace)
+        changes: list[Change] = []
+        for _ in range(ATTEMPTS if rows else 0):
+            if row is None:
+                break
+            changes = compare(self.engine, self.root, row, rows[0], None)
+            before, row = row.version, self.engine.repository().workspace(self.workspace)
+            if row is None or row.version == before:
+                break  # else the worker of this very start was faster: what is on disk is compared with its version
+        return rows[0].version if rows else 0, [_shown(one.path) for one in changes if _is_file(one)]
 
     def changed_since(self, language: str = "en") -> str:
         """What is different on disk from the newest checkpoint, in a few lines; empty if nothing is."""
@@ -307,6 +334,11 @@ class Resuming:
         changes, _ = pending(self.engine, self.root, row)
         names = [f"{said(change.kind, language)}: {_shown(change.path)}" for change in changes[:MOST_NAMED]]
         return "\n".join(names + _more(len(changes), "", language))
+
+
+def _is_file(change: Change) -> bool:
+    entry = change.new or change.old
+    return entry is not None and entry.kind != FOLDER
 
 
 def _more(count: int, before: str, language: str) -> list[str]:

@@ -154,7 +154,13 @@ def _inner(root: str, cwd: str) -> Callable[[str], str]:
 
 
 def _changed(repository: Repository, row: CheckpointRow, session: str, patterns: list[str]) -> list[list[str]]:
-    """The files that each checkpoint of the session changed, the newest checkpoint first, up to `row`.
+    """The names of those that a brief may tell of, by checkpoint, newest first."""
+    found = changed_by(repository, row, session, MOST_LOOKED_AT)
+    return [[name for entry in entries if (name := _told(entry, patterns))] for entries in found]
+
+
+def changed_by(repository: Repository, row: CheckpointRow, session: str, most: int) -> list[list[Entry]]:
+    """What each checkpoint of the session changed, the newest checkpoint first, up to `row`; `most` entries in all.
 
     One that somebody made outside of the session comes with its own changes.
     """
@@ -162,8 +168,8 @@ def _changed(repository: Repository, row: CheckpointRow, session: str, patterns:
     rows = list(repository.ledger.find(query)) if session else []
     if not session or row.session != session:
         rows.insert(0, row)
-    found: list[list[str]] = []
-    left = MOST_LOOKED_AT
+    found: list[list[Entry]] = []
+    left = most
     for number, one in enumerate(rows):
         # What the session found at its start, and what was changed by hand before its first prompt, is not its work.
         if left <= 0 or one.trigger == "session_start" or (one.trigger == "prompt" and number == len(rows) - 1):
@@ -174,7 +180,7 @@ def _changed(repository: Repository, row: CheckpointRow, session: str, patterns:
             continue  # damaged: the conversation and the others tell what they can
         if header.get("keyframe"):
             continue  # it has everything, and says nothing about the work
-        found.append([name for entry in entries[:left] if (name := _told(entry, patterns))])
+        found.append(entries[:left])
         left -= len(entries)
     return found
 

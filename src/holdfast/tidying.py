@@ -69,7 +69,7 @@ def thin(
     give_back = compacted or (lambda: compact(repository, folder) is not None)
     gone: list[CheckpointRow] = []
     over = store_size(repository) - most
-    candidates = _oldest_automatic(repository, folder) if over > 0 else []
+    candidates = thinnable(repository, folder) if over > 0 else []
     while over > 0 and candidates:
         freed = 0
         while candidates and freed < over:
@@ -82,7 +82,7 @@ def thin(
     return gone
 
 
-def _oldest_automatic(repository: Repository, folder: str) -> list[CheckpointRow]:
+def thinnable(repository: Repository, folder: str) -> list[CheckpointRow]:
     """What a size cap may take, oldest first in the order of the whole store."""
     found = []
     for workspace in repository.ledger.workspaces():

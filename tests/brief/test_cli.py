@@ -56,12 +56,24 @@ def test_contents_come_from_the_disk_if_a_root_is_given(tmp_path: Path) -> None:
 
 
 def test_nothing_to_tell_is_no_error(tmp_path: Path) -> None:
-    (tmp_path / "t.jsonl").write_text('{"some": "thing else"}\n')
+    (tmp_path / "t.jsonl").write_text("")
 
     done = holdfast("brief", "--transcript", "t.jsonl", home=tmp_path)
 
     assert (done.returncode, done.stdout) == (0, "")
     assert "nothing to go on with" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "text", ['{"some": "thing else"}\n', "notes of mine\n", '{\n  "info": {"id": "ses_1"},\n  "messages": []\n}', "[1]"]
+)
+def test_a_file_of_another_form_is_said_to_be_one(tmp_path: Path, text: str) -> None:
+    (tmp_path / "t.jsonl").write_text(text)
+
+    done = holdfast("brief", "--transcript", "t.jsonl", home=tmp_path)
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "t.jsonl" in done.stderr and "Claude Code" in done.stderr and "Codex" in done.stderr
 
 
 def test_a_missing_transcript_is_a_sentence(tmp_path: Path) -> None:

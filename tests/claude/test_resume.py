@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from .bench import Bench
 from .endpoint import call, say, use
 from .terminal import PROMPT, Terminal
 
+both = pytest.mark.parametrize("client", ["newest_client", "older_client"], indirect=True)
 FREELY = ("--permission-mode", "bypassPermissions")
 OPENING = "Resumed from checkpoint:"
 TEST = "echo made > by_bash.txt; python3 -m unittest test_math 2>&1 || true"
@@ -75,6 +78,39 @@ def test_talk_without_a_change_of_files_is_kept_and_told_after_a_clear(hooked: B
     # The session after the clear goes on with that work.
     assert {one["trigger"] for one in turns} == {"turn"} and len({one["session_id"] for one in turns}) == len(turns)
     assert not [one for one in made if one["message"] == one["trigger"]]
+
+
+@both
+def test_a_clear_is_told_of_and_asked_about_by_every_client_and_not_again_by_the_next(hooked: Bench) -> None:
+    hooked.script(say("A recursive one would do."), say("Going on."))
+    with Terminal(hooked, *FREELY) as terminal:
+        terminal.wait(PROMPT)
+        terminal.type("plan the parser for dates")
+        terminal.wait("recursive one would do")
+        hooked.wait_for(lambda: any(one["trigger"] == "turn" for one in hooked.checkpoints()))
+        hooked.put("by_hand.txt", "x\n")
+        terminal.type("/clear")
+        terminal.wait("Keep it")
+        assert hooked.holdfast("drop", check=False).returncode == 0
+        hooked.holdfast("config", "set", "hooks.auto_checkpoint_on_clear", "false")
+        hooked.put("by_hand.txt", "y\n")
+        terminal.type("/clear")
+        terminal.wait("Work changed since")
+        screen = terminal.screen()
+
+    assert "Keep it" not in screen.rpartition("Work changed since")[2]
+    assert "before_clear" not in {one["trigger"] for one in hooked.settle()}
+
+
+@both
+def test_a_headless_client_of_any_age_gets_no_brief_at_its_start(hooked: Bench) -> None:
+    hooked.script(say("Done."), say("Done."))
+    hooked.run("plan the parser for dates")
+    hooked.settle()
+
+    hooked.run("and something else")
+
+    assert OPENING not in requested(hooked, "and something else")[0]
 
 
 def test_who_opens_clears_and_quits_makes_no_version(hooked: Bench) -> None:

@@ -181,3 +181,16 @@ def test_what_stays_of_a_forgotten_newest_version_is_counted_until_a_save_replac
 
 def test_of_versions_that_are_not_the_newest_nothing_stays(kept: Box) -> None:
     assert kept.call("forget", "v1", "-n", "--json").json()["bytes_staying"] == 0
+
+
+def test_a_dry_run_speaks_of_automatic_ones_only_where_there_are_some(kept: Box) -> None:
+    kept.put("large", os.urandom(1_500_000))
+    assert kept.call("save", "-m", "by hand").code == 0
+
+    by_hand = kept.call("forget", "-n", "--keep-size", "1MB")
+    automatic(kept, 3, size=400_000)
+    with_some = kept.call("forget", "-n", "--keep-size", "1MB")
+
+    assert (by_hand.code, with_some.code) == (0, 0)
+    assert "thinned" not in by_hand.out and "made by hand" in by_hand.out
+    assert "thinned" in with_some.out

@@ -71,7 +71,7 @@ def test_install_hooks_every_event_with_one_command_and_explicit_timeouts(box: B
     starts = [entry["command"] for entry in entries.pop("SessionStart")]
     (failure,) = entries.pop("StopFailure")
     (command,) = {entry["command"] for event in entries.values() for entry in event}
-    assert starts == [f"{command} --part 1", f"{command} --part 2"]
+    assert starts == [command.replace("claude-code", f"claude-code --part {part}") for part in (1, 2)]
     assert failure["command"] == command.replace("launch hook", "launch detach hook")
     launcher = place_of(command)
     assert launcher == str(box.home / ".local/share/holdfast/bin/launch") and os.access(launcher, os.X_OK)

@@ -51,6 +51,10 @@ def test_a_prompt_is_called_by_what_it_asks_for(prompt: str, name: str) -> None:
     assert summary(prompt) == name
 
 
+def test_a_command_alone_is_called_as_it_was_typed() -> None:
+    assert summary("/commit").startswith("/commit")
+
+
 @pytest.mark.parametrize(
     "follow", ["yes", "continue", "1", "go ahead", "/compact", "<task-notification>x</task-notification>"]
 )

@@ -184,6 +184,17 @@ def test_a_clear_names_what_is_too_large_to_be_told_of(worked: Ground) -> None:
     assert "build/o.txt" not in captured + told(reply) + told(start(worked, "clear", 2))
 
 
+@pytest.mark.parametrize(("entry", "is_told"), [("sdk-cli", False), ("sdk-py", False), ("cli", True)])
+def test_a_client_that_does_not_say_who_attends_it_is_known_by_how_it_was_started(
+    worked: Ground, entry: str, is_told: bool
+) -> None:
+    answer(worked, "SessionEnd", reason="other")
+    del worked.variables["CLAUDE_CODE_SESSION_ATTENDED"]
+    worked.variables["CLAUDE_CODE_ENTRYPOINT"] = entry
+
+    assert bool(told(start(worked))) is is_told
+
+
 def test_a_clear_whose_checkpoint_failed_or_is_not_there_yet_is_told_so(worked: Ground) -> None:
     for status, said in (("failed", "failed"), ("", "saving")):
         sessions.note_cleared(str(worked.folder), 999999, session=SESSION, status=status, at=0)

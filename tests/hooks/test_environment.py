@@ -364,7 +364,7 @@ def test_a_run_counts_only_while_its_lock_is_held(tmp_path: Path, monkeypatch: p
     (folder / "lock").write_text(json.dumps({"run": "t:1", "pid": os.getppid()}))
     (folder / "token").write_text(TOKEN)
     if not told:
-        monkeypatch.setattr(supervision, "_ancestors", list)
+        monkeypatch.setattr(supervision, "ancestors", list)
     here = str(tmp_path)
 
     def found(token: str) -> str:
@@ -397,7 +397,7 @@ def test_a_run_lies_in_the_folder_of_runs_and_nowhere_else(tmp_path: Path, name:
 
 
 def test_no_token_is_not_the_token_of_a_run_that_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervision, "_ancestors", list)  # as on a system that tells none
+    monkeypatch.setattr(supervision, "ancestors", list)  # as on a system that tells none
     folder = tmp_path / "holdfast/supervisor/runs/t-1"
     folder.mkdir(parents=True)
     (folder / "lock").touch()

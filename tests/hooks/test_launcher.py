@@ -438,3 +438,43 @@ def test_the_plugins_hooks_are_harmless_too(tmp_path: Path, state: str) -> None:
         done[event] = installed.shell(plugin_command(event), json.dumps(payload).encode())
 
     assert done == dict.fromkeys(done, (0, b"", b""))
+
+
+def cut_short(text: str) -> list[int]:
+    """Lengths of a torn file: every one of its first lines, around each end of a line, and every fifth of the rest."""
+    ends = [at for at, sign in enumerate(text) if sign == "\n"]
+    return sorted({*range(120), *[end + step for end in ends for step in (-1, 0, 1)], *range(0, len(text), 5)})
+
+
+@pytest.mark.parametrize("shell", ["dash", "bash"])
+def test_a_launcher_that_was_cut_short_does_nothing(tmp_path: Path, shell: str) -> None:
+    """A shell ends with 2, which would block the agent, where it misses the end of a block."""
+    program = shutil.which(shell) or pytest.skip(f"there is no {shell}")
+    place = tmp_path / "launch"
+    text = launcher.script(
+        sys.executable, str(tmp_path / "said.py"), str(place), ("/h", "/h/.config", "/h/.local/share")
+    )
+    (tmp_path / "said.py").write_text("raise SystemExit(3)\n")
+    safe = text.index("\n", text.index("\ntrap ") + 1)
+    wrong: list[tuple[int, int]] = []
+    for length in cut_short(text):
+        place.write_text(text[:length])
+        line = launcher.hook(str(place), "hook", "claude-code", shell=program)
+        # The first line that the shell runs is bare of any block; what is wrong with it the command in the settings takes.
+        words = [program, str(place), "hook", "claude-code"] if length >= safe else [program, "-c", line]
+        code = subprocess.run(words, input=b"{}", capture_output=True, env={"PATH": "/usr/bin:/bin"}).returncode
+        if code == 2 or (code and length >= safe):
+            wrong.append((length, code))
+
+    assert wrong == []
+
+
+@pytest.mark.parametrize(("code", "seen"), [(0, 0), (1, 1), (2, 0), (3, 0), (126, 0), (127, 0)])
+def test_the_command_of_a_hook_knows_no_other_end_than_0_and_1(tmp_path: Path, code: int, seen: int) -> None:
+    place = tmp_path / "launch"
+    place.write_text(f"#!/bin/sh\nexit {code}\n")
+    place.chmod(0o755)
+
+    done = subprocess.run(["/bin/sh", "-c", launcher.hook(str(place), "hook", "claude-code")], input=b"{}")
+
+    assert done.returncode == seen

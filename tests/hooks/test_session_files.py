@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from holdfast import describing
 from holdfast.agents import claude_code
 from holdfast.frontends.hook import respond
 from holdfast.frontends.surroundings import Surroundings
@@ -172,3 +173,58 @@ def test_a_file_made_since_is_marked_and_one_that_was_not_looked_at_is_not(worke
 
     assert f"later.py {CHANGED}" in both
     assert "### vendored/dep.py" in both and f"dep.py {CHANGED}" not in both
+
+
+def test_what_commands_changed_since_the_start_is_in_the_document_and_among_the_active_files(ground: Ground) -> None:
+    """Nine calls of a shell, a turn after each three, then an edit by hand and a clear."""
+    worked = Worked(ground)
+    for number in range(9):
+        (ground.project / f"f{number}.txt").write_text(f"{number}\n")
+        if number % 3 == 2:
+            worked.turn()
+    (ground.project / "edited.py").write_text("x = 1\n")
+    (ground.project / ".env").write_text("KEY=abc\n")
+    (ground.project / "f0.txt").unlink()
+    worked.answer("SessionEnd", reason="clear")
+    row = ground.checkpoints()[-1]
+
+    header = ground.header(row)
+    engine = ground.engine
+    found = describing.state(engine.repository(), row, header, str(ground.project), engine.settings)
+    engine.close()
+
+    expected = {"edited.py", *[f"f{number}.txt" for number in range(1, 9)]}
+    assert set(header["active_files"]) == expected
+    assert found.document is not None and set(found.document["files"]) >= expected
+
+
+def test_what_was_there_before_a_session_is_not_its_work(ground: Ground) -> None:
+    (ground.project / "before.py").write_text("x = 1\n")
+    worked = Worked(ground)
+    worked.turn()
+
+    assert not [row for row in ground.checkpoints() if ground.header(row).get("active_files")]
+
+
+def test_what_the_agent_edited_by_name_below_build_is_in_both_parts(ground: Ground) -> None:
+    worked = Worked(ground)
+    worked.session.write("build/rules.py", "limit = 3\n")
+    for name, text in (("build/rules.py", "limit = 3\n"), ("dist/made.js", "var x = 1\n")):
+        (ground.project / name).parent.mkdir()
+        (ground.project / name).write_text(text)
+    worked.turn()
+
+    first, second = worked.brief()
+
+    assert "M build/rules.py" in first and "limit = 3" in second
+    assert "made.js" not in first + second
+
+
+def test_a_section_without_anything_in_it_has_no_heading(ground: Ground) -> None:
+    worked = Worked(ground)
+    worked.session.write("logo.svg", "<svg/>\n")
+    worked.turn()
+
+    first, _ = worked.brief()
+
+    assert "## Current Task" in first and "## Files" not in first

@@ -7,6 +7,7 @@ import json
 from sessions import Session
 
 from .ground import Ground
+from .test_delivery import answer
 
 
 def talked(ground: Ground) -> Session:
@@ -123,3 +124,35 @@ def test_a_summary_is_the_work_where_no_state_is_kept(started: Ground) -> None:
     assert header["summary"].startswith("Give the shop's API a login")
     assert header["summary"].endswith(" — commit it")
     assert "notes" not in header
+
+
+def test_a_checkpoint_before_a_command_has_the_task_and_the_last_words(ground: Ground) -> None:
+    ground.variables |= {"CLAUDE_CODE_SESSION_ATTENDED": "1"}
+    answer(ground, "SessionStart", source="startup")
+    session = Session(cwd=str(ground.project), files={"a.txt": "one\n"})
+    session.asked("make the totals exact")
+    session.said("## Plan\n\nThe old figures go first.")
+    ground.transcript.write_bytes(session.bytes())
+    answer(ground, "UserPromptSubmit", prompt="make the totals exact")
+    (ground.project / "a.txt").write_text("two\n")
+
+    answer(ground, "PreToolUse", tool_name="Bash", tool_input={"command": "rm a.txt"}, tool_use_id="toolu_1")
+
+    row = ground.checkpoints()[-1]
+    header = ground.header(row)
+    assert row.trigger == "before_command"
+    assert header["notes"]["analysis"]["current_task"] == "make the totals exact"
+    assert header["key_points"] == ["The old figures go first."]
+
+
+def test_a_heading_is_no_key_point(ground: Ground) -> None:
+    answer(ground, "SessionStart", source="startup")
+    session = Session(cwd=str(ground.project), files={"a.txt": "one\n"})
+    session.asked("make the totals exact")
+    session.said("## Decisions Made\n\nTotals are integers.")
+    ground.transcript.write_bytes(session.bytes())
+
+    answer(ground, "Stop", last_assistant_message="## Decisions Made\n\nTotals are integers.")
+
+    points = ground.header(ground.checkpoints()[-1])["key_points"]
+    assert points and not [point for point in points if "Decisions Made" in point]

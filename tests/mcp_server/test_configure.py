@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from typing import Any
 
 import pytest
@@ -65,6 +66,22 @@ def test_what_loosens_is_prepared_for_the_user(kept: Box) -> None:
     words = answer["prepared"][0]["command"].split()[1:]
     assert kept.call(*words).code == 0
     assert call(kept, "checkpoint_configure", verify_before_clear=False)["success"] is True
+
+
+def test_what_a_variable_hides_in_the_projects_file_is_taken_out_by_the_prepared_commands(kept: Box) -> None:
+    key = "hooks.checkpoint_threshold_percent"
+    kept.call("config", "set", key, "90")
+    call(kept, "checkpoint_configure", checkpoint_threshold=80)
+    kept.variables["HOLDFAST_CHECKPOINT_THRESHOLD"] = "75"
+
+    answer = call(kept, "checkpoint_configure", checkpoint_threshold=88)
+    commands = [one["command"] for one in answer["prepared"]]
+    del kept.variables["HOLDFAST_CHECKPOINT_THRESHOLD"]
+    for command in commands:
+        assert kept.call(*shlex.split(command)[1:]).code == 0, command
+
+    assert any("unset --project" in command for command in commands)
+    assert kept.call("config", "get", key).out == "88\n"
 
 
 def test_every_setting_is_tightened_or_prepared_and_never_loosened(kept: Box) -> None:

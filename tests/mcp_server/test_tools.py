@@ -155,6 +155,12 @@ def test_how_many_are_listed_is_a_setting(kept: Box) -> None:
 
     assert len(call(kept, "checkpoint_list")["checkpoints"]) == 1
 
+    kept.call("config", "set", "checkpoint.max_auto_summaries", "0")
+    answer = call(kept, "checkpoint_list")
+
+    assert (answer["checkpoints"], answer["more"]) == ([], True)
+    assert len(call(kept, "checkpoint_list", limit=2)["checkpoints"]) == 2
+
 
 def test_a_search_finds_messages_and_paths(kept: Box) -> None:
     by_message = call(kept, "checkpoint_search", text="셋째")["hits"]

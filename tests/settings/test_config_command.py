@@ -143,3 +143,37 @@ def test_a_list_says_where_each_value_is_from_and_what_is_odd(box: Box) -> None:
 def test_a_store_that_is_no_absolute_path_is_refused_before_it_is_written(box: Box, value: str) -> None:
     assert box.call("config", "set", "store.url", value).code == 2
     assert not box.config.exists()
+
+
+@pytest.mark.parametrize("content", ['{"hooks": {"checkpoint_threshold_percent": 99}}', "{broken"])
+@pytest.mark.parametrize("command", [["list"], ["get", "hooks.checkpoint_threshold_percent"], ["explain", "adopt"]])
+def test_every_look_at_the_settings_says_what_is_wrong_with_the_file(
+    box: Box, content: str, command: list[str]
+) -> None:
+    box.config.parent.mkdir(parents=True, exist_ok=True)
+    box.config.write_text(content)
+
+    done = box.call("config", *command)
+
+    assert (done.code, done.out) == (2, "")
+    assert str(box.config) in done.err
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value"),
+    [
+        ("hooks", "checkpoint_threshold_percent", "80"),
+        ("hooks", "verify_before_clear", "yes"),
+        ("hooks", "auto_checkpoint_on_clear", "true"),
+    ],
+)
+def test_a_text_in_a_file_is_no_number_and_no_truth(box: Box, section: str, key: str, value: str) -> None:
+    box.config.parent.mkdir(parents=True, exist_ok=True)
+    box.config.write_text(json.dumps({section: {key: value}}))
+
+    done = box.call("config", "get", f"{section}.{key}")
+
+    assert done.code == 2 and f"{section}.{key}" in done.err and "without quotes" in done.err
+    box.config.write_text("{}")
+    assert box.call("config", "set", f"{section}.{key}", value).code == 0
+    assert box.call("config", "get", f"{section}.{key}").code == 0

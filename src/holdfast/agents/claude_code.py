@@ -85,10 +85,12 @@ def read(payload: bytes, environment: Mapping[bytes, bytes]) -> AgentEvent:
     event.project = _path(environment.get(b"CLAUDE_PROJECT_DIR", b"").decode("utf-8", "surrogateescape")).encode(
         "utf-8", "surrogateescape"
     )
-    event.attended = environment.get(b"CLAUDE_CODE_SESSION_ATTENDED") != b"0"
     # In other modes a question is answered by the client itself, or throws the user out of the mode; without a terminal
     # nobody sees it.
     at_a_terminal = not environment.get(b"CLAUDE_CODE_ENTRYPOINT", b"").startswith(b"sdk")
+    # Older clients do not say whether anybody is there; `-p` and the SDK name themselves in all.
+    said = environment.get(b"CLAUDE_CODE_SESSION_ATTENDED", b"")
+    event.attended = said != b"0" if said else at_a_terminal
     event.can_ask = event.attended and at_a_terminal and told.get("permission_mode") in ASKING
     return event
 

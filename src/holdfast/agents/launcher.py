@@ -16,10 +16,12 @@ PATIENCE_MINUTES = 5
 
 _SCRIPT = """\
 #!/bin/sh
+trap exit\\ 0 0
 # Starts the hooks and the status line of holdfast. Clients' settings name this file alone; `holdfast install` writes it.
 # The exit code of a hook is 0, or 1 with one line. It is never 2, which would block the agent.
 # A repository's own client settings can set any variable here: folders are those of whoever installed us, and what this
 # file itself needs is not looked up in a search path of theirs.
+# The trap above is for a file that was cut short: a shell ends with 2 where it misses the end of a block.
 python={python}
 launch={launch}
 home={home}
@@ -34,6 +36,7 @@ if [ ! -x "$python" ] || [ ! -f "$launch" ]; then
   # the user's own is still shown.
   [ "$1" = run ] && {{
     echo 'holdfast: It is not installed any more.' >&2
+    trap - 0
     exit 1
   }}
   [ "$1" = statusline ] && [ $# = 3 ] && PATH=$own && exec /bin/sh -c "$3"
@@ -66,6 +69,7 @@ case "$code:$said" in
 0:* | 1:holdfast:* | 1:usage:*)
   [ -z "$said" ] || printf '%s\\n' "$said" >&2
   [ ! -e "$failing" ] || rm -f "$failing"
+  trap - 0
   exit "$code"
   ;;
 esac
@@ -80,6 +84,7 @@ case " $* " in
 *' --part 1 '*)
   [ -z "$old" ] && exit 0
   echo 'holdfast: The hook does not start, so nothing is saved. Run `holdfast doctor`.' >&2
+  trap - 0
   exit 1
   ;;
 esac
@@ -131,18 +136,18 @@ def _values(text: str) -> dict[str, str]:
 def hook(path: str, *words: str, shell: str = "") -> str:
     """The command of a hook that runs the launcher at `path`, and does nothing where there is none.
 
-    A launcher that is not executable is run by `shell`.
+    A launcher that is not executable is run by `shell`. Any other end of it than 0 and 1, as of one that was cut short, is 0.
     """
     place = shlex.quote(path)
     run = f"{shell} {place}" if shell else place
-    return f"test -{'r' if shell else 'x'} {place} || exec cat >/dev/null; exec {run} {shlex.join(words)}"
+    return f"test -{'r' if shell else 'x'} {place} || exec cat >/dev/null; {run} {shlex.join(words)} || test $? -ne 1"
 
 
 def status_line(path: str, own: str = "") -> str:
     """The command of a status line: ours, and the user's own behind it, which stays where there is no launcher."""
     place = shlex.quote(path)
     if not own:
-        return hook(path, "statusline")
+        return f"test -x {place} || exec cat >/dev/null; exec {place} statusline"
     return f"test -x {place} || exec sh -c {shlex.quote(own)}; exec {place} statusline --then {shlex.quote(own)}"
 
 

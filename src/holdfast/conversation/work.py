@@ -132,7 +132,7 @@ def name(
         if stands_alone(turn.text, words) or (titled and (weight(words) >= WEAK or TASK_TITLE.match(turn.text))):
             return join(words, newest)
         if turn.kind == "command":
-            command = command or words
+            command = command or (words if " " in turn.text.strip() else turn.text.strip())
         elif not phrases.NOD.match(turn.text.strip()):
             newest = newest or words
             if weight(words) >= STRONG:

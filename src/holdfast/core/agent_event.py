@@ -21,6 +21,7 @@ class AgentEvent:
         "kind",
         "model",
         "name",
+        "near",
         "paths",
         "project",
         "prompt",
@@ -54,6 +55,8 @@ class AgentEvent:
         self.model, self.context_tokens = "", 0
         self.client = 0
         """The process id of the client, which stays when its session changes."""
+        self.near = 0
+        """Where the client does not tell that: the process that seems to be it, good for telling two clears apart."""
         self.attended = True
         self.slash = ""
         """What our own commands begin with in this client; empty where it has none."""

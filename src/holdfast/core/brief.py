@@ -81,7 +81,7 @@ def build(
     """
     if notes.empty and not files:
         return Brief()
-    files = [file for file in files if not is_generated(file.path, notes.cwd)]
+    files = [file for file in files if not is_generated(file.path, notes.cwd, file.edited)]
     known = facts or Facts()
     strike = redact or _unchanged
     characters = notes.characters

@@ -90,7 +90,7 @@ def render_notes(notes: Notes, scale: float = 1.0, facts: Facts | None = None) -
     branch = (facts.branch if facts else "") or notes.branch
     if branch:
         rows.append(f"Git Branch: {branch}")
-    return "\n".join(rows)
+    return "\n".join([row for row in rows if not row.startswith("## ") or row.partition("\n")[2].strip()])
 
 
 def clip(text: str, longest: int) -> str:
@@ -131,7 +131,7 @@ def _asked(notes: Notes, most: Callable[[int], int], some: Callable[[int], int])
 def _files(notes: Notes, count: int) -> str:
     from holdfast.core.brief_rank import is_generated
 
-    listed = [file for file in notes.files if not is_generated(file.path, notes.cwd)]
+    listed = [file for file in notes.files if not is_generated(file.path, notes.cwd, file.edited)]
     names = [_name(file, notes.cwd) for file in listed[:count]]
     folder = _common(names)
     title = f"## Files{f' in {folder}' if folder else ''}, newest first (M edited, r read)"

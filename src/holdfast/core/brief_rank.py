@@ -23,14 +23,21 @@ GENERATED = re.compile(
     r"|(^|/)(package-lock\.json|go\.sum|pnpm-lock\.yaml)$|(^|/)\.claude/",
     re.I,
 )
+# Folders that may hold sources as well: what an agent edited there by name is its work.
+SOURCES_TOO = re.compile(r"(^|/)(dist|build|vendor)(?=/)", re.I)
 
 
-def is_generated(path: str, cwd: str) -> bool:
-    """Is the file made by tools, no text, or somebody's scratch? Seen from the working folder, wherever that lies."""
+def is_generated(path: str, cwd: str, edited: bool = False) -> bool:
+    """Is the file made by tools, no text, or somebody's scratch? Seen from the working folder, wherever that lies.
+
+    `edited`: a tool of the agent wrote it by its name.
+    """
     below = cwd.rstrip("/") + "/"
-    if cwd and path.startswith(below):
-        return GENERATED.search(path[len(below) :]) is not None
-    return path.startswith("/tmp/") or GENERATED.search(path) is not None
+    is_below = bool(cwd) and path.startswith(below)
+    name = path[len(below) :] if is_below else path
+    if edited:
+        name = SOURCES_TOO.sub(r"\1src", name)
+    return GENERATED.search(name) is not None or (not is_below and path.startswith("/tmp/"))
 
 
 DEFINES = re.compile(

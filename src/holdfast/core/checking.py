@@ -35,13 +35,19 @@ if TYPE_CHECKING:
 UNITS = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
 TIMES = {"": 1, "s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400}
 WORDS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
+PLAIN = (NUMBER, FLAG, TRISTATE)
 SHELL = "'\"\\$`|;&<>"
 MOST_TEXT, MOST_ITEMS, MOST_DIGITS = 4096, 1000, 18
 
 
-def checked(key: str, value: object, origin: str) -> Any:
-    """Return the value in its type. Raises `Usage` that names key, value and what is allowed."""
+def checked(key: str, value: object, origin: str, typed: bool = False) -> Any:
+    """Return the value in its type. Raises `Usage` that names key, value and what is allowed.
+
+    `typed`: it comes from where numbers and truth values have a form of their own, and a text is none.
+    """
     setting = TABLE[key]
+    if typed and isinstance(value, str) and setting.kind in PLAIN and value != "prompt":
+        raise Usage(f"{key} = {_short(value)} ({origin}) is a text.", f"Give {setting.kind}, without quotes.")
     result = _CONVERT[setting.kind](value)
     if setting.kind == CHOICE:
         if result not in (setting.allowed or ()):

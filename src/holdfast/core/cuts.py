@@ -24,6 +24,22 @@ TELLING = (
 )
 
 
+def first_line(text: str, most: int) -> str:
+    """The first line that says something, cut: a heading or a rule does not, unless there is nothing else."""
+    lines = [line for line in [line.strip() for line in text.split("\n")] if line.strip("#-=*_`~ ")]
+    said = next((line for line in lines if not _is_heading(line)), lines[0].lstrip("# ") if lines else "")
+    return head(said, most)
+
+
+def _is_heading(line: str) -> bool:
+    """Is it one of Markdown, or nothing but bold words?"""
+    bold = line.rstrip(": ")
+    if len(bold) > 4 and bold[:2] == "**" == bold[-2:] and bold.count("**") == 2:
+        return True
+    marks = len(line) - len(line.lstrip("#"))
+    return 0 < marks <= 6 and line[marks : marks + 1] in (" ", "\t")
+
+
 def head(text: str, most: int) -> str:
     """The first `most` characters, or fewer where a secret among them would not be known as one any more."""
     if len(text) <= most:

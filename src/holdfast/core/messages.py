@@ -59,6 +59,12 @@ TEXTS = {
         "체크포인트 저장됨: \"{summary}\"\n체크포인트 ID: {id}\n변경된 파일: {files}, 추가된 줄: {lines}\n"
         "저장: {captured}, 분석: {analysis}, 크기: {size}",
     ),
+    "not_kept": (
+        "No checkpoint was taken at this clear. Work changed since {version}: {files} ({names}).",
+        "이번 clear에서는 체크포인트를 만들지 않았습니다. {version} 이후 변경: {files} ({names}).",
+    ),
+    "at_least": ("at least {count}", "최소 {count}"),
+    "more_than": ("more than {count}", "{count} 이상"),
     "left_out": (
         "Too large to be told of, left out: {names}. The checkpoint itself has them.",
         "너무 커서 설명에서 제외됨: {names}. 체크포인트 자체에는 저장되어 있습니다.",

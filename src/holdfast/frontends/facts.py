@@ -114,8 +114,13 @@ def of_change(change: Change) -> dict[str, Any]:
     }
 
 
-def made_after(row: CheckpointRow, previous: CheckpointRow | None) -> int:
-    """The version that `changed` counts from, if another one is compared with: forgotten, or left behind by a restore; else 0."""
+def made_after(row: CheckpointRow, previous: CheckpointRow | None, differing: int) -> int:
+    """The version that `changed` counts from, if another one is compared with, as where it was forgotten; else 0.
+
+    `differing`: how many paths differ from the one that is compared with.
+    """
+    if row.changed == differing:
+        return 0
     return row.version - 1 if row.version - 1 != (previous.version if previous is not None else 0) else 0
 
 

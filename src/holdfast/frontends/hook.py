@@ -98,6 +98,10 @@ def respond(
     try:
         event = client.read(payload, around.variables)
         event.cwd = event.cwd or current_folder()
+        if event.reason == "clear" and not event.client:
+            from holdfast.frontends.ancestors import program_above
+
+            event.near = program_above()
         reply = _attend(event, around, background, options)
         said, code = client.answer(event, reply)
         return said, reply.failed, code

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from posix import O_CLOEXEC, O_CREAT, O_EXCL, O_NOFOLLOW, O_RDONLY, O_WRONLY, close, getppid, read
+from posix import O_CLOEXEC, O_CREAT, O_EXCL, O_NOFOLLOW, O_RDONLY, O_WRONLY, close
 from posix import open as open_fd
+
+from holdfast.frontends.ancestors import ancestors, content
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +18,6 @@ TOKEN_FILE, CLIENT_FILE, LOCK, NOTED = "/token", "/client", "/lock", "/stood_dow
 """In a run's folder: its token, the client that the supervisor saves for and gives a guard, the lock that its shim holds, and
 whether a notice was left."""
 PLAIN = frozenset("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_.")
-MOST, HIGHEST = 4096, 256
 STOOD_DOWN, NOT_BELIEVED = "stood_down", "not_believed"
 """Kinds of notices."""
 
@@ -33,16 +34,16 @@ def run_above(around: Surroundings) -> str:
     folder = around.data + RUNS + name
     if not _is_held(folder + LOCK):
         return ""
-    above = _ancestors()
+    above = ancestors()
     if above:
-        return folder if _process(_content(folder + LOCK)) in above else ""
+        return folder if _process(content(folder + LOCK)) in above else ""
     token = around.text(TOKEN).encode()
-    return folder if token and _content(folder + TOKEN_FILE) == token else ""
+    return folder if token and content(folder + TOKEN_FILE) == token else ""
 
 
 def drives(folder: str, client: str) -> bool:
     """Does the supervisor of this run save for that client, and bring a guard for it? For a command agent it has neither."""
-    return _content(folder + CLIENT_FILE) == client.encode()
+    return content(folder + CLIENT_FILE) == client.encode()
 
 
 def is_first(folder: str) -> bool:
@@ -80,29 +81,3 @@ def _process(facts: bytes) -> int:
         return int(loads(facts)["pid"])
     except (ValueError, TypeError, KeyError):
         return 0
-
-
-def _ancestors() -> list[int]:
-    """The processes above us, nearest first; none where the system does not tell, as on macOS."""
-    found: list[int] = []
-    process = getppid()
-    while process > 0 and len(found) < HIGHEST:
-        said = _content(f"/proc/{process}/stat").rpartition(b")")[2].split()
-        if len(said) < 2:
-            break
-        found.append(process)
-        process = int(said[1])
-    return found
-
-
-def _content(path: str) -> bytes:
-    try:
-        fd = open_fd(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
-    except OSError:
-        return b""
-    try:
-        return read(fd, MOST)
-    except OSError:
-        return b""
-    finally:
-        close(fd)

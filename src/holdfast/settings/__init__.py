@@ -46,14 +46,14 @@ class Settings:
     def __getitem__(self, key: str) -> Any:
         return self.values[key]
 
-    def put(self, key: str, value: object, origin: str, *, tighten: bool = False) -> bool:
-        """Set a checked value; with `tighten`, only if it is at least as tight as the one in force.
+    def put(self, key: str, value: object, origin: str, *, tighten: bool = False, typed: bool = False) -> bool:
+        """Set a checked value; with `tighten`, only if it is at least as tight as the one in force; `typed` as in `checked`.
 
         False if it was not taken. Raises `Usage` naming the key.
         """
         from holdfast.core.checking import checked, tightens
 
-        result = checked(key, value, origin)
+        result = checked(key, value, origin, typed)
         heard = self.considered.setdefault(key, [])
         if tighten and not tightens(key, self.values[key], result):
             why = "only the user may set it" if TABLE[key].tighter is None else "it may only tighten"
@@ -86,7 +86,7 @@ class Settings:
                     self._unknown(f"{origin}: unknown setting {key!r}{_meant(similar(key))}")
                 continue
             try:
-                self.put(key, value, origin, tighten=tighten)
+                self.put(key, value, origin, tighten=tighten, typed=True)
             except Usage as error:
                 if not lenient and not later:
                     raise

@@ -7,7 +7,7 @@ from holdfast.store.rows import SAFETY, Query
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from typing import Any
 
     from holdfast.store.ports import Ledger
@@ -52,11 +52,26 @@ def _last_set(ledger: Ledger, workspace: str, records: list[dict[str, Any]]) -> 
     return base_after(ledger, workspace, records)
 
 
+def bases_before(repository: Repository, workspace: str, versions: set[int]) -> dict[int, Base]:
+    """What the folder was at before each of these versions was made, by one reading of its log."""
+    found: dict[int, Base] = {}
+    for record, now in _walk(repository.ledger, workspace, Chain(repository.records.read(workspace)).records):
+        if record.get("r") == "checkpoint" and record.get("v") in versions:
+            found[record["v"]] = now
+    return found
+
+
 def base_after(ledger: Ledger, workspace: str, records: Iterable[dict[str, Any]]) -> Base:
     """What the folder is at after these records of its log. Those of an older program do not say what they led to."""
+    return [now for _, now in _walk(ledger, workspace, (*records, {}))][-1]
+
+
+def _walk(ledger: Ledger, workspace: str, records: Iterable[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], Base]]:
+    """Each record with what the folder was at before it."""
     now: Base = None
     done: list[tuple[Base, Base]] = []
     for record in records:
+        yield record, now
         kind = record.get("r")
         if kind == "checkpoint":
             row = ledger.checkpoint(workspace, record["v"])
@@ -67,7 +82,6 @@ def base_after(ledger: Ledger, workspace: str, records: Iterable[dict[str, Any]]
             was = record.get("was") or now
             now = record.get("base") or _led_to(record, workspace, was, done)
             done.append((was, now))
-    return now
 
 
 def _led_to(record: dict[str, Any], workspace: str, was: Base, done: list[tuple[Base, Base]]) -> Base:

@@ -252,22 +252,54 @@ def keep_inherited(folder: str, name: str, /, **known: object) -> None:
     _change(path(folder, name, "inherited"), change)
 
 
-# /clear: the session that ended, for the one that begins in the same client.
+# /clear: the session that ended, for the one that begins in the same client. A client without a known process is 0.
 
 
 def cleared(folder: str, client: int) -> dict[str, Any]:
-    """What is known of the session that `/clear` ended in this client: `session`, `at`, and then `status`, `id`, `version`;
-    `asked` is the session that asks whether to keep it, until that is answered.
+    """What is known of the session that `/clear` last ended in this client: `session`, `at`, and then `status`, `id`, `version`;
+    `begun` is the session that began after it, and `asked` the one that asks whether to keep it, until that is answered.
 
-    Without `status` its checkpoint is still being made.
+    Without `status` its checkpoint is still being made; `off` says that none is wanted.
     """
     return _read(f"{folder}/cleared/{client}")
 
 
+def cleared_for(folder: str, client: int, session: str, since: int = 0) -> dict[str, Any]:
+    """The same for the session that begins now: nothing if another one began after that clear, or it was before `since`."""
+    found = cleared(folder, client)
+    if not found or _time(found, "at") < since or found.get("begun", session) != session:
+        return {}
+    if "begun" in found:
+        return found
+
+    def change(now: dict[str, Any]) -> bool:
+        if now.get("session") != found.get("session") or now.get("begun", session) != session:
+            return False
+        now["begun"] = session
+        return True
+
+    return cleared(folder, client) if _change(f"{folder}/cleared/{client}", change) else {}
+
+
 def note_cleared(folder: str, client: int, /, **known: object) -> None:
+    """A clear ends a session of this client. A client with two hooks of ours tells it twice. Raises `OSError`."""
+
     def change(found: dict[str, Any]) -> bool:
-        if found.get("session") != known["session"]:
-            found.clear()
+        if found.get("session") == known["session"] and "begun" not in found:
+            return False
+        found.clear()
+        found.update(known)
+        return True
+
+    _change(f"{folder}/cleared/{client}", change)
+
+
+def note_saved(folder: str, client: int, session: str, /, **known: object) -> None:
+    """What became of the checkpoint of a cleared session; nothing if that client cleared another one since."""
+
+    def change(found: dict[str, Any]) -> bool:
+        if found.get("session") != session:
+            return False
         found.update(known)
         return True
 
@@ -283,6 +315,13 @@ def settle(folder: str, client: int) -> None:
     """Close the question, if there is one: its checkpoint is kept. Raises `OSError`."""
     if cleared(folder, client).get("asked"):
         _change(f"{folder}/cleared/{client}", lambda found: bool(found.pop("asked", "")))
+
+
+def settle_asked(folder: str, session: str) -> None:
+    """The same for the question that this session asks, where its client's process is not told. Raises `OSError`."""
+    for client, known in questions(folder).items():
+        if known["asked"] == session:
+            settle(folder, client)
 
 
 def questions(folder: str) -> dict[int, dict[str, Any]]:

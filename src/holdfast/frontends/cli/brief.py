@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from holdfast.frontends.cli.numbers import Whole
 from holdfast.frontends.cli.session import Session, common, write_json
+
+READ = "Give one of Claude Code (~/.claude/projects/…/SESSION.jsonl) or of Codex (~/.codex/sessions/…/rollout-….jsonl)."
 
 
 @click.command()
@@ -14,7 +18,7 @@ from holdfast.frontends.cli.session import Session, common, write_json
 @click.option("--root", metavar="DIR", help="Take file contents from this folder, and say where they differ.")
 @common
 def brief(session: Session, transcript: str, tokens: int, root: str | None) -> None:
-    """Build the brief of the session that a transcript records.
+    """Build the brief of the session that a transcript of Claude Code or Codex records.
 
     File contents are rebuilt from the transcript unless --root is given. Nothing to tell prints nothing.
     """
@@ -27,8 +31,11 @@ def brief(session: Session, transcript: str, tokens: int, root: str | None) -> N
 
     try:
         conversation = transcripts.read(transcript)
+        is_empty = os.path.getsize(transcript) == 0
     except OSError as error:
         raise Failed(f"The transcript {transcript} cannot be read: {error.strerror or error}.") from None
+    if not conversation.client and not is_empty:
+        raise Failed(f"{transcript} is no transcript that holdfast can read.", READ)
     known = conversation.files.newest_first()
     if root is not None:
         known = disk.look(known, root, conversation.cwd)

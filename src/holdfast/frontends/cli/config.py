@@ -61,6 +61,7 @@ def get(session: Session, key: str) -> None:
     from holdfast.core.checking import shown
 
     _known(key)
+    _refuse_broken(session)
     value = _in_force(session, key)[key]
     if session.json:
         write_json({"key": key, "value": value, "origin": _origin(session, key)})
@@ -74,6 +75,7 @@ def get(session: Session, key: str) -> None:
 def explain(session: Session, key: str) -> None:
     """Say what a setting means, what it may be, and where its value comes from."""
     _known(key)
+    _refuse_broken(session)
     from holdfast.core.checking import choices, limits, shown
     from holdfast.core.schema import CHOICE, TABLE
 
@@ -162,6 +164,11 @@ def _known(key: str) -> None:
         raise NotFound(
             f"There is no setting {key!r}.", f"Did you mean {near}?" if near else "`holdfast config list` shows all."
         )
+
+
+def _refuse_broken(session: Session) -> None:
+    """Raise what a command raises of a file that is wrong; a hook goes on without it."""
+    _ = session.settings
 
 
 def _in_force(session: Session, key: str) -> Settings:

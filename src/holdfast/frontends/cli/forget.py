@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from holdfast.store.rows import CheckpointRow
     from holdfast.store.upkeep import Compaction
 
+NOTHING_LEFT = "what is left is pinned, named, made by hand or the newest"
 SHOWN = 20
 WORTH_A_WORD = 64 << 10
 """From so many bytes on it is said that they stay: a few documents always do."""
@@ -169,7 +170,16 @@ def _dry_run(session: Session, chosen: list[CheckpointRow], named: bool, most: i
     else:
         session.print("Nothing would be forgotten.")
     if over:
-        session.print(f"The store is {size(over)} over {size(most)}; the oldest automatic ones would be thinned too.")
+        from holdfast.tidying import thinnable
+
+        taken = {(row.workspace, row.version) for row in chosen}
+        left = [
+            row
+            for row in thinnable(session.repository, session.engine.place.path)
+            if (row.workspace, row.version) not in taken
+        ]
+        also = "the oldest automatic ones would be thinned too" if left else NOTHING_LEFT
+        session.print(f"The store is {size(over)} over {size(most)}; {also}.")
 
 
 def _print_chosen(session: Session, chosen: list[CheckpointRow], verb: str) -> None:
@@ -233,9 +243,7 @@ def _answer(
         has = f" It has {size(now)} now." if now is not None else ""
         session.say(f"The store was over {size(most)}: the {count} went too.{has}")
     if now is not None and now > most and failed is None and not (chosen and not thinned and done is None):
-        session.warn(
-            f"The store has {size(now)}, over {size(most)}: what is left is pinned, named, made by hand or the newest."
-        )
+        session.warn(f"The store has {size(now)}, over {size(most)}: {NOTHING_LEFT}.")
 
 
 def _told(session: Session, failed: NotCompacted | None) -> int:

@@ -90,6 +90,7 @@ def _found(
     all_workspaces: bool,
 ) -> tuple[list[CheckpointRow], dict[str, bytes]]:
     """The checkpoints that fit, newest first, and of every workspace its folder, or id, if all of them are meant."""
+    from holdfast.looking import as_compared
     from holdfast.store.rows import Query
 
     workspace = "" if all_workspaces else session.workspace()[1].id
@@ -99,7 +100,7 @@ def _found(
     )
     # One without a folder goes by its id, which `fork` takes.
     homes = {row.id: row.path or row.id.encode("ascii") for row in ledger.workspaces()} if all_workspaces else {}
-    return rows, homes
+    return as_compared(session.repository, rows), homes
 
 
 def _none(chosen: dict[str, Any]) -> str:

@@ -29,13 +29,14 @@ TOLD = ("agent", "summary", "command", "tokens_used", "token_budget", "active_fi
 @common
 def show(session: Session, reference: str, all_left_out: bool, everything: bool) -> None:
     """Show a checkpoint, by default the newest: why it was made, what changed, what was left out."""
-    from holdfast.looking import Coverage, compare, not_covered
+    from holdfast.looking import Coverage, as_compared, compare, not_covered
     from holdfast.store.bases import previous
 
     root, workspace = session.workspace()
     row = session.resolve(workspace, reference)
     header, own = session.repository.document(row)
     before = previous(session.repository, row)
+    (row,) = as_compared(session.repository, [row])
     changes = compare(session.engine, root, workspace, before, row)
     entries: Iterable[Entry] = session.repository.ledger.state(workspace.id, row.version) if all_left_out else own
     odd = [entry for entry in entries if entry.kind in LEFT_OUT or _losses(entry)]
@@ -145,7 +146,7 @@ def _print_changes(
     from holdfast.frontends.paint import plural
 
     since = f" since v{before.version}" if before is not None else " against an empty folder" if row.version > 1 else ""
-    after = made_after(row, before)
+    after = made_after(row, before, len(changes))
     session.print()
     if after:
         session.print(f"{plural(row.changed, 'change')} since v{after}, which came directly before.")

@@ -78,8 +78,13 @@ def _prepared(visits: Visits, root: bytes, now: Settings, key: str, value: Any) 
     origin, project = now.origins.get(key, ""), (root + PROJECT_FILE).decode("utf-8", "backslashreplace")
     is_now = f"{key} is {shown(key, now[key]) or 'empty'}"
     found = []
-    if origin == project:
-        why = f"{is_now}, from the project's file {origin}, which wins over the user's; only the user may loosen it."
+    # A variable may stand above the project's file, which then has its say as soon as that is gone.
+    said = [one for by, one, why in now.considered.get(key, []) if by == project and not why]
+    if said and said[-1] != value:
+        why = f"{is_now}, from the project's file {project}, which wins over the user's; only the user may loosen it."
+        if origin != project:
+            there = f"the project's file {project} says {shown(key, said[-1])}"
+            why = f"{is_now}; {there} beside that, and wins over the user's. Only the user may loosen it."
         words = ["config", "unset", "--project", key]
         found.append(answers.Prepared(command=command(visits, words, root), why=why))
     if not found or _users(visits, key) != value:

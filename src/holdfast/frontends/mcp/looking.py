@@ -15,7 +15,7 @@ from holdfast.frontends.mcp import answers, telling
 from holdfast.frontends.mcp.visit import Visits
 from holdfast.frontends.paint import age_in_words
 from holdfast.frontends.patches import patch, without_implied
-from holdfast.looking import Change, compare
+from holdfast.looking import Change, as_compared, compare
 from holdfast.store.bases import previous
 from holdfast.store.rows import Query
 from holdfast.workspace.find import show
@@ -63,9 +63,9 @@ def checkpoint_list(
 ) -> answers.Listed:
     """List this workspace's checkpoints, newest first."""
     with visits.open() as visit:
-        most = limit or min(max(1, visit.settings["checkpoint.max_auto_summaries"]), MOST_LISTED)
+        most = limit or min(visit.settings["checkpoint.max_auto_summaries"], MOST_LISTED)
         query = Query(workspace=visit.row.id, session=session, trigger=trigger, tag=tag, before=before, limit=most + 1)
-        rows = visit.repository.ledger.find(query)
+        rows = as_compared(visit.repository, visit.repository.ledger.find(query))
         now = visit.now()
         return answers.Listed(checkpoints=[telling.checkpoint(row, now) for row in rows[:most]], more=len(rows) > most)
 
@@ -99,6 +99,7 @@ def checkpoint_show(visits: Visits, reference: Reference = "latest") -> answers.
         row = visit.resolve(reference)
         header, _ = visit.repository.document(row)
         before = previous(visit.repository, row)
+        (row,) = as_compared(visit.repository, [row])
         changes = compare(visit.engine, visit.root, visit.row, before, row)
         git = header.get("git") or {}
         return answers.Shown(

@@ -13,7 +13,7 @@ from holdfast.core.model import Event
 from holdfast.finishing import settled
 from holdfast.frontends.facts import made_after, of_change, of_checkpoint, of_coverage, of_notice, of_path, of_worker
 from holdfast.frontends.paint import rfc3339
-from holdfast.looking import coverage, pending
+from holdfast.looking import as_compared, coverage, pending
 from holdfast.store.bases import previous
 from holdfast.store.rows import CheckpointRow, Query, WorkspaceRow
 from holdfast.workspace.find import show
@@ -175,22 +175,26 @@ class Desk:
         """Newest first; `before` is a version to go on from."""
         self.row(workspace)
         query = Query(workspace=workspace, limit=limit, before=before, trigger=trigger, session=session, tag=tag)
-        return [{**of_checkpoint(row), "added": row.added} for row in self.ledger.find(query)]
+        return [
+            {**of_checkpoint(row), "added": row.added} for row in as_compared(self.repository, self.ledger.find(query))
+        ]
 
     def marks(self, workspace: str) -> list[CheckpointRow]:
         """Every checkpoint, oldest first."""
-        return self.ledger.find(Query(workspace=self.row(workspace).id))[::-1]
+        return as_compared(self.repository, self.ledger.find(Query(workspace=self.row(workspace).id)))[::-1]
 
     def checkpoint(self, workspace: str, reference: str) -> dict[str, Any]:
         row = self.resolve(workspace, reference)
         header = self.repository.document(row)[0]
         compared = previous(self.repository, row)
+        (row,) = as_compared(self.repository, [row])
         changes = self.contents.changes(workspace, compared, row)
+        after = made_after(row, compared, len(changes))
         return {
             **of_checkpoint(row),
             "added": row.added,
             "previous": f"v{compared.version}" if compared is not None else None,
-            "made_after": f"v{made_after(row, compared)}" if made_after(row, compared) else None,
+            "made_after": f"v{after}" if after else None,
             "before": f"v{self._before_version(row)}" if self._before_version(row) else None,
             "after": self._after(row),
             "summary": header.get("summary") or None,
