@@ -82,6 +82,33 @@ def test_what_is_frozen_is_kept_once_for_each_freeze(place: Place) -> None:
     assert run.outcome == "complete"
 
 
+def test_a_frozen_task_is_paused_wherever_it_is_told(place: Place) -> None:
+    go = place.base / "go"
+    task = place.task([{"write": ["a.txt", "1"]}, {"wait_for": str(go)}, DONE])
+    place.supervise(until=lambda: (place.workspace() / "a.txt").exists())
+    place.tasks.freeze(task.id)
+    place.supervise(until=lambda: "user_pause" in place.reasons(task))
+
+    document = json.loads((place.workspace() / ".checkpoints" / "latest.json").read_text())
+    assert document["reason"] == "user_pause"
+    assert document["task"]["status"] == document["agent"]["status"] == "paused"
+    assert document["agent"]["blockedBy"] == "user_pause"
+    assert json.loads((place.workspace() / ".metadata" / "task.json").read_text())["status"] == "paused"
+    [listed], [waiting] = place.tasks.listing(), place.tasks.inbox()
+    assert listed["frozen"] and (listed["status"], listed["agent_status"]) == ("paused", "paused")
+    assert (listed["hold"]["kind"], listed["hold"]["needs_you"]) == ("user_pause", True)
+    assert listed["actions"] == waiting["actions"] == ["resume", "pause", "cancel"]
+    assert (waiting["task"], waiting["hold"]) == (task.id, "user_pause")
+
+    place.tasks.resume(task.id)
+    [listed] = place.tasks.listing()
+    assert (listed["status"], listed["agent_status"], listed["hold"]) == ("in_progress", "running", None)
+    assert "freeze" in listed["actions"] and not place.tasks.inbox()
+    go.touch()
+    place.supervise()
+    assert place.state(task) == ("done", "")
+
+
 def test_nothing_that_does_not_run_can_be_frozen(place: Place) -> None:
     task = place.task([DONE])
 

@@ -83,7 +83,7 @@ def describe(
     transaction. `head` holds `id`, `reason` and `createdAt`; `kept` says where the whole conversation lies in the store.
     """
     tables = ground.tables
-    state = tables.state(task)
+    state = tables.shown_state(task)
     lives = run is not None and run.state != machine.ENDED
     prompts = tables.prompts("task = ? AND status IN ('pending', 'presented')", task.id)
     secrets = tables.variables(task.id)
@@ -185,11 +185,11 @@ def project(ground: Ground, id: str) -> None:
 
 def _projected(tables: Tables, task: Task) -> dict[str, Any]:
     """What `task.json` tells."""
-    id, hold = task.id, tables.hold(task.id)
+    id, hold = task.id, tables.shown_hold(task)
     document = {name: getattr(task, name) for name in COLUMNS}
     return document | {
         "schemaVersion": VERSION,
-        "status": machine.status(tables.state(task)),
+        "status": machine.status(tables.shown_state(task)),
         "hold": hold.kind if hold else None,
         "updatedAt": moment(task.updated_at),
         "secrets": {row["name"]: row["sealed"] for row in tables.variables(id)},

@@ -47,7 +47,8 @@ class Shown:
 
     def describe(self, task: Task) -> dict[str, Any]:
         """A task as JSON: the source's status beside our own state and hold."""
-        hold, run = self.tables.hold(task.id), self.tables.last_run(task.id)
+        hold, run = self.tables.shown_hold(task), self.tables.last_run(task.id)
+        is_frozen = task.wanted == machine.FROZEN
         state = machine.State(task.state, hold.kind if hold else "")
         waiting = self.tables.prompts("task = ? AND status IN ('pending', 'presented')", task.id)
         return {
@@ -58,7 +59,7 @@ class Shown:
             "state": task.state,
             "hold": self._hold(hold),
             "agent_status": machine.agent_status(state, run.state if run else ""),
-            "frozen": task.wanted == machine.FROZEN,
+            "frozen": is_frozen,
             "wanted": task.wanted or None,
             "phase": task.phase if task.phases else None,
             "phases": [phase["name"] for phase in task.phases],
@@ -73,7 +74,7 @@ class Shown:
             "reason": task.reason or None,
             "waits_for": self._waits_for(task),
             **self._spent(task),
-            "actions": machine.actions(state),
+            "actions": machine.actions(state, is_frozen),
             "archived": bool(task.archived),
             "created_at": documents.moment(task.created_at),
             "updated_at": documents.moment(task.updated_at),
@@ -124,7 +125,8 @@ class Shown:
         """Everything that waits for a person, the most urgent first: prompts, and holds that no prompt stands for."""
         found = [self._asked(prompt) for prompt in self.tables.prompts("status IN ('pending', 'presented')")]
         asked = {one["id"] for one in found}
-        for hold in self.tables.holds():
+        frozen = [self.tables.shown_hold(task) for task in self.tables.tasks("wanted = ?", machine.FROZEN)]
+        for hold in [*self.tables.holds(), *[hold for hold in frozen if hold is not None and not hold.id]]:
             if hold.human and hold.prompt not in asked:
                 found.append(self._held(hold))
         return sorted(found, key=lambda one: -one["priority"])
@@ -139,7 +141,8 @@ class Shown:
         return {
             "id": "", "task": task.id, "kind": "hold", "title": task.title, "hold": hold.kind,
             "text": hold.reason or hold.kind.replace("_", " "), "created_at": documents.moment(hold.since), "options": [],
-            "actions": machine.actions(machine.State(task.state, hold.kind)), **self._spent(task),
+            "actions": machine.actions(machine.State(task.state, hold.kind), task.wanted == machine.FROZEN),
+            **self._spent(task),
             "priority": questions.priority(task.priority, "", self.ground.now() - hold.since),
         }  # fmt: skip
 

@@ -50,7 +50,7 @@ def _phase(one: dict[str, Any]) -> str:
 def _why(one: dict[str, Any]) -> str:
     hold = one["hold"]
     if one["frozen"]:
-        return "frozen"
+        return "frozen (you)"
     if hold is None:
         return f"{one['waits_for'][0]}" if one["waits_for"] else ""
     left = f", {clock(hold['seconds_left'])}" if hold["seconds_left"] is not None else ""
@@ -87,7 +87,7 @@ def _facts(one: dict[str, Any]) -> list[tuple[str, str]]:
     hold, used, found = one["hold"], one["used"], []
     if one["frozen"]:
         found.append(("frozen", "every process of its agent stands still until `holdfast task resume`"))
-    if hold is not None:
+    elif hold is not None:
         left = f", {clock(hold['seconds_left'])} left" if hold["seconds_left"] is not None else ""
         found.append(("waits", f"{hold['kind']}{left}: {hold['reason'] or ''}"))
     elif one["reason"] and one["state"] != "done":
