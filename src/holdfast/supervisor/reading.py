@@ -348,6 +348,8 @@ class PlainOutput(Output):
             return (
                 line.strip().lower().startswith("ready for review")
             )  # any other line only showed that the notes are over
+        if found[-1].name == "ERROR":  # one in a line may have been ended by the line behind it
+            return "[/ERROR" in line or line.lstrip().startswith("[ERROR")
         return True
 
     def feed_error(self, line: bytes) -> None:
