@@ -220,6 +220,9 @@ def test_lost_tasks_come_back_by_rebuild(person: Person) -> None:
     id = person.json("task", "new", "x", "--agent", "true")[0]["id"]
     (person.base / "home/.local/share/holdfast/supervisor/tasks.db").unlink()
 
+    listed = person.run("task", "list")
+    assert listed.returncode == 0
+    assert str(person.project) in listed.stderr and "holdfast rebuild" in listed.stderr
     rebuilt = person.json("rebuild")
 
     assert [(one["task"], one["outcome"]) for one in rebuilt["tasks"]] == [(id, "rebuilt")]

@@ -64,7 +64,11 @@ class Seen(NamedTuple):
 def look(ground: Ground, task: Task, run: Run | None, output: Output | None) -> Seen:
     """Look at everything that takes time: what was said, and the workspace."""
     return Seen(
-        dialogue=dialogue.read(ground, run, output) if run is not None else Dialogue(),
+        dialogue=(
+            dialogue.read(ground, run, output)
+            if run is not None
+            else dialogue.documented(ground, task.id, ground.now())
+        ),
         workspace={"path": task.workspace, **_deliverables(task.workspace)},
         session=(output.session if output is not None else "") or (run.session if run is not None else task.session),
         pid=process.agent(run.folder).get("pid") if run is not None else None,
@@ -265,6 +269,12 @@ def is_interval(name: str) -> bool:
     """Names without a reason are those of intervals: `checkpoint_<time>.json`, perhaps numbered."""
     stem = name.removesuffix(".gz").removesuffix(".json").removeprefix("checkpoint_")
     return not stem.lstrip("0123456789-T_")
+
+
+def read(ground: Ground, workspace: str, name: str) -> dict[str, Any]:
+    """Read the document of that name, compressed or not. Raises what `load` does."""
+    path = f"{workspace}/{CHECKPOINTS}/{name}"
+    return load(ground, path if os.path.exists(path) else path + ".gz")
 
 
 def load(ground: Ground | None, path: str) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.entry import FILE, LINK
@@ -44,6 +43,10 @@ class Shown:
         found = self.tables.tasks("archived = 0") if not archived else self.tables.tasks()
         shown = [self.describe(task) for task in found]
         return [one for one in shown if not state or state in (one["state"], one["status"])]
+
+    def is_any(self) -> bool:
+        """Is there any task, archived ones too?"""
+        return self.tables.one("SELECT 1 AS one FROM task LIMIT 1") is not None
 
     def describe(self, task: Task) -> dict[str, Any]:
         """A task as JSON: the source's status beside our own state and hold."""
@@ -213,9 +216,8 @@ class Shown:
         )
         if len(rows) < 2:
             return None
-        folder = f"{task.workspace}/{documents.CHECKPOINTS}"
         try:
-            newest, base = [documents.load(self.ground, _stored(f"{folder}/{row['file']}")) for row in rows]
+            newest, base = [documents.read(self.ground, task.workspace, row["file"]) for row in rows]
             return documents.incremental(base, newest, self._files(task, rows[1]["version"], rows[0]["version"]))
         except (HoldfastError, KeyError, TypeError):
             return None
@@ -233,7 +235,3 @@ class Shown:
                     kind = "newFiles" if before is None else "modifiedFiles"
                     found[kind].append(after.path.decode("utf-8", "replace"))
         return found
-
-
-def _stored(path: str) -> str:
-    return path if os.path.exists(path) else path + ".gz"

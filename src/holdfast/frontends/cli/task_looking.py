@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import suppress
 from datetime import datetime
+from itertools import islice
 from time import sleep
 from typing import Any
 
 import click
 
-from holdfast.core.errors import NotFound
+from holdfast.core.errors import HoldfastError, NotFound
 from holdfast.frontends.cli.session import Session, common, write_bytes, write_json
 from holdfast.frontends.cli.task_ground import REF, clock, tasks_of, trouble
 from holdfast.frontends.paint import SECOND, age
@@ -27,6 +30,8 @@ def list_(session: Session, state: str, archived: bool) -> None:
     """List tasks, and what each waits for."""
     with tasks_of(session) as tasks:
         found = tasks.listing(state=state, archived=archived)
+        if not found and not tasks.is_any():
+            _say_lost(session)
         if session.json:
             write_json(found)
             return
@@ -41,6 +46,22 @@ def list_(session: Session, state: str, archived: bool) -> None:
         why = trouble(session)
         if why:
             session.warn(f"The supervisor cannot do its work now: {why}")
+
+
+def _say_lost(session: Session) -> None:
+    """The database knows of no task: name folders with documents of some, as after it was lost."""
+    from holdfast.supervisor.recover import workspaces
+
+    with suppress(HoldfastError):  # without a store, no folder is known
+        known = [os.fsdecode(row.path) for row in session.repository.ledger.workspaces() if row.path]
+        told = [path for path in known if os.path.isfile(path + "/.metadata/task.json")]
+        below = islice(workspaces(session.settings["supervisor.roots"]), SHOWN)
+        found = list(dict.fromkeys([*told[:SHOWN], *below]))
+        if found:
+            session.warn(
+                f"The task database knows no tasks, but there are documents of some in {', '.join(found)}."
+                " `holdfast rebuild` brings them back."
+            )
 
 
 def _phase(one: dict[str, Any]) -> str:
