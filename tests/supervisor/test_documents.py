@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -146,7 +147,9 @@ def test_a_lost_database_is_made_again_and_people_decide(place: Place) -> None:
 
 
 def test_a_rebuilt_task_knows_all_its_checkpoints_and_what_was_said(place: Place) -> None:
-    turns = [[{"write": ["a.txt", str(number)]}, {"say": f"turn {number}"}, {"exit": 3}] for number in range(5)]
+    turns: list[list[dict[str, Any]]] = [
+        [{"write": ["a.txt", str(number)]}, {"say": f"turn {number}"}, {"exit": 3}] for number in range(5)
+    ]
     change(place, max_attempts=20)
     task = place.task(*turns, [ASK], [DONE])
     place.supervise()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -13,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.supervisor import process
+from holdfast.supervisor import process, serving
+from holdfast.supervisor.lock import Lock
 from holdfast.supervisor.report import report
 from holdfast.supervisor.restores import RESTARTING
 from holdfast.supervisor.supervise import Supervisor
@@ -114,6 +116,45 @@ def test_nothing_that_does_not_run_can_be_frozen(place: Place) -> None:
 
     with pytest.raises(NotAllowed, match="Nothing runs"):
         place.tasks.freeze(task.id)
+
+
+# Who runs tasks
+
+
+def test_a_supervisor_in_the_background_takes_over_when_the_other_one_ends(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "AGAIN", 0.1)
+    said: list[str] = []
+    task = place.task([DONE])
+    other = Lock(place.ground.folder)
+    background = serving.Background(place.ground, said.append)
+    background.start()
+    try:
+        _wait(lambda: bool(said))
+        time.sleep(0.5)
+        assert len(said) == 1 and f"process {os.getpid()}" in said[0]
+        assert place.state(task) == ("queued", "")
+        other.close()
+        _wait(lambda: place.state(task) == ("done", ""))
+    finally:
+        background.close()
+    assert len(said) == 2 and background.error is None
+
+
+def _wait(until: Callable[[], bool], seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not until():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_it_is_said_that_no_supervisor_runs(person: Person) -> None:
+    id = person.run("task", "new", "x", "--agent", "true", "--draft").stdout.split()[1].rstrip(":")
+
+    assert "No supervisor" not in person.run("task", "list").stderr
+    assert "No supervisor" in person.run("task", "start", id).stderr
+    assert "No supervisor" in person.run("task", "list").stderr
 
 
 # What a task that was cut off is told

@@ -66,9 +66,10 @@ def clock(seconds: int) -> str:
     return f"{hours}:{rest // 60:02d}:{rest % 60:02d}" if hours else f"{rest // 60}:{rest % 60:02d}"
 
 
-def is_supervised(session: Session) -> bool:
-    """Does a supervisor run?"""
-    return trouble(session) is not None
+def remark_unsupervised(session: Session) -> None:
+    """Say why nothing begins, if no supervisor runs."""
+    if trouble(session) is None:
+        session.remark("No supervisor is running; `holdfast supervise` starts one.")
 
 
 def trouble(session: Session) -> str | None:

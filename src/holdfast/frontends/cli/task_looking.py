@@ -14,7 +14,7 @@ import click
 
 from holdfast.core.errors import HoldfastError, NotFound
 from holdfast.frontends.cli.session import Session, common, write_bytes, write_json
-from holdfast.frontends.cli.task_ground import REF, clock, tasks_of, trouble
+from holdfast.frontends.cli.task_ground import REF, clock, remark_unsupervised, tasks_of, trouble
 from holdfast.frontends.paint import SECOND, age
 
 SHOWN = 10
@@ -43,9 +43,16 @@ def list_(session: Session, state: str, archived: bool) -> None:
         ]
         for line in session.paint.table(["TASK", "STATUS", "PHASE", "DONE", "WAITS FOR", "TITLE"], rows, give=5):
             session.print(line)
+        if any(_goes_on(one) for one in found):
+            remark_unsupervised(session)
         why = trouble(session)
         if why:
             session.warn(f"The supervisor cannot do its work now: {why}")
+
+
+def _goes_on(one: dict[str, Any]) -> bool:
+    """Would a supervisor do something for this task, without a person?"""
+    return one["state"] in ("queued", "active") and not (one["hold"] and one["hold"]["needs_you"])
 
 
 def _say_lost(session: Session) -> None:
