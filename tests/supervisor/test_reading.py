@@ -170,6 +170,27 @@ def test_calls_of_our_tools_are_blocks() -> None:
     assert [block.name for block in output.blocks] == ["PHASE_COMPLETE"]
 
 
+def test_calls_of_our_tools_are_protocol_and_tell_the_step_from_there_on() -> None:
+    def used(name: str, /, **given: Any) -> dict[str, Any]:
+        part = {"type": "tool_use", "id": name, "name": name, "input": given}
+        return {"type": "assistant", "message": {"id": name, "model": "m", "content": [part]}}
+
+    output = feed(
+        claude(), said("before"), used("mcp__holdfast__report_progress", step="03_users", percent=35), said("after"),
+        used("Bash", command="ls"), used("mcp__holdfast__request_secret", name="TOKEN"),
+        said("[PROGRESS]\nstep: 04_last\n[/PROGRESS]"),
+    )  # fmt: skip
+    output.feed_call(b'{"name": "PROGRESS", "fields": {"step": "03_users", "percent": "35"}}')
+
+    told = [(one["step"], one["type"]) for one in output.messages]
+    assert told == [
+        ("", "log"), ("03_users", "protocol"), ("03_users", "log"), ("03_users", "log"), ("03_users", "protocol"),
+        ("04_last", "protocol"),
+    ]  # fmt: skip
+    assert (output.step, output.fraction) == ("04_last", 0.35)
+    assert output.blocks == [], "what a tool refused was not said"
+
+
 def test_codex_lines() -> None:
     output = PlainOutput(NOW, UTC)
     message = "You've hit your usage limit. Try again in 5 minutes."

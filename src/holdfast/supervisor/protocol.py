@@ -52,6 +52,8 @@ UNSAID = "The agent reported an error and did not say which."
 LISTS = frozenset(("options", "files"))
 VARIABLES = frozenset(("api_key", "env_variable"))
 """Needs that are met by a value in the agent's environment; all others by a person who sees to it and says so."""
+TOOL = "mcp__holdfast__"
+"""How the names of our tools begin where Claude Code calls them."""
 PRIORITY = ("ERROR", "PHASE_COMPLETE", "CUSTOM_TASK_COMPLETE", "DEPENDENCY_REQUEST", "USER_QUESTION", "PROGRESS")
 
 _OPEN = re.compile(r"^[ \t]*\[(" + "|".join(BLOCKS) + r")(_JSON)?\][ \t]*", re.MULTILINE)
