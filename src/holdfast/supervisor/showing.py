@@ -76,6 +76,10 @@ class Shown:
             "session": task.session or None,
             "reason": task.reason or None,
             "waits_for": self._waits_for(task),
+            "asks": [
+                {"id": one.id, "kind": kind_of(one.kind, one.category), "name": _name(one), "text": one.text}
+                for one in waiting
+            ],
             **self._spent(task),
             "actions": machine.actions(state, is_frozen),
             "archived": bool(task.archived),
@@ -159,7 +163,7 @@ class Shown:
             "task": prompt.task,
             "kind": kind_of(prompt.kind, prompt.category),
             "text": prompt.text,
-            "name": prompt.key if prompt.kind == "secret" else None,
+            "name": _name(prompt),
             "category": prompt.category or None,
             "options": prompt.options,
             "default": prompt.standard or None,
@@ -235,3 +239,8 @@ class Shown:
                     kind = "newFiles" if before is None else "modifiedFiles"
                     found[kind].append(after.path.decode("utf-8", "replace"))
         return found
+
+
+def _name(prompt: Prompt) -> str | None:
+    """What a need is called; a question has no name."""
+    return prompt.key if prompt.kind == "secret" else None

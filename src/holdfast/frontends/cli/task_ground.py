@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -58,6 +58,22 @@ def say(session: Session, tasks: Tasks, done: Task, text: str) -> None:
         write_json(tasks.describe(done))
     else:
         session.say(text)
+
+
+def goes_on(shown: dict[str, Any]) -> str:
+    """What a task does once it was told something: it goes on, or what it still waits for."""
+    if shown["asks"]:
+        return "still waits for " + "; ".join([f"{asked(one, shown['id'])} ({one['id']})" for one in shown["asks"]])
+    if shown["hold"] is not None:
+        return f"still waits: {shown['hold']['kind'].replace('_', ' ')}, {shown['hold']['reason'] or ''}".rstrip(", ")
+    return "goes on" if shown["state"] in ("queued", "active") else f"is {shown['status']}"
+
+
+def asked(one: dict[str, Any], task: str) -> str:
+    """What a person is asked; of a value that is needed, its name and the command that takes it."""
+    text, name = str(one["text"]), one.get("name")
+    named = text if not name or name in text else f"{name}: {text}"
+    return f"{named} (`holdfast task secret {task} {name}`)" if one["kind"] == "secret" else named
 
 
 def clock(seconds: int) -> str:

@@ -14,7 +14,7 @@ import click
 
 from holdfast.core.errors import HoldfastError, NotFound
 from holdfast.frontends.cli.session import Session, common, write_bytes, write_json
-from holdfast.frontends.cli.task_ground import REF, clock, remark_unsupervised, tasks_of, trouble
+from holdfast.frontends.cli.task_ground import REF, asked, clock, remark_unsupervised, tasks_of, trouble
 from holdfast.frontends.paint import SECOND, age
 
 SHOWN = 10
@@ -96,8 +96,8 @@ def show(session: Session, ref: str) -> None:
         write_json(one)
         return
     session.print(f"{session.paint('bold', one['title'])}  {one['id']}  {one['status']}")
-    asked = [prompt for prompt in one["prompts"] if prompt["status"] in ("pending", "presented")]
-    for label, text in [*_facts(one), *[(prompt["kind"], f"{_asked(prompt)} ({prompt['id']})") for prompt in asked]]:
+    waiting = [prompt for prompt in one["prompts"] if prompt["status"] in ("pending", "presented")]
+    for label, text in [*_facts(one), *[(prompt["kind"], f"{_asked(prompt)} ({prompt['id']})") for prompt in waiting]]:
         session.print(f"{label:<{LABEL}} {text}")
     runs = [[run["id"].rpartition(":")[2], run["outcome"] or run["state"], run["reason"] or ""] for run in one["runs"]]
     kept = [[one["version"], one["reason"], _age(session, one["created_at"])] for one in one["checkpoints"]]
@@ -136,7 +136,7 @@ def _facts(one: dict[str, Any]) -> list[tuple[str, str]]:
 def _asked(one: dict[str, Any]) -> str:
     """What a person is asked or told, and what can be answered or done."""
     choices = one["options"] or one.get("actions") or []
-    return str(one["text"]) + (f" [{' | '.join(choices)}]" if choices else "")
+    return asked(one, one["task"]) + (f" [{' | '.join(choices)}]" if choices else "")
 
 
 def _age(session: Session, moment: str) -> str:
