@@ -204,7 +204,9 @@ def test_a_session_that_cannot_be_restored_begins_anew_once_and_then_a_person_de
     place.supervise()
 
     assert place.state(task) == ("active", "crashed"), place
-    assert place.ground.tables.task(task.id).reason == "The session could not be restored for the second time."
+    assert place.ground.tables.task(task.id).reason.startswith(
+        "The session could not be restored for the second time: "
+    )
     assert [run.resume for run in place.ground.tables.runs("task = ?", task.id)] == [0, 1, 0, 1]
     rows = place.ground.tables.all("SELECT kind, text FROM notice WHERE task = ?", task.id)
     assert ("warning", RESTARTING) in [(row["kind"], row["text"]) for row in rows]

@@ -145,7 +145,7 @@ class Tasks(Answered):
                 self.tables.change(
                     task.id, self.ground.now(), agent={**task.agent, "allowed_tools": sorted(set(tools))}
                 )
-            return self._lift(task, "resume", crashes=[], idle=0)
+            return self._lift(task, "resume", crashes=[], idle=0, restores=0)
 
     def _save_again(self, task: Task) -> Task:
         if not finals.try_again(self.ground, task.id):

@@ -127,7 +127,7 @@ class Turns:
                 or task.session != known
             ):
                 return None
-            if memory.is_lost and not restores.fail(tables, task, now, milliseconds):
+            if memory.is_lost and not restores.fail(tables, task, now, milliseconds, memory.why):
                 return None
             last = tables.last_run(task.id)
             answers = tables.prompts(
