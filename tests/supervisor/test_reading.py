@@ -191,6 +191,23 @@ def test_calls_of_our_tools_are_protocol_and_tell_the_step_from_there_on() -> No
     assert output.blocks == [], "what a tool refused was not said"
 
 
+def test_what_a_command_said_last_is_what_came_together_without_blocks() -> None:
+    output = PlainOutput(NOW, UTC)
+    second = 1_000_000_000
+    for at, line in (
+        (1, "I begin."), (60, "The tests pass."), (61, ""), (61, "Only the name is open."),
+        (62, "[USER_QUESTION]"), (62, "question: Which name?"), (62, "[/USER_QUESTION]"),
+    ):  # fmt: skip
+        output.at = at * second
+        output.feed(line.encode())
+    bare = PlainOutput(NOW, UTC)
+    for line in ("[USER_QUESTION]", "question: Which name?", "[/USER_QUESTION]"):
+        bare.feed(line.encode())
+
+    assert output.last_said() == "The tests pass.\nOnly the name is open."
+    assert bare.last_said() == "[USER_QUESTION]\nquestion: Which name?\n[/USER_QUESTION]"
+
+
 def test_codex_lines() -> None:
     output = PlainOutput(NOW, UTC)
     message = "You've hit your usage limit. Try again in 5 minutes."

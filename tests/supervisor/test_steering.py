@@ -118,6 +118,77 @@ def test_nothing_that_does_not_run_can_be_frozen(place: Place) -> None:
         place.tasks.freeze(task.id)
 
 
+# What people decide while nothing runs
+
+
+@pytest.mark.parametrize("what", ["pause", "cancel"])
+@pytest.mark.parametrize("ending", [[{"exit": 3}], [{"limited": 3600}, {"exit": 1}]], ids=["backoff", "limit"])
+def test_what_is_decided_about_a_task_that_waits_is_in_its_newest_document(
+    place: Place, what: str, ending: list[dict[str, Any]]
+) -> None:
+    change(place, backoff_first=600, backoff_longest=600)
+    task = place.task([{"write": ["a.txt", "1"]}, *ending])
+    place.supervise(until=lambda: place.state(task)[1] in ("backoff", "rate_limit"))
+
+    getattr(place.tasks, what)(task.id)
+
+    document = json.loads((place.workspace() / ".checkpoints" / "latest.json").read_text())
+    expected = {"pause": ("user_pause", "paused"), "cancel": ("cancel", "cancelled")}[what]
+    assert (document["reason"], document["task"]["status"]) == expected
+    assert document["createdBy"] == "user"
+    assert place.tasks.show(task.id)["status"] == expected[1]
+
+
+def test_a_task_that_never_ran_leaves_no_document_when_it_is_cancelled(place: Place) -> None:
+    task = place.task([DONE])
+    place.tasks.cancel(task.id)
+
+    assert place.state(task) == ("cancelled", "") and place.reasons(task) == []
+
+
+def test_a_short_run_has_all_its_events(place: Place) -> None:
+    task = place.task([DONE])
+    place.supervise()
+
+    begun = [one for one in place.events(task) if one in ("run_begun", "agent_started", "agent_ended")]
+    assert begun == ["run_begun", "agent_started", "agent_ended"]
+
+
+def test_whoever_met_the_limit_goes_on_before_others_begin(place: Place) -> None:
+    change(place, concurrency=1, limit_jitter_least=2, limit_jitter_most=2)
+    one = place.task([{"limited": 2}, {"exit": 1}], [DONE])
+    place.supervise(until=place.holds(one, "rate_limit"))
+    agent = place.ground.tables.task(one.id).agent
+    two = place.task(name="two", agent=agent, start=True)
+    place.supervise(until=lambda: place.state(one) == ("done", ""))
+
+    first = [place.ground.tables.runs("task = ?", id) for id in (one.id, two.id)]
+    assert len(first[0]) == 2
+    assert not first[1] or first[1][0].started_at > first[0][1].started_at
+    place.tasks.cancel(two.id)
+    place.supervise()
+
+
+def test_a_restore_is_shown_before_it_is_done_and_what_is_not_listed_is_counted(person: Person) -> None:
+    turns: list[list[dict[str, Any]]] = [
+        [{"write": ["a.txt", str(number)]}, {"say": "[USER_QUESTION]\nquestion: Go?\n[/USER_QUESTION]"}]
+        for number in range(12)
+    ]
+    id = person.json("task", "new", "x", "--agent", person.agent(*turns))[0]["id"]
+    for number in range(12):
+        assert person.run("supervise", "--until-idle").returncode == 0
+        if number < 11:
+            assert person.run("task", "answer", id, "yes").returncode == 0
+    shown = person.json("task", "show", id)
+    assert shown["checkpoints_total"] == len(shown["checkpoints"]) == 13
+    assert "3 older" in person.run("task", "show", id).stdout
+
+    planned = person.json("task", "restore", id, shown["checkpoints"][-2]["version"], "--dry-run")
+
+    assert planned["dry_run"] and (person.project / "a.txt").read_text() == "11"
+    assert person.json("task", "show", id)["checkpoints_total"] == 13
+
+
 # Who runs tasks
 
 

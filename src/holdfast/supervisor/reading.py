@@ -30,6 +30,8 @@ from holdfast.supervisor.redaction import clean_text
 MESSAGES, SHOWN = 200, 4_000
 """Messages of a run that are kept for its documents, and characters of each."""
 SAID = 2_000
+BURST = 5 * 1_000_000_000
+"""Lines of a command that are written within so many nanoseconds of each other are said together."""
 CLIENT_ERRORS = ("No conversation found", "already in use")
 
 
@@ -389,6 +391,23 @@ class PlainOutput(Output):
 
     def words(self) -> list[Block | Malformed]:
         return [*self.blocks, *self._reader.peek()]
+
+    def last_said(self) -> str:
+        """The last lines that came together and are no protocol; if there are none, the last of what was."""
+        said = [one for one in self.messages if one["role"] == "assistant" and str(one["content"]).strip()]
+        for kind in ("log", "protocol"):
+            lines: list[str] = []
+            earliest = 0
+            for one in reversed(said):
+                if one["type"] != kind or (earliest and one["at"] and earliest - one["at"] > BURST):
+                    if lines:
+                        break
+                    continue
+                lines.append(str(one["content"]))
+                earliest = one["at"]
+            if lines:
+                return "\n".join(reversed(lines))[-SAID:]
+        return ""
 
     def _event(self, event: dict[str, Any]) -> bool:
         """Take a line of `codex exec --json`; False if it is none."""

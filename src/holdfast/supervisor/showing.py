@@ -93,6 +93,7 @@ class Shown:
         """Everything about a task: runs, prompts, checkpoints, and the newest document's incremental form."""
         task = self.find(ref)
         rows = self.tables.all("SELECT * FROM checkpoint WHERE task = ? ORDER BY made_at DESC LIMIT 50", task.id)
+        count = self.tables.one("SELECT COUNT(*) AS count FROM checkpoint WHERE task = ?", task.id)
         return {
             **self.describe(task),
             "brief": task.brief,
@@ -106,6 +107,7 @@ class Shown:
                 }
                 for row in rows
             ],
+            "checkpoints_total": count["count"] if count is not None else 0,
             "secrets": [row["name"] for row in self.tables.variables(task.id)],
             "incremental": self._incremental(task),
             "save_failed": finals.failed(self.tables, task.id),

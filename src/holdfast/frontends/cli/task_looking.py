@@ -100,12 +100,15 @@ def show(session: Session, ref: str) -> None:
     for label, text in [*_facts(one), *[(prompt["kind"], f"{_asked(prompt)} ({prompt['id']})") for prompt in waiting]]:
         session.print(f"{label:<{LABEL}} {text}")
     runs = [[run["id"].rpartition(":")[2], run["outcome"] or run["state"], run["reason"] or ""] for run in one["runs"]]
-    kept = [[one["version"], one["reason"], _age(session, one["created_at"])] for one in one["checkpoints"]]
+    kept = [[each["version"], each["reason"], _age(session, each["created_at"])] for each in one["checkpoints"]]
     for head, rows in ((["RUN", "OUTCOME", "WHY"], runs[-SHOWN:]), (["KEPT", "REASON", "WHEN"], kept[:SHOWN])):
         if rows:
             session.print()
             for line in session.paint.table(head, rows, give=2):
                 session.print(line)
+            all_of_them = len(runs) if head[0] == "RUN" else one["checkpoints_total"]
+            if all_of_them > len(rows):
+                session.print(f"… and {all_of_them - len(rows)} older ones (`holdfast task show {one['id']} --json`)")
     session.print()
     session.print(f"you can: {', '.join(one['actions'])}")
 
