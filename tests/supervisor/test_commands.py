@@ -172,6 +172,26 @@ def test_a_choice_is_answered_in_words_of_ones_own(person: Person) -> None:
     assert person.json("task", "show", id)["prompts"][0]["answer"] == "PostgreSQL 16"
 
 
+def test_what_is_still_asked_is_named_after_an_answer(person: Person) -> None:
+    ask = "[USER_QUESTION]\nquestion: {}?\n[/USER_QUESTION]"
+    need = "[DEPENDENCY_REQUEST]\ntype: api_key\nname: OPENAI_API_KEY\ndescription: to ask the model\n[/DEPENDENCY_REQUEST]"
+    agent = person.agent([{"say": ask.format("Which")}, {"say": ask.format("When")}, {"say": need}])
+    id = person.json("task", "new", "x", "--agent", agent)[0]["id"]
+    command = f"holdfast task secret {id} OPENAI_API_KEY"
+    supervised = person.run("supervise", "--until-idle")
+    assert supervised.returncode == 0 and command in supervised.stdout
+    assert command in person.run("task", "inbox").stdout and command in person.run("task", "show", id).stdout
+    asked = {one["text"]: one["id"] for one in person.json("task", "inbox")}
+
+    first = person.run("task", "answer", asked["Which?"], "a")
+    assert (first.returncode, "goes on" in first.stdout) == (0, False)
+    assert "When?" in first.stdout and command in first.stdout
+    second = person.run("task", "answer", asked["When?"], "b", "--json")
+    assert [(one["kind"], one["name"]) for one in json.loads(second.stdout)["asks"]] == [("secret", "OPENAI_API_KEY")]
+    assert person.run("task", "secret", id, "OPENAI_API_KEY", given="value-of-it\n").returncode == 0
+    assert person.json("task", "list")[0]["asks"] == []
+
+
 def test_a_task_without_its_client_is_not_made(person: Person) -> None:
     person.variables["PATH"] = "/nowhere"
     made = person.run("task", "new", "x")
@@ -220,6 +240,9 @@ def test_lost_tasks_come_back_by_rebuild(person: Person) -> None:
     id = person.json("task", "new", "x", "--agent", "true")[0]["id"]
     (person.base / "home/.local/share/holdfast/supervisor/tasks.db").unlink()
 
+    listed = person.run("task", "list")
+    assert listed.returncode == 0
+    assert str(person.project) in listed.stderr and "holdfast rebuild" in listed.stderr
     rebuilt = person.json("rebuild")
 
     assert [(one["task"], one["outcome"]) for one in rebuilt["tasks"]] == [(id, "rebuilt")]

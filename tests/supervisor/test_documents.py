@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from holdfast.core.errors import Damaged, NewerFormat
 from holdfast.supervisor import documents, recover
 
 from .place import DONE, PHASE, Place, say_phase
+from .test_watching import change
 
 ASK = {"say": "[USER_QUESTION]\nquestion: Which one?\noptions:\n - a\n - b\n[/USER_QUESTION]"}
 
@@ -142,6 +144,43 @@ def test_a_lost_database_is_made_again_and_people_decide(place: Place) -> None:
     place.tasks.resume(asked.id)
     place.supervise()
     assert place.state(asked) == ("done", "")
+
+
+def test_a_rebuilt_task_knows_all_its_checkpoints_and_what_was_said(place: Place) -> None:
+    turns: list[list[dict[str, Any]]] = [
+        [{"write": ["a.txt", str(number)]}, {"say": f"turn {number}"}, {"exit": 3}] for number in range(5)
+    ]
+    change(place, max_attempts=20)
+    task = place.task(*turns, [ASK], [DONE])
+    place.supervise()
+    before = place.tasks.show(task.id)["checkpoints"]
+    index = json.loads((folder(place) / "latest.json").read_text())["conversationHistory"]["lastMessageIndex"]
+    assert len(before) == 7 and index > 10
+    assert list(folder(place).glob("*.gz")), "compressed ones count as well"
+    place.lose_database()
+    recover.rebuild(place.ground, [str(place.base)])
+
+    assert place.tasks.show(task.id)["checkpoints"] == before
+    place.tasks.answer(task.id, "a")
+    place.tasks.resume(task.id)
+    place.supervise()
+    after = json.loads((folder(place) / "latest.json").read_text())["conversationHistory"]
+    assert place.state(task) == ("done", "")
+    assert after["lastMessageIndex"] > index
+    assert any("turn 4" in one["content"] for one in after["messages"])
+
+
+def test_documents_of_another_task_in_the_same_folder_are_not_taken_over(place: Place) -> None:
+    one = place.task([{"write": ["a.txt", "1"]}, DONE])
+    place.supervise()
+    two = place.task([ASK])
+    place.supervise()
+    shown = place.tasks.show(two.id)["checkpoints"]
+    place.lose_database()
+    recover.rebuild(place.ground, [str(place.base)])
+
+    assert place.tasks.show(two.id)["checkpoints"] == shown
+    assert [task["id"] for task in place.tasks.listing()] == [two.id] != [one.id]
 
 
 def test_without_any_checkpoint_it_is_a_cold_start(place: Place) -> None:

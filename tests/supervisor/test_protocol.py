@@ -68,6 +68,38 @@ def test_an_error_on_one_line_is_read_in_pieces_of_any_size_and_ends_with_its_li
     assert isinstance(found[0], Block) and found[0].fields["message"] == "a, b: c"
 
 
+@pytest.mark.parametrize(
+    ("text", "kind", "message"),
+    [
+        ("[ERROR] something broke badly\n", "recoverable", "something broke badly"),
+        ("[ERROR] something broke badly", "recoverable", "something broke badly"),
+        ("[ERROR] something: broke badly\nI look at it.\n", "recoverable", "something: broke badly"),
+        ("[ERROR] it broke [/ERROR]\n", "recoverable", "it broke"),
+        ("[ERROR] it broke\n[/ERROR]\n", "recoverable", "it broke"),
+        ("[ERROR] it broke\ntype: fatal\n[/ERROR]\n", "fatal", "it broke"),
+        ("[ERROR]\ntype: fatal\nmessage: the disk is gone\nI stop here.\n", "fatal", "the disk is gone"),
+        ("[ERROR]\nmessage: no network\n", "recoverable", "no network"),
+        ("[ERROR]\nit broke\nand how\n\nMore words.\n", "recoverable", "it broke\nand how"),
+        ("[ERROR_JSON]\n{broken", "recoverable", "{broken"),
+        ("[ERROR]", "recoverable", UNSAID),
+    ],
+)
+def test_an_error_is_one_in_words_and_without_its_end(text: str, kind: str, message: str) -> None:
+    reader = Reader()
+    found = [block for letter in text for block in reader.feed(letter)] + reader.close()
+
+    assert found == read(text)
+    [block] = found
+    assert isinstance(block, Block)
+    assert (block.name, block.fields["type"], block.fields["message"]) == ("ERROR", kind, message)
+
+
+def test_an_error_in_words_ends_with_its_line() -> None:
+    found = read(f"[ERROR] it broke\n{QUESTION}[ERROR]\nand again\n{NEED}")
+
+    assert [one.name for one in found] == ["ERROR", "USER_QUESTION", "ERROR", "DEPENDENCY_REQUEST"]
+
+
 def test_a_dependency_request() -> None:
     block = only(NEED)
 
@@ -144,6 +176,10 @@ def test_windows_line_ends_decomposed_letters_and_escapes() -> None:
         ("type: odd\nmessage: x\nrecovery: notify_user", "recoverable", "x", "notify_user"),
         ("type: odd", "recoverable", "odd", "pause_and_retry"),
         ("type: fatal\nmessage: " + "x" * 20_000, "fatal", "x" * 10_000, "checkpoint_and_fail"),
+        ("type: recoverable", "recoverable", UNSAID, "pause_and_retry"),
+        ("", "recoverable", UNSAID, "pause_and_retry"),
+        ("something broke badly", "recoverable", "something broke badly", "pause_and_retry"),
+        ("it broke: badly\ntype: fatal", "fatal", "it broke: badly", "checkpoint_and_fail"),
     ],
 )
 def test_an_error_in_an_odd_form_is_still_one(text: str, kind: str, message: str, recovery: str) -> None:
@@ -157,7 +193,6 @@ def test_an_error_in_an_odd_form_is_still_one(text: str, kind: str, message: str
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("[ERROR]\ntype: recoverable\n[/ERROR]", "message is missing"),
         ("[USER_QUESTION]\nquestion: " + "x" * 10_001 + "\n[/USER_QUESTION]", "longer than"),
         ("[USER_QUESTION]\nquestion: x\n" + " y\n" * 40_000 + "[/USER_QUESTION]", "larger than"),
         ("[USER_QUESTION]\nquestion: open\n", "there is no [/USER_QUESTION]"),

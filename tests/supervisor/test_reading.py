@@ -170,6 +170,44 @@ def test_calls_of_our_tools_are_blocks() -> None:
     assert [block.name for block in output.blocks] == ["PHASE_COMPLETE"]
 
 
+def test_calls_of_our_tools_are_protocol_and_tell_the_step_from_there_on() -> None:
+    def used(name: str, /, **given: Any) -> dict[str, Any]:
+        part = {"type": "tool_use", "id": name, "name": name, "input": given}
+        return {"type": "assistant", "message": {"id": name, "model": "m", "content": [part]}}
+
+    output = feed(
+        claude(), said("before"), used("mcp__holdfast__report_progress", step="03_users", percent=35), said("after"),
+        used("Bash", command="ls"), used("mcp__holdfast__request_secret", name="TOKEN"),
+        said("[PROGRESS]\nstep: 04_last\n[/PROGRESS]"),
+    )  # fmt: skip
+    output.feed_call(b'{"name": "PROGRESS", "fields": {"step": "03_users", "percent": "35"}}')
+
+    told = [(one["step"], one["type"]) for one in output.messages]
+    assert told == [
+        ("", "log"), ("03_users", "protocol"), ("03_users", "log"), ("03_users", "log"), ("03_users", "protocol"),
+        ("04_last", "protocol"),
+    ]  # fmt: skip
+    assert (output.step, output.fraction) == ("04_last", 0.35)
+    assert output.blocks == [], "what a tool refused was not said"
+
+
+def test_what_a_command_said_last_is_what_came_together_without_blocks() -> None:
+    output = PlainOutput(NOW, UTC)
+    second = 1_000_000_000
+    for at, line in (
+        (1, "I begin."), (60, "The tests pass."), (61, ""), (61, "Only the name is open."),
+        (62, "[USER_QUESTION]"), (62, "question: Which name?"), (62, "[/USER_QUESTION]"),
+    ):  # fmt: skip
+        output.at = at * second
+        output.feed(line.encode())
+    bare = PlainOutput(NOW, UTC)
+    for line in ("[USER_QUESTION]", "question: Which name?", "[/USER_QUESTION]"):
+        bare.feed(line.encode())
+
+    assert output.last_said() == "The tests pass.\nOnly the name is open."
+    assert bare.last_said() == "[USER_QUESTION]\nquestion: Which name?\n[/USER_QUESTION]"
+
+
 def test_codex_lines() -> None:
     output = PlainOutput(NOW, UTC)
     message = "You've hit your usage limit. Try again in 5 minutes."

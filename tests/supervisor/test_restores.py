@@ -161,6 +161,65 @@ def test_without_its_key_a_fresh_session_begins_and_people_are_warned(place: Pla
     assert "# Task: Do it." in prompt and "The answer: the second" in prompt
 
 
+def test_whoever_brings_the_key_back_and_resumes_gets_the_conversation_back(place: Place) -> None:
+    go = place.base / "again"
+    task = asked(place, [{"wait_for": str(go)}, spoken(ASK.replace("?", " again?")), result()], END)
+    transcripts(place)[0].unlink()
+    hide_keys(place)
+    place.tasks.answer(task.id, "the first")
+    place.supervise(until=lambda: place.journal().count("begin 1") == 1)
+    why = [one["why"] for one in place.tasks.log(task.id) if one["type"] == "run_begun"][-1]
+    assert "brought back" in why and "no session" not in why
+    show_keys(place)
+    keep_session(place, place.ground.tables.task(task.id).session)
+    go.touch()
+    place.supervise(until=place.holds(task, "question"))
+    for path in transcripts(place):
+        path.unlink()
+    hide_keys(place)
+    place.tasks.answer(task.id, "the second")
+    place.supervise()
+    assert place.state(task) == ("active", "crashed"), place
+    [held] = place.tasks.inbox()
+    assert why.partition(":")[0] in held["text"]
+
+    show_keys(place)
+    place.tasks.resume(task.id)
+    place.supervise()
+
+    assert place.state(task) == ("done", ""), place
+    assert resumed(place, task) == [0, 0, 1]
+    assert [one["success"] for one in restored(place, task)] == [False, False, True]
+    assert restored(place, task)[-1]["messages_restored"] == 4
+
+
+def test_whoever_resumes_without_the_key_begins_anew(place: Place) -> None:
+    task = asked(place, END)
+    transcripts(place)[0].unlink()
+    hide_keys(place)
+    with place.ground.tables.write() as tables:
+        tables.change(task.id, place.now(), restores=1)
+    place.tasks.answer(task.id, "the second")
+    place.supervise()
+    assert place.state(task) == ("active", "crashed"), place
+
+    place.tasks.resume(task.id)
+    place.supervise()
+
+    assert place.state(task) == ("done", ""), place
+    assert resumed(place, task) == [0, 0]
+
+
+def hide_keys(place: Place) -> None:
+    for key in (place.data / "keys").glob("*.key"):
+        key.rename(place.base / key.name)
+
+
+def show_keys(place: Place) -> None:
+    for key in place.base.glob("*.key"):
+        key.rename(place.data / "keys" / key.name)
+
+
 def test_the_warning_is_shown_where_people_look(place: Place) -> None:
     task = asked(place, REFUSED, REFUSED, END)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -13,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.supervisor import process
+from holdfast.supervisor import process, serving
+from holdfast.supervisor.lock import Lock
 from holdfast.supervisor.report import report
 from holdfast.supervisor.restores import RESTARTING
 from holdfast.supervisor.supervise import Supervisor
@@ -82,11 +84,148 @@ def test_what_is_frozen_is_kept_once_for_each_freeze(place: Place) -> None:
     assert run.outcome == "complete"
 
 
+def test_a_frozen_task_is_paused_wherever_it_is_told(place: Place) -> None:
+    go = place.base / "go"
+    task = place.task([{"write": ["a.txt", "1"]}, {"wait_for": str(go)}, DONE])
+    place.supervise(until=lambda: (place.workspace() / "a.txt").exists())
+    place.tasks.freeze(task.id)
+    place.supervise(until=lambda: "user_pause" in place.reasons(task))
+
+    document = json.loads((place.workspace() / ".checkpoints" / "latest.json").read_text())
+    assert document["reason"] == "user_pause"
+    assert document["task"]["status"] == document["agent"]["status"] == "paused"
+    assert document["agent"]["blockedBy"] == "user_pause"
+    assert json.loads((place.workspace() / ".metadata" / "task.json").read_text())["status"] == "paused"
+    [listed], [waiting] = place.tasks.listing(), place.tasks.inbox()
+    assert listed["frozen"] and (listed["status"], listed["agent_status"]) == ("paused", "paused")
+    assert (listed["hold"]["kind"], listed["hold"]["needs_you"]) == ("user_pause", True)
+    assert listed["actions"] == waiting["actions"] == ["resume", "pause", "cancel"]
+    assert (waiting["task"], waiting["hold"]) == (task.id, "user_pause")
+
+    place.tasks.resume(task.id)
+    [listed] = place.tasks.listing()
+    assert (listed["status"], listed["agent_status"], listed["hold"]) == ("in_progress", "running", None)
+    assert "freeze" in listed["actions"] and not place.tasks.inbox()
+    go.touch()
+    place.supervise()
+    assert place.state(task) == ("done", "")
+
+
 def test_nothing_that_does_not_run_can_be_frozen(place: Place) -> None:
     task = place.task([DONE])
 
     with pytest.raises(NotAllowed, match="Nothing runs"):
         place.tasks.freeze(task.id)
+
+
+# What people decide while nothing runs
+
+
+@pytest.mark.parametrize("what", ["pause", "cancel"])
+@pytest.mark.parametrize("ending", [[{"exit": 3}], [{"limited": 3600}, {"exit": 1}]], ids=["backoff", "limit"])
+def test_what_is_decided_about_a_task_that_waits_is_in_its_newest_document(
+    place: Place, what: str, ending: list[dict[str, Any]]
+) -> None:
+    change(place, backoff_first=600, backoff_longest=600)
+    task = place.task([{"write": ["a.txt", "1"]}, *ending])
+    place.supervise(until=lambda: place.state(task)[1] in ("backoff", "rate_limit"))
+
+    getattr(place.tasks, what)(task.id)
+
+    document = json.loads((place.workspace() / ".checkpoints" / "latest.json").read_text())
+    expected = {"pause": ("user_pause", "paused"), "cancel": ("cancel", "cancelled")}[what]
+    assert (document["reason"], document["task"]["status"]) == expected
+    assert document["createdBy"] == "user"
+    assert place.tasks.show(task.id)["status"] == expected[1]
+
+
+def test_a_task_that_never_ran_leaves_no_document_when_it_is_cancelled(place: Place) -> None:
+    task = place.task([DONE])
+    place.tasks.cancel(task.id)
+
+    assert place.state(task) == ("cancelled", "") and place.reasons(task) == []
+
+
+def test_a_short_run_has_all_its_events(place: Place) -> None:
+    task = place.task([DONE])
+    place.supervise()
+
+    begun = [one for one in place.events(task) if one in ("run_begun", "agent_started", "agent_ended")]
+    assert begun == ["run_begun", "agent_started", "agent_ended"]
+
+
+def test_whoever_met_the_limit_goes_on_before_others_begin(place: Place) -> None:
+    change(place, concurrency=1, limit_jitter_least=2, limit_jitter_most=2)
+    one = place.task([{"limited": 2}, {"exit": 1}], [DONE])
+    place.supervise(until=place.holds(one, "rate_limit"))
+    agent = place.ground.tables.task(one.id).agent
+    two = place.task(name="two", agent=agent, start=True)
+    place.supervise(until=lambda: place.state(one) == ("done", ""))
+
+    first = [place.ground.tables.runs("task = ?", id) for id in (one.id, two.id)]
+    assert len(first[0]) == 2
+    assert not first[1] or first[1][0].started_at > first[0][1].started_at
+    place.tasks.cancel(two.id)
+    place.supervise()
+
+
+def test_a_restore_is_shown_before_it_is_done_and_what_is_not_listed_is_counted(person: Person) -> None:
+    turns: list[list[dict[str, Any]]] = [
+        [{"write": ["a.txt", str(number)]}, {"say": "[USER_QUESTION]\nquestion: Go?\n[/USER_QUESTION]"}]
+        for number in range(12)
+    ]
+    id = person.json("task", "new", "x", "--agent", person.agent(*turns))[0]["id"]
+    for number in range(12):
+        assert person.run("supervise", "--until-idle").returncode == 0
+        if number < 11:
+            assert person.run("task", "answer", id, "yes").returncode == 0
+    shown = person.json("task", "show", id)
+    assert shown["checkpoints_total"] == len(shown["checkpoints"]) == 13
+    assert "3 older" in person.run("task", "show", id).stdout
+
+    planned = person.json("task", "restore", id, shown["checkpoints"][-2]["version"], "--dry-run")
+
+    assert planned["dry_run"] and (person.project / "a.txt").read_text() == "11"
+    assert person.json("task", "show", id)["checkpoints_total"] == 13
+
+
+# Who runs tasks
+
+
+def test_a_supervisor_in_the_background_takes_over_when_the_other_one_ends(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "AGAIN", 0.1)
+    said: list[str] = []
+    task = place.task([DONE])
+    other = Lock(place.ground.folder)
+    background = serving.Background(place.ground, said.append)
+    background.start()
+    try:
+        _wait(lambda: bool(said))
+        time.sleep(0.5)
+        assert len(said) == 1 and f"process {os.getpid()}" in said[0]
+        assert place.state(task) == ("queued", "")
+        other.close()
+        _wait(lambda: place.state(task) == ("done", ""))
+    finally:
+        background.close()
+    assert len(said) == 2 and background.error is None
+
+
+def _wait(until: Callable[[], bool], seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not until():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_it_is_said_that_no_supervisor_runs(person: Person) -> None:
+    id = person.run("task", "new", "x", "--agent", "true", "--draft").stdout.split()[1].rstrip(":")
+
+    assert "No supervisor" not in person.run("task", "list").stderr
+    assert "No supervisor" in person.run("task", "start", id).stderr
+    assert "No supervisor" in person.run("task", "list").stderr
 
 
 # What a task that was cut off is told
@@ -136,7 +275,9 @@ def test_a_session_that_cannot_be_restored_begins_anew_once_and_then_a_person_de
     place.supervise()
 
     assert place.state(task) == ("active", "crashed"), place
-    assert place.ground.tables.task(task.id).reason == "The session could not be restored for the second time."
+    assert place.ground.tables.task(task.id).reason.startswith(
+        "The session could not be restored for the second time: "
+    )
     assert [run.resume for run in place.ground.tables.runs("task = ?", task.id)] == [0, 1, 0, 1]
     rows = place.ground.tables.all("SELECT kind, text FROM notice WHERE task = ?", task.id)
     assert ("warning", RESTARTING) in [(row["kind"], row["text"]) for row in rows]

@@ -166,7 +166,14 @@ def test_a_crash_is_tried_again_after_a_back_off(place: Place) -> None:
     assert "backoff" in [event.get("metadata", {}).get("hold") for event in place.tasks.log(task.id)]
 
 
-@pytest.mark.parametrize("ending", [[{"exit": 3}], [{"say": "[ERROR] type: recoverable, message: exit code 3"}]])
+@pytest.mark.parametrize(
+    "ending",
+    [
+        [{"exit": 3}],
+        [{"say": "[ERROR] type: recoverable, message: exit code 3"}],
+        [{"say": "[ERROR]\nmessage: exit code 3"}],
+    ],
+)
 def test_after_max_attempts_crashes_in_a_row_a_person_decides(place: Place, ending: list[dict[str, Any]]) -> None:
     ask = [{"say": "[USER_QUESTION]\nquestion: Which?\n[/USER_QUESTION]"}]
     task = place.task(ending, ask, *[ending] * 4, [DONE])

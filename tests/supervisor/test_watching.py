@@ -349,6 +349,7 @@ def test_a_checkpoint_that_fails_stops_no_agent_and_is_tried_at_the_next_interva
         (DONE["say"], 0, "complete", "final"),
         ("[ERROR] type: fatal, message: no way", 0, "failed", "error"),
         ("[ERROR] type: recoverable, message: no network", 0, "retry", "error"),
+        ("[ERROR] something broke badly", 0, "retry", "error"),
         ("[USER_QUESTION]\ncategory: choice\nquestion: Which?\n[/USER_QUESTION]", 0, "asked", "question"),
         ("[DEPENDENCY_REQUEST]\ntype: service\nname: db\ndescription: x\n[/DEPENDENCY_REQUEST]", 0, "needs", "dependency"),
     ],

@@ -103,6 +103,22 @@ def test_a_task_whose_last_state_is_not_saved_can_be_saved_or_accepted_from_the_
     assert f'id="prompt-{task}"' not in inbox(served)
 
 
+def frozen(ground: Ground, task: str) -> None:
+    with ground.tables.write():
+        ground.tables.change(task, ground.now(), wanted="freeze")
+
+
+def test_a_frozen_task_is_thawed_from_its_page_and_from_the_inbox(served: Served) -> None:
+    task = Scene(served).task(submit, begin, frozen)
+    page = served.ask("GET", f"/t/{task}").body.decode()
+
+    for shown in (inbox(served), page):
+        assert '<button name="action" value="resume"' in shown
+        assert 'value="freeze"' not in shown
+    assert served.ask("POST", f"/api/tasks/{task}/resume", {}).json()["data"]["status"] == "in_progress"
+    assert f'id="prompt-{task}"' not in inbox(served)
+
+
 def test_a_choice_takes_words_of_ones_own_on_the_page_and_by_the_api(served: Served) -> None:
     scene = Scene(served)
     one, other, near = (scene.prompt("question", options=["blue", "red"]) for _ in range(3))

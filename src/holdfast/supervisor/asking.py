@@ -45,14 +45,17 @@ def ask(ground: Ground, task: Task, run: Run, now: int, block: Block) -> None:
         standard=block.fields.get("default", ""), required=int(block.flag("required")), status=PENDING, created_at=now,
         expires_at=now + timeout, phase=task.phase,
     )  # fmt: skip
-    tables.log(
-        task.id,
-        now,
-        "user_question" if kind == "question" else "dependency_request",
-        {"id": id, "text": text},
-        run.id,
-    )
-    tables.notify(task.id, now, kind_of(kind, block.fields.get("type", "")), f"{task.title}: {text}", id)
+    shown = kind_of(kind, block.fields.get("type", ""))
+    if kind == "question":
+        tables.log(task.id, now, "user_question", {"id": id, "text": text}, run.id)
+    else:
+        tables.log(task.id, now, "dependency_request", {"id": id, "kind": shown, "name": mark, "text": text}, run.id)
+    tables.notify(task.id, now, shown, f"{task.title}: {wanted(kind, mark, text)}", id)
+
+
+def wanted(kind: str, key: str, text: str) -> str:
+    """What is asked for in words: of a need, what it is called as well."""
+    return f"{key}: {text}" if kind == SECRET and key not in text else text
 
 
 def kind_of(kind: str, category: str) -> str:
@@ -66,6 +69,6 @@ def hold_open(tables: Tables, task: str, now: int, trigger: str, run: str = "") 
     if not waiting:
         return False
     first = next((prompt for prompt in waiting if prompt.kind == "secret"), waiting[0])
-    hold = kind_of(first.kind, first.category)
-    tables.move(task, "hold", now, trigger=trigger, run=run, hold=hold, why=first.text, prompt=first.id, human=1)
+    hold, why = kind_of(first.kind, first.category), wanted(first.kind, first.key, first.text)
+    tables.move(task, "hold", now, trigger=trigger, run=run, hold=hold, why=why, prompt=first.id, human=1)
     return True

@@ -238,8 +238,8 @@ def _event(ground: Ground, engine: Engine, located: tuple[bytes, str], task: Tas
     event = event_of(engine, root, engine.place.folder(workspace), told)
     event.message = head(f"{task.title}: {reason.replace('_', ' ')}", 200)
     event.task, event.created_by, event.pinned = task.id, documents.BY.get(reason, "system"), reason in KEPT
-    # An agent that ended its turn has said something: the document tells where that leaves the task.
-    event.moved_on = reason == "turn"
+    # An agent that ended its turn has said something, a person has decided: the document tells where that leaves the task.
+    event.moved_on = reason in ("turn", "user_pause", "cancel")
     if event.notes is not None:
         event.summary = head(task.title.split("\n")[0], SUMMARY)
         event.notes = json.loads(struck_out(json.dumps(event.notes), values(ground, task)))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from holdfast.core.errors import HoldfastError
 from holdfast.supervisor import process
 from holdfast.supervisor.reading import MESSAGES, SHOWN
 from holdfast.supervisor.redaction import clean_text
@@ -52,10 +54,36 @@ def _before(ground: Ground, run: Run) -> Dialogue:
             found = kept
             break
         unread.append(one)
+    first = unread[-1] if unread else run
+    if not found.total and first.number > 1:
+        found = documented(ground, run.task, first.started_at)
     for one in reversed(unread):
         found = _joined(found, one, _output(ground, one))
         _note(one, found)
     return found
+
+
+def documented(ground: Ground, task: str, before: int) -> Dialogue:
+    """What the newest document of that time tells: all that is known of runs whose rows were lost."""
+    from holdfast.supervisor import documents
+
+    rows = ground.tables.all(
+        "SELECT c.file, t.workspace FROM checkpoint c JOIN task t ON t.id = c.task "
+        "WHERE c.task = ? AND c.file != '' AND c.made_at < ? ORDER BY c.made_at DESC, c.version DESC LIMIT 10",
+        task, before,
+    )  # fmt: skip
+    for row in rows:
+        with suppress(HoldfastError, KeyError, ValueError):
+            told = documents.read(ground, row["workspace"], row["file"])["conversationHistory"]
+            messages = [
+                {
+                    "role": one["role"], "content": one["content"], "at": documents.nanoseconds(one["timestamp"]),
+                    "metadata": one.get("metadata") or {},
+                }
+                for one in told["messages"]
+            ]  # fmt: skip
+            return Dialogue(told["lastMessageIndex"] + 1, tuple(messages))
+    return Dialogue()
 
 
 def _joined(before: Dialogue, run: Run, output: Output) -> Dialogue:

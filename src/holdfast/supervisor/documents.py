@@ -64,7 +64,11 @@ class Seen(NamedTuple):
 def look(ground: Ground, task: Task, run: Run | None, output: Output | None) -> Seen:
     """Look at everything that takes time: what was said, and the workspace."""
     return Seen(
-        dialogue=dialogue.read(ground, run, output) if run is not None else Dialogue(),
+        dialogue=(
+            dialogue.read(ground, run, output)
+            if run is not None
+            else dialogue.documented(ground, task.id, ground.now())
+        ),
         workspace={"path": task.workspace, **_deliverables(task.workspace)},
         session=(output.session if output is not None else "") or (run.session if run is not None else task.session),
         pid=process.agent(run.folder).get("pid") if run is not None else None,
@@ -83,7 +87,7 @@ def describe(
     transaction. `head` holds `id`, `reason` and `createdAt`; `kept` says where the whole conversation lies in the store.
     """
     tables = ground.tables
-    state = tables.state(task)
+    state = tables.shown_state(task)
     lives = run is not None and run.state != machine.ENDED
     prompts = tables.prompts("task = ? AND status IN ('pending', 'presented')", task.id)
     secrets = tables.variables(task.id)
@@ -185,11 +189,11 @@ def project(ground: Ground, id: str) -> None:
 
 def _projected(tables: Tables, task: Task) -> dict[str, Any]:
     """What `task.json` tells."""
-    id, hold = task.id, tables.hold(task.id)
+    id, hold = task.id, tables.shown_hold(task)
     document = {name: getattr(task, name) for name in COLUMNS}
     return document | {
         "schemaVersion": VERSION,
-        "status": machine.status(tables.state(task)),
+        "status": machine.status(tables.shown_state(task)),
         "hold": hold.kind if hold else None,
         "updatedAt": moment(task.updated_at),
         "secrets": {row["name"]: row["sealed"] for row in tables.variables(id)},
@@ -265,6 +269,12 @@ def is_interval(name: str) -> bool:
     """Names without a reason are those of intervals: `checkpoint_<time>.json`, perhaps numbered."""
     stem = name.removesuffix(".gz").removesuffix(".json").removeprefix("checkpoint_")
     return not stem.lstrip("0123456789-T_")
+
+
+def read(ground: Ground, workspace: str, name: str) -> dict[str, Any]:
+    """Read the document of that name, compressed or not. Raises what `load` does."""
+    path = f"{workspace}/{CHECKPOINTS}/{name}"
+    return load(ground, path if os.path.exists(path) else path + ".gz")
 
 
 def load(ground: Ground | None, path: str) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from holdfast.agents import launcher
 from holdfast.core.errors import Usage
 from holdfast.supervisor.options import Options
 from holdfast.supervisor.process import TOKEN
+from holdfast.supervisor.protocol import TOOL
 from holdfast.supervisor.reading import ClaudeOutput, Output, PlainOutput
 from holdfast.supervisor.redaction import clean_text, is_telling
 from holdfast.supervisor.tables import Run, Task
@@ -144,7 +145,7 @@ class Claude(Driver):
     ) -> Launch:
         mode = self.agent.get("permission_mode") or self.options.permission_mode
         allowed = [*(self.agent.get("allowed_tools") or self.options.allowed_tools)]
-        allowed += [f"mcp__holdfast__{name}" for name in TOOL_NAMES]
+        allowed += [f"{TOOL}{name}" for name in TOOL_NAMES]
         words = [*self._command(), "-p", "--output-format", "stream-json", "--verbose"]
         words += ["--resume" if run.resume else "--session-id", run.session]
         words += ["--settings", f"{run.folder}/settings.json", "--setting-sources", "user"]

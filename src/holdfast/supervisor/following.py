@@ -95,6 +95,7 @@ class Settlement:
 
     def _end_run(self, tables: Tables) -> None:
         run, output = self.run, self.output
+        self._tell_start(tables)
         left = [f"{tool.name} {tool.what}".strip() for tool in output.tools.values()]
         outcome = "host_restart" if self.rebooted and self.judged.kind == verdict.CRASHED else self.judged.kind
         seconds = runs.lasted(self.ground, run, self.look)
@@ -124,6 +125,14 @@ class Settlement:
         fullness.tell(self.ground, run, output, fullness.told(self.ground, run))
         tables.log(self.task.id, self.now, "agent_ended", facts, run.id)
         self.task = tables.task(self.task.id)
+
+    def _tell_start(self, tables: Tables) -> None:
+        """Say that the agent was started, if it had ended before anybody saw it live."""
+        pid = process.agent(self.run.folder).get("pid")
+        if pid and not tables.run(self.run.id).live_at:
+            tables.change_run(self.run.id, pid=int(pid), live_at=self.now)
+            facts = {"pid": int(pid), "session": self.run.session}
+            tables.log(self.task.id, self.now, "agent_started", facts, self.run.id)
 
     # What follows
 

@@ -48,10 +48,12 @@ BLOCKS: dict[str, dict[str, Rule]] = {
 }
 RECOVERY = {"recoverable": "pause_and_retry", "fatal": "checkpoint_and_fail"}
 """What an error leads to that says no more than its type: it is tried again, or the task fails."""
-UNSAID = "The agent reported a fatal error and did not say which."
+UNSAID = "The agent reported an error and did not say which."
 LISTS = frozenset(("options", "files"))
 VARIABLES = frozenset(("api_key", "env_variable"))
 """Needs that are met by a value in the agent's environment; all others by a person who sees to it and says so."""
+TOOL = "mcp__holdfast__"
+"""How the names of our tools begin where Claude Code calls them."""
 PRIORITY = ("ERROR", "PHASE_COMPLETE", "CUSTOM_TASK_COMPLETE", "DEPENDENCY_REQUEST", "USER_QUESTION", "PROGRESS")
 
 _OPEN = re.compile(r"^[ \t]*\[(" + "|".join(BLOCKS) + r")(_JSON)?\][ \t]*", re.MULTILINE)
@@ -60,6 +62,7 @@ _TASK = re.compile(r"^[ \t]*===[ \t]*CUSTOM[ \t]+TASK[ \t]+COMPLETE[ \t]*===[ \t
 _ONE_LINE = re.compile(
     r"type:[ \t]*(recoverable|fatal)[ \t]*,[ \t]*message:[ \t]*(.+?)[ \t]*(?:\[/ERROR\])?", re.IGNORECASE
 )
+_FIELD = re.compile(r"[ \t]*(" + "|".join(BLOCKS["ERROR"]) + r")[ \t]*:[ \t]?(.*)", re.IGNORECASE)
 _KEY = re.compile(r"^([A-Za-z_]+):[ \t]?(.*)$")
 _NOTE = re.compile(r"^(phase|completed|task|summary|(?:documents|files) created):[ \t]*(.*)$", re.IGNORECASE)
 _ESCAPE = re.compile(r"\\([nrt\\])")
@@ -110,15 +113,15 @@ class Reader:
         return list(self._take(final=False))
 
     def close(self) -> list[Block | Malformed]:
-        """No more text comes: what is open is malformed, a marker at the very end is complete."""
+        """No more text comes: an open error is one, any other open block is malformed, a marker at the very end is complete."""
         found = list(self._take(final=True))
         self._text, self._open = "", False
         return found
 
     def peek(self) -> list[Block | Malformed]:
-        """What `close` would give; more text may come all the same."""
+        """What `close` would give, without what is only half said: more text may come."""
         other = Reader()
-        other._text = self._text
+        other._text = "" if self._open else self._text
         return other.close()
 
     @property
@@ -136,20 +139,30 @@ class Reader:
             first = min(begun, key=lambda match: match.start())
             if first.re is _OPEN:
                 line, after = _rest_of_line(self._text, first.end(), final)
-                if first[1] == "ERROR" and not first[2] and after < 0:
+                is_error = first[1] == "ERROR" and not first[2]
+                goes_on = _goes_on(self._text, line, after, final) if is_error else True
+                if goes_on is None:
                     self._text = self._text[first.start() :]
                     return
-                short = _ONE_LINE.fullmatch(line) if first[1] == "ERROR" and not first[2] else None
+                short = _ONE_LINE.fullmatch(line) if is_error else None
                 if short is not None:
                     yield check("ERROR", {"type": short[1], "message": _unescape(short[2])}, {})
+                    self._text = self._text[after:]
+                    continue
+                if not goes_on:
+                    yield _error(line, is_json=False)
                     self._text = self._text[after:]
                     continue
                 end = re.compile(rf"\[/{first[1]}{first[2] or ''}\]").search(self._text, first.end())
                 other = _OPEN.search(self._text, first.end())
                 if end is None or (other is not None and other.start() < end.start()):
                     if other is not None or final or len(self._text) - first.end() > MESSAGE:
-                        yield Malformed(first[1], f"there is no [/{first[1]}{first[2] or ''}]")
-                        self._text = self._text[other.start() if other is not None else len(self._text) :]
+                        stop = other.start() if other is not None else len(self._text)
+                        if first[1] == "ERROR":
+                            yield _error(self._text[first.end() : stop], bool(first[2]))
+                        else:
+                            yield Malformed(first[1], f"there is no [/{first[1]}{first[2] or ''}]")
+                        self._text = self._text[stop:]
                         continue
                     self._text, self._open = self._text[first.start() :], True
                     return
@@ -171,6 +184,21 @@ def _rest_of_line(text: str, at: int, final: bool) -> tuple[str, int]:
         return "", -1
     end = end if end >= 0 else len(text)
     return text[at:end].strip(), end
+
+
+def _goes_on(text: str, line: str, after: int, final: bool) -> bool | None:
+    """Does an error go on behind its first line, of which `line` is the rest? None if that is not seen yet.
+
+    One that says in words what happened is complete, unless a field or the end of the block follows.
+    """
+    if after < 0:
+        return None
+    if not line or "[/ERROR]" in line or _FIELD.match(line):
+        return True
+    following, end = _rest_of_line(text, after + 1, final)
+    if end < 0:
+        return None
+    return bool(_FIELD.match(following)) or following.startswith("[/ERROR]")
 
 
 def clean(text: str) -> str:
@@ -254,16 +282,43 @@ def _completed(match: re.Match[str], lines: list[str]) -> Block:
 
 
 def _block(name: str, is_json: bool, body: str) -> Block | Malformed:
+    if name == "ERROR":
+        return _error(body, is_json)
     if len(body.encode("utf-8", "surrogatepass")) > MESSAGE:
         return Malformed(name, f"it is larger than {MESSAGE} bytes")
     fields: dict[str, str] = {}
     lists: dict[str, list[str]] = {}
     why = _read_json(body, fields, lists) if is_json else _read_lines(body, fields, lists)
-    if why:
-        return Malformed(name, why)
-    odd = _mend_error(fields) if name == "ERROR" else []
-    found = check(name, fields, lists)
+    return Malformed(name, why) if why else check(name, fields, lists)
+
+
+def _error(body: str, is_json: bool) -> Block | Malformed:
+    """An error in whatever form it is said: nobody is asked to say it again."""
+    fields: dict[str, str] = {}
+    why = _read_json(body, fields, {}) if is_json else _read_lines(body, fields, {})
+    odd = [why] if why else []
+    if why or not fields.keys() & BLOCKS["ERROR"].keys():
+        fields = _read_loosely(body)
+    odd += _mend_error(fields)
+    found = check("ERROR", fields, {})
     return found._replace(warnings=[*odd, *found.warnings]) if isinstance(found, Block) else found
+
+
+def _read_loosely(body: str) -> dict[str, str]:
+    """The fields of an error among other words; without a message, the first of these are one."""
+    fields: dict[str, str] = {}
+    words: list[str] = []
+    for line in body[:MESSAGE].strip().split("\n"):
+        found = _FIELD.fullmatch(line.rstrip())
+        if found is not None:
+            fields.setdefault(found[1].lower(), _unescape(found[2].strip()))
+        elif line.strip() or not words:
+            words.append(line.strip())
+        elif not fields.get("message"):
+            break  # the first paragraph is enough
+    if not fields.get("message", "").strip() and "".join(words):
+        fields["message"] = "\n".join(words).strip()
+    return fields
 
 
 def check(name: str, fields: dict[str, str], lists: dict[str, list[str]]) -> Block | Malformed:
@@ -306,14 +361,14 @@ def _mend_error(fields: dict[str, str]) -> list[str]:
         if len(fields.get(key, "")) > FIELD:
             fields[key] = fields[key][:FIELD]
             warnings.append(f"{key} was cut")
-    kind = fields.get("type", "").strip()
-    if kind and kind.lower() not in RECOVERY:
-        warnings.append(f"unknown type {kind!r}")
+    kind = fields.get("type", "").strip()[:FIELD]
+    if kind.lower() not in RECOVERY:
+        warnings.append(f"unknown type {kind!r}" if kind else "the field type is missing")
         fields["type"] = "recoverable"
-        fields["message"] = fields.get("message", "").strip() or fields.get("details", "").strip() or kind
-    elif kind.lower() == "fatal" and not fields.get("message", "").strip():
+    if not fields.get("message", "").strip():
         warnings.append("the field message is missing")
-        fields["message"] = fields.get("details", "").strip() or UNSAID
+        known = kind if kind.lower() not in RECOVERY else ""
+        fields["message"] = fields.get("details", "").strip() or known or UNSAID
     recovery = fields.get("recovery", "").strip()
     if recovery and recovery.lower() not in BLOCKS["ERROR"]["recovery"].values:
         warnings.append(f"unknown recovery {recovery!r}")

@@ -24,12 +24,14 @@ from holdfast.supervisor.limits import (
     read_text,
     read_windows,
 )
-from holdfast.supervisor.protocol import Block, Malformed, Reader, check
+from holdfast.supervisor.protocol import TOOL, Block, Malformed, Reader, check
 from holdfast.supervisor.redaction import clean_text
 
 MESSAGES, SHOWN = 200, 4_000
 """Messages of a run that are kept for its documents, and characters of each."""
 SAID = 2_000
+BURST = 5 * 1_000_000_000
+"""Lines of a command that are written within so many nanoseconds of each other are said together."""
 CLIENT_ERRORS = ("No conversation found", "already in use")
 
 
@@ -184,6 +186,8 @@ class ClaudeOutput(Output):
         self._written: dict[str, int] = {}
         """The same from the transcript, in which earlier runs are told of as well."""
         self._summed = 0
+        self._progressed = False
+        """Progress was told by a tool, and taken where it stood among the messages."""
         self._measured: object = None
 
     def _feed(self, line: bytes) -> None:
@@ -253,12 +257,26 @@ class ClaudeOutput(Output):
             self._measure(message)
         for part in message["content"]:
             if part.get("type") == "tool_use":
-                self.tools[str(part["id"])] = Tool(str(part["name"]), _what(part.get("input")))
-                self._say("assistant", f"{part['name']} {_what(part.get('input'))}", tool=True)
+                self._use(str(part["id"]), str(part["name"]), part.get("input"))
         if event.get("parent_tool_use_id"):
             return  # what a subagent says is for its agent, not for us
         for text in texts:
             self._say("assistant", text, self._read(text))
+
+    def _use(self, id: str, name: str, given: object) -> None:
+        """Take the call of a tool. What ours say counts once they have noted it; how far the agent is, from here on."""
+        self.tools[id] = Tool(name, _what(given))
+        if name == f"{TOOL}report_progress" and isinstance(given, dict):
+            fields = {key: str(given[key]) for key in ("step", "percent") if given.get(key) is not None}
+            self._heard(check("PROGRESS", fields, {}))
+            self._progressed = True
+        self._say("assistant", f"{name} {_what(given)}", "protocol" if name.startswith(TOOL) else "log", tool=True)
+
+    def feed_call(self, line: bytes) -> None:
+        before = self.step, self.fraction
+        super().feed_call(line)
+        if self._progressed and b'"PROGRESS"' in line:
+            self.step, self.fraction = before  # the journal is read behind the messages: what came later stands
 
     def _user(self, event: dict[str, Any]) -> None:
         content = event["message"]["content"]
@@ -348,6 +366,8 @@ class PlainOutput(Output):
             return (
                 line.strip().lower().startswith("ready for review")
             )  # any other line only showed that the notes are over
+        if found[-1].name == "ERROR":  # one in a line may have been ended by the line behind it
+            return "[/ERROR" in line or line.lstrip().startswith("[ERROR")
         return True
 
     def feed_error(self, line: bytes) -> None:
@@ -371,6 +391,23 @@ class PlainOutput(Output):
 
     def words(self) -> list[Block | Malformed]:
         return [*self.blocks, *self._reader.peek()]
+
+    def last_said(self) -> str:
+        """The last lines that came together and are no protocol; if there are none, the last of what was."""
+        said = [one for one in self.messages if one["role"] == "assistant" and str(one["content"]).strip()]
+        for kind in ("log", "protocol"):
+            lines: list[str] = []
+            earliest = 0
+            for one in reversed(said):
+                if one["type"] != kind or (earliest and one["at"] and earliest - one["at"] > BURST):
+                    if lines:
+                        break
+                    continue
+                lines.append(str(one["content"]))
+                earliest = one["at"]
+            if lines:
+                return "\n".join(reversed(lines))[-SAID:]
+        return ""
 
     def _event(self, event: dict[str, Any]) -> bool:
         """Take a line of `codex exec --json`; False if it is none."""

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.core.errors import HoldfastError
+from holdfast.store.rows import Query
 from holdfast.supervisor import checkpoints, documents, finals, process, vault
 from holdfast.supervisor.rows import MARKED
 from holdfast.supervisor.task import ACTIVE, DONE, DRAFT, FAILED, TERMINAL, USER_PAUSE
 from holdfast.supervisor.telling import aside
 
 if TYPE_CHECKING:
+    from holdfast.store.rows import CheckpointRow
     from holdfast.supervisor.ground import Ground
     from holdfast.supervisor.tables import Task
 
@@ -62,20 +65,25 @@ def _take_over(ground: Ground, workspace: str) -> Found:
         return Found(workspace, id, "Workspace validation failed: the document belongs to another folder.")
     if ground.tables.tasks("id = ?", id):
         return Found(workspace, id, "there")
-    latest = _latest(ground, workspace)
-    cold = latest is None and known["state"] not in TERMINAL and known["attempt"] > 0
+    found = _documents(ground, workspace, id)
+    cold = not found and known["state"] not in TERMINAL and known["attempt"] > 0
     phase = infer_phase(workspace, known["type"], known["phase"], len(known["phases"])) if cold else known["phase"]
-    _insert(ground, known, phase, latest, cold)
+    _insert(ground, known, phase, found, cold)
     return Found(workspace, id, "cold start" if cold else "rebuilt")
 
 
-def _insert(ground: Ground, known: dict[str, Any], phase: int, latest: dict[str, Any] | None, cold: bool) -> None:
+def _insert(
+    ground: Ground, known: dict[str, Any], phase: int, found: list[tuple[str, dict[str, Any]]], cold: bool
+) -> None:
+    latest = found[-1][1] if found else None
+    kept = _kept(ground, known, found)
     now, id = ground.now(), str(known["id"])
     ended = known["state"] in (DONE, FAILED, "cancelled", DRAFT)
     columns = {name: known[name] for name in documents.COLUMNS if name not in ("state", "phase")}
     columns["attempt"] = max([known["attempt"], *[number for task, number, _ in _folders(ground) if task == id]])
     marked = vault.mark_older(ground, known)
     columns |= marked.value
+    columns["step"] = (latest["agent"].get("currentStep") if latest is not None else None) or ""
     with ground.tables.write() as tables:
         tables.insert("task", **columns, state=known["state"] if ended else ACTIVE, phase=phase, updated_at=now)
         vault.keep(tables, id, marked, now)
@@ -102,11 +110,31 @@ def _insert(ground: Ground, known: dict[str, Any], phase: int, latest: dict[str,
                 tables.warn(id, now, f"{known['title']}: {why}")
             tables.insert("hold", task=id, kind=USER_PAUSE, since=now, reason=why, human=1)
             tables.change(id, now, reason=why)
-        if latest is not None:
-            tables.do(
-                "INSERT INTO checkpoint VALUES (?, ?, '', ?, 0, ?, ?, '', 'latest.json', ?) ON CONFLICT DO NOTHING",
-                f"{id}:rebuilt", id, latest["id"], latest["reason"], phase, now,
-            )  # fmt: skip
+        for columns in kept:
+            tables.insert("checkpoint", once=True, **columns)
+
+
+def _kept(ground: Ground, known: dict[str, Any], found: list[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
+    """The rows of a task's checkpoints: what its documents tell, and their versions, as the store has them."""
+    id = str(known["id"])
+    rows: dict[str, CheckpointRow] = {}
+    with suppress(HoldfastError, OSError), ground.engine() as engine:
+        _, workspace = engine.root(os.fsencode(known["workspace"]))
+        query = Query(workspace=workspace.id, task=id, forgotten=True)
+        rows = {row.id: row for row in engine.repository().ledger.find(query)}
+    kept = []
+    for name, document in found:
+        row = rows.get(document["id"])
+        tags = row.tags.split("\n") if row is not None else []
+        key = next((tag for tag in tags if tag.startswith(f"{id}:")), f"{id}:rebuilt:{document['id']}")
+        run = ":".join(key.split(":")[:2])
+        kept.append({
+            "key": key, "task": id, "run": run if run.rpartition(":")[2].isdigit() else "", "id": document["id"],
+            "version": row.version if row is not None else 0, "reason": document["reason"],
+            "phase": document["agent"].get("currentPhase") or 1, "tree": row.tree if row is not None else "", "file": name,
+            "made_at": row.created_at if row is not None else documents.nanoseconds(document["createdAt"]),
+        })  # fmt: skip
+    return kept
 
 
 def end_unknown(ground: Ground) -> None:
@@ -150,19 +178,20 @@ def _folders(ground: Ground) -> Iterator[tuple[str, int, str]]:
             yield task, int(number), f"{base}/{name}"
 
 
-def _latest(ground: Ground, workspace: str) -> dict[str, Any] | None:
-    """The newest document that is ours and whole."""
+def _documents(ground: Ground, workspace: str, id: str) -> list[tuple[str, dict[str, Any]]]:
+    """The documents of a task that are ours and whole, with their names, oldest first."""
     folder = f"{workspace}/{documents.CHECKPOINTS}"
-    try:
-        names = sorted((name for name in os.listdir(folder) if name.startswith("checkpoint_")), reverse=True)
-    except OSError:
-        return None
-    for name in ["latest.json", *names]:
-        try:
-            return documents.load(ground, f"{folder}/{name}")
-        except HoldfastError:
-            continue
-    return None
+    names: list[str] = []
+    newest, found = "", []
+    with suppress(OSError):
+        names = [name for name in os.listdir(folder) if name.startswith("checkpoint_")]
+        newest = os.path.basename(os.readlink(f"{folder}/latest.json"))
+    for name in names:
+        with suppress(HoldfastError):
+            document = documents.load(ground, f"{folder}/{name}")
+            if document["taskId"] == id:
+                found.append((name.removesuffix(".gz"), document))
+    return sorted(found, key=lambda one: (one[0] == newest, one[1]["createdAt"], one[0]))
 
 
 def infer_phase(workspace: str, type: str, phase: int, phases: int) -> int:

@@ -79,11 +79,11 @@ def recall(ground: Ground, task: Task, last: Run | None) -> Memory:
     if work.is_all:
         return Memory(False, restores.INVALID, task.session, tell(ground, task, how), is_lost=True, missing=missing)
     path = "" if restores.is_refused(last) else how.transcript(task.session, ground.variables)
-    back, is_lost, what = None, False, "lost"
+    back, lost, what = None, "", "lost"
     if path and how.can_resume and mode != BRIEF and restores.is_cut_short(ground, task, path):
         path, what = "", "cut short"
     if task.session and not path and how.can_resume and mode != BRIEF:
-        back, is_lost = _find_again(ground, task, last)
+        back, lost = _find_again(ground, task, last)
         path = how.transcript(back.session, ground.variables) if back is not None else ""
     idle = (ground.now() - last.ended_at) / SECOND if last is not None and last.ended_at else 0.0
     used, model = last_usage(path) if path else (0, "")
@@ -91,21 +91,23 @@ def recall(ground: Ground, task: Task, last: Run | None) -> Memory:
     resumes, why = choose(mode, bool(path) and how.can_resume, full, idle, ground.options.cold_history)
     if resumes and back is not None:
         why = f"its conversation was {what}, and brought back from v{back.checkpoint.version}"
+    if lost:
+        why = lost
     brief = "" if resumes or not task.attempt else tell(ground, task, how)
     messages = _count(path) if resumes else 0
-    return Memory(resumes, why, back.session if back else task.session, brief, back, is_lost, messages, missing)
+    return Memory(resumes, why, back.session if back else task.session, brief, back, bool(lost), messages, missing)
 
 
-def _find_again(ground: Ground, task: Task, last: Run | None) -> tuple[Back | None, bool]:
-    """A conversation that the client no longer has, from its checkpoint; and whether there was one and it is lost."""
+def _find_again(ground: Ground, task: Task, last: Run | None) -> tuple[Back | None, str]:
+    """A conversation that the client no longer has, from its checkpoint; else why it is lost, empty if there was none."""
     if last is not None and restores.is_refused(last) and _is_refused(ground, task, last.number - 1):
-        return None, True  # the client refused what was brought back, too
+        return None, "the client refused its conversation, and what was brought back of it"
     try:
         back = restores.bring_back(ground, task)
-    except (HoldfastError, OSError):
-        return None, True
+    except (HoldfastError, OSError) as error:
+        return None, f"its conversation could not be brought back: {error}"
     was_kept = restores.is_refused(last) or not task.attempt or not checkpoints.is_any_left(ground, task)
-    return back, back is None and was_kept
+    return back, "no checkpoint holds its conversation" if back is None and was_kept else ""
 
 
 def _is_refused(ground: Ground, task: Task, number: int) -> bool:

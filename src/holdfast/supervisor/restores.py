@@ -160,17 +160,18 @@ def log(
     tables.log(task, now, "checkpoint_restored", facts, run)
 
 
-def fail(tables: Tables, task: Task, now: int, milliseconds: int) -> bool:
-    """A conversation is lost for good: a fresh session begins, and people are warned; the second time one of them decides.
+def fail(tables: Tables, task: Task, now: int, milliseconds: int, reason: str) -> bool:
+    """A conversation cannot be restored: a fresh session begins, and people are warned; the second time one of them decides.
 
+    Whoever mends what stood in the way and resumes the task gets it back: it stays the task's session until then.
     Inside a transaction; returns whether the task may go on.
     """
     restores = task.restores + 1
-    tables.change(task.id, now, session="", restores=restores)
+    tables.change(task.id, now, session="" if restores == 1 else task.session, restores=restores)
     log(tables, task.id, now, None, success=False, milliseconds=milliseconds)
     tables.warn(task.id, now, RESTARTING)
     if restores == 1:
         return True
-    why = "The session could not be restored for the second time."
+    why = f"The session could not be restored for the second time: {reason}"
     tables.move(task.id, "hold", now, trigger="restore", hold=CRASHED, why=why, human=1)
     return False

@@ -8,7 +8,7 @@ from threading import Event as Flag
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from holdfast.core.errors import HoldfastError, Usage, extra
+from holdfast.core.errors import Busy, HoldfastError, Usage, extra
 from holdfast.supervisor.attempts import Threads, Workflows
 from holdfast.supervisor.ground import Ground
 from holdfast.supervisor.lock import Lock
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from holdfast.supervisor.news import Tell
 
 FOLDER = "/supervisor"
+AGAIN = 3.0
+"""Seconds after which a supervisor in the background asks again whether another one has ended."""
 
 
 def make_ground(
@@ -59,6 +61,10 @@ def make_ground(
     )
 
 
+def _nothing() -> None:
+    """Nobody wants to know."""
+
+
 def run(
     ground: Ground,
     stop: Flag,
@@ -67,12 +73,15 @@ def run(
     durable: bool = True,
     only: str = "",
     tell: Tell | None = None,
+    begun: Callable[[], None] = _nothing,
 ) -> None:
     """Supervise until `stop` is set, or nothing goes on by itself. Raises `Busy` if another supervisor runs.
 
-    Agents live on when it returns, and are found again by the next one. `tell` is given every event as it happens.
+    Agents live on when it returns, and are found again by the next one. `tell` is given every event as it happens; `begun`
+    is called when no other supervisor is in the way.
     """
     with closing(Lock(ground.folder)) as lock, closing(ground.tables.claim()) as claim:
+        begun()
         workflows = _workflows(ground, durable)
         try:
             supervisor = Supervisor(ground, workflows, only, claim)
@@ -86,10 +95,13 @@ def run(
 
 
 class Background:
-    """A supervisor in a thread of its own, for a process that has something else to do, as the page has."""
+    """A supervisor in a thread of its own, for a process that has something else to do, as the page has.
 
-    def __init__(self, ground: Ground) -> None:
-        self.ground, self.stop = ground, Flag()
+    While another one runs it waits, and takes over when that one ends; `say` is told who runs tasks, and what went wrong.
+    """
+
+    def __init__(self, ground: Ground, say: Callable[[str], None] = lambda text: None) -> None:
+        self.ground, self.stop, self.say = ground, Flag(), say
         self.error: HoldfastError | None = None
         self.thread = Thread(target=self._run, name="supervisor", daemon=True)
 
@@ -102,10 +114,22 @@ class Background:
         self.thread.join(30)
 
     def _run(self) -> None:
-        try:
-            run(self.ground, self.stop)
-        except HoldfastError as error:
-            self.error = error
+        told = ""
+        while not self.stop.is_set():
+            try:
+                run(self.ground, self.stop, begun=self._say_here if told else _nothing)
+            except Busy as error:
+                if str(error) != told:
+                    told = str(error)
+                    self.say(f"{told} Tasks are run here when it ends.")
+                self.stop.wait(AGAIN)
+            except HoldfastError as error:
+                self.error = error
+                self.say(f"Tasks are not run here: {error}")
+                return
+
+    def _say_here(self) -> None:
+        self.say("Tasks are run here now.")
 
 
 def _workflows(ground: Ground, durable: bool) -> Workflows:

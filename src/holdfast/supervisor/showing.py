@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.entry import FILE, LINK
@@ -45,9 +44,14 @@ class Shown:
         shown = [self.describe(task) for task in found]
         return [one for one in shown if not state or state in (one["state"], one["status"])]
 
+    def is_any(self) -> bool:
+        """Is there any task, archived ones too?"""
+        return self.tables.one("SELECT 1 AS one FROM task LIMIT 1") is not None
+
     def describe(self, task: Task) -> dict[str, Any]:
         """A task as JSON: the source's status beside our own state and hold."""
-        hold, run = self.tables.hold(task.id), self.tables.last_run(task.id)
+        hold, run = self.tables.shown_hold(task), self.tables.last_run(task.id)
+        is_frozen = task.wanted == machine.FROZEN
         state = machine.State(task.state, hold.kind if hold else "")
         waiting = self.tables.prompts("task = ? AND status IN ('pending', 'presented')", task.id)
         return {
@@ -58,7 +62,7 @@ class Shown:
             "state": task.state,
             "hold": self._hold(hold),
             "agent_status": machine.agent_status(state, run.state if run else ""),
-            "frozen": task.wanted == machine.FROZEN,
+            "frozen": is_frozen,
             "wanted": task.wanted or None,
             "phase": task.phase if task.phases else None,
             "phases": [phase["name"] for phase in task.phases],
@@ -72,8 +76,12 @@ class Shown:
             "session": task.session or None,
             "reason": task.reason or None,
             "waits_for": self._waits_for(task),
+            "asks": [
+                {"id": one.id, "kind": kind_of(one.kind, one.category), "name": _name(one), "text": one.text}
+                for one in waiting
+            ],
             **self._spent(task),
-            "actions": machine.actions(state),
+            "actions": machine.actions(state, is_frozen),
             "archived": bool(task.archived),
             "created_at": documents.moment(task.created_at),
             "updated_at": documents.moment(task.updated_at),
@@ -85,6 +93,7 @@ class Shown:
         """Everything about a task: runs, prompts, checkpoints, and the newest document's incremental form."""
         task = self.find(ref)
         rows = self.tables.all("SELECT * FROM checkpoint WHERE task = ? ORDER BY made_at DESC LIMIT 50", task.id)
+        count = self.tables.one("SELECT COUNT(*) AS count FROM checkpoint WHERE task = ?", task.id)
         return {
             **self.describe(task),
             "brief": task.brief,
@@ -98,6 +107,7 @@ class Shown:
                 }
                 for row in rows
             ],
+            "checkpoints_total": count["count"] if count is not None else 0,
             "secrets": [row["name"] for row in self.tables.variables(task.id)],
             "incremental": self._incremental(task),
             "save_failed": finals.failed(self.tables, task.id),
@@ -124,7 +134,8 @@ class Shown:
         """Everything that waits for a person, the most urgent first: prompts, and holds that no prompt stands for."""
         found = [self._asked(prompt) for prompt in self.tables.prompts("status IN ('pending', 'presented')")]
         asked = {one["id"] for one in found}
-        for hold in self.tables.holds():
+        frozen = [self.tables.shown_hold(task) for task in self.tables.tasks("wanted = ?", machine.FROZEN)]
+        for hold in [*self.tables.holds(), *[hold for hold in frozen if hold is not None and not hold.id]]:
             if hold.human and hold.prompt not in asked:
                 found.append(self._held(hold))
         return sorted(found, key=lambda one: -one["priority"])
@@ -139,7 +150,8 @@ class Shown:
         return {
             "id": "", "task": task.id, "kind": "hold", "title": task.title, "hold": hold.kind,
             "text": hold.reason or hold.kind.replace("_", " "), "created_at": documents.moment(hold.since), "options": [],
-            "actions": machine.actions(machine.State(task.state, hold.kind)), **self._spent(task),
+            "actions": machine.actions(machine.State(task.state, hold.kind), task.wanted == machine.FROZEN),
+            **self._spent(task),
             "priority": questions.priority(task.priority, "", self.ground.now() - hold.since),
         }  # fmt: skip
 
@@ -153,7 +165,7 @@ class Shown:
             "task": prompt.task,
             "kind": kind_of(prompt.kind, prompt.category),
             "text": prompt.text,
-            "name": prompt.key if prompt.kind == "secret" else None,
+            "name": _name(prompt),
             "category": prompt.category or None,
             "options": prompt.options,
             "default": prompt.standard or None,
@@ -210,9 +222,8 @@ class Shown:
         )
         if len(rows) < 2:
             return None
-        folder = f"{task.workspace}/{documents.CHECKPOINTS}"
         try:
-            newest, base = [documents.load(self.ground, _stored(f"{folder}/{row['file']}")) for row in rows]
+            newest, base = [documents.read(self.ground, task.workspace, row["file"]) for row in rows]
             return documents.incremental(base, newest, self._files(task, rows[1]["version"], rows[0]["version"]))
         except (HoldfastError, KeyError, TypeError):
             return None
@@ -232,5 +243,6 @@ class Shown:
         return found
 
 
-def _stored(path: str) -> str:
-    return path if os.path.exists(path) else path + ".gz"
+def _name(prompt: Prompt) -> str | None:
+    """What a need is called; a question has no name."""
+    return prompt.key if prompt.kind == "secret" else None

@@ -12,7 +12,7 @@ from holdfast.core.steps import step
 from holdfast.supervisor.database import Claim, Row, connect
 from holdfast.supervisor.redaction import clean
 from holdfast.supervisor.rows import MARKED, SCHEMA, TABLES, Hold, Prompt, Run, Task, read, stored
-from holdfast.supervisor.task import State, move
+from holdfast.supervisor.task import FROZEN, USER_PAUSE, State, move
 
 __all__ = ["Hold", "Overtaken", "Prompt", "Run", "Tables", "Task"]
 
@@ -113,6 +113,22 @@ class Tables:
 
     def state(self, task: Task) -> State:
         hold = self.hold(task.id)
+        return State(task.state, hold.kind if hold else "")
+
+    def shown_hold(self, task: Task) -> Hold | None:
+        """Why nothing goes on, as people are told: a frozen task is paused by a person too, though its run is not over."""
+        hold = self.hold(task.id)
+        if hold is not None or task.wanted != FROZEN:
+            return hold
+        row = self.one("SELECT MAX(at) AS at FROM event WHERE task = ? AND type = 'wanted'", task.id)
+        since = (row["at"] if row is not None else None) or task.updated_at
+        return Hold(
+            id=0, task=task.id, kind=USER_PAUSE, since=since, due_at=None, due_boot=None, boot="", account="", prompt="",
+            reason="frozen by a person", human=1, lifted_at=None, lifted_by="",
+        )  # fmt: skip
+
+    def shown_state(self, task: Task) -> State:
+        hold = self.shown_hold(task)
         return State(task.state, hold.kind if hold else "")
 
     def run(self, id: str) -> Run:

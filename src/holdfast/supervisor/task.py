@@ -119,8 +119,8 @@ def progress(complete: int, phases: int, fraction: float, state: str) -> int:
     return min(99, int(100 * (complete + min(max(fraction, 0.0), 1.0)) / max(phases, 1)))
 
 
-def actions(now: State) -> list[str]:
-    """What a person can do with a task in this state."""
+def actions(now: State, is_frozen: bool = False) -> list[str]:
+    """What a person can do with a task in this state. One that is frozen has a process, which a pause would end."""
     found = {
         DRAFT: ["start", "cancel"],
         QUEUED: ["pause", "cancel"],
@@ -136,4 +136,5 @@ def actions(now: State) -> list[str]:
         STALLED: ["resume"], UNSAVED: ["resume", "accept"], BUDGET: ["budget"], RATE_LIMIT: ["try-now"], BACKOFF: ["try-now"],
         APPROVAL: ["resume"] if now.state == ACTIVE else [],  # a tool was denied; `resume --allow` lets it
     }.get(now.hold, [])  # fmt: skip
-    return extra + [action for action in found if not (now.hold and action in ("pause", "freeze"))]
+    useless = ("freeze",) if is_frozen else ("pause", "freeze") if now.hold else ()
+    return extra + [action for action in found if action not in useless]

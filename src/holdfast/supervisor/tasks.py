@@ -103,7 +103,8 @@ class Tasks(Answered):
             raise NotAllowed("The work is complete; nothing is left to pause.", "`holdfast task resume` saves it.")
         if self.tables.open_run(task.id) is not None:
             return self._want(task, "pause_now" if now else "pause")
-        return self._move(task, "hold", "pause", hold=USER_PAUSE, why="paused by a person", human=1)
+        why = "paused by a person"
+        return self._rest(task, "hold", "pause", USER_PAUSE, hold=USER_PAUSE, why=why, human=1)
 
     def freeze(self, ref: str) -> Task:
         """Stop everything that the agent runs, where it stands; `resume` lets it go on."""
@@ -145,7 +146,7 @@ class Tasks(Answered):
                 self.tables.change(
                     task.id, self.ground.now(), agent={**task.agent, "allowed_tools": sorted(set(tools))}
                 )
-            return self._lift(task, "resume", crashes=[], idle=0)
+            return self._lift(task, "resume", crashes=[], idle=0, restores=0)
 
     def _save_again(self, task: Task) -> Task:
         if not finals.try_again(self.ground, task.id):
@@ -171,7 +172,7 @@ class Tasks(Answered):
         task = self.find(ref)
         if self.tables.open_run(task.id) is not None and task.state not in machine.TERMINAL:
             return self._want(task, machine.CANCEL)
-        return self._move(task, "cancel", "cancel", why="cancelled by a person")
+        return self._rest(task, "cancel", "cancel", "cancel", why="cancelled by a person")
 
     def retry(self, ref: str, *, history: bool = False) -> Task:
         """Begin a failed or cancelled task again, at its phase, with what is on disk.
@@ -271,6 +272,19 @@ class Tasks(Answered):
         return self.tables.task(task.fork_of)
 
     # Parts
+
+    def _rest(self, task: Task, action: str, trigger: str, reason: str, **columns: Any) -> Task:
+        """A step of a task that has run, and does not run now; its checkpoint tells what a person has decided."""
+        key = f"{task.id}:{reason}:{self.ground.now()}"
+        has_run = task.attempt > 0 and os.path.isdir(task.workspace)
+        kept = checkpoints.keep(self.ground, task, None, reason, key) if has_run else None
+        with self.tables.write():
+            self._check_epoch(task)
+            self.tables.move(task.id, action, self.ground.now(), trigger=trigger, **columns)
+            noted = checkpoints.note(self.ground, kept) if kept is not None else None
+        if noted is not None:
+            checkpoints.publish(self.ground, noted)
+        return self._told(task.id)
 
     def _check_agent(self, agent: dict[str, Any]) -> None:
         """Raises `Usage` if the agent's program is not there."""

@@ -41,6 +41,11 @@ type: recoverable | fatal
 message: what happened
 recovery: pause_and_retry | checkpoint_and_fail | notify_user
 [/ERROR]
+- How far you are, now and then; your turn goes on:
+[PROGRESS]
+step: what you are at
+percent: 0 to 100, of the phase
+[/PROGRESS]
 """
 RESUMED = """\
 # Resuming from Checkpoint

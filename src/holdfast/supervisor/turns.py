@@ -75,12 +75,14 @@ class Turns:
             row = self.tables.one("SELECT * FROM account WHERE key = ?", name)
             if row is None:
                 continue
-            if not row["human"] and row["due_at"] <= now:
+            others = [hold.due_at for hold in self.tables.holds() if hold.account == name and hold.due_at]
+            # Whoever has met the limit goes on before anybody begins: tasks of the account queue up behind it.
+            first = min(others, default=0) if task.state == QUEUED else 0
+            if not row["human"] and max(row["due_at"], first) <= now:
                 continue
             due = None
             if not row["human"]:
-                others = [hold.due_at for hold in self.tables.holds() if hold.account == name and hold.due_at]
-                due = stagger(others, row["due_at"], int(self.ground.options.stagger * SECOND))
+                due = stagger(others, max([row["due_at"], *others]), int(self.ground.options.stagger * SECOND))
             with self.tables.write():
                 self.tables.move(
                     task.id, "hold", now, trigger="account", hold=RATE_LIMIT, why=row["reason"], due_at=due, account=name,
@@ -127,7 +129,7 @@ class Turns:
                 or task.session != known
             ):
                 return None
-            if memory.is_lost and not restores.fail(tables, task, now, milliseconds):
+            if memory.is_lost and not restores.fail(tables, task, now, milliseconds, memory.why):
                 return None
             last = tables.last_run(task.id)
             answers = tables.prompts(

@@ -107,6 +107,17 @@ def _show_end(session: Session, restoring: Restoring, abort: bool) -> int:
     return 0
 
 
+def preview(session: Session, folder: bytes, reference: str) -> None:
+    """Show what bringing a folder to that checkpoint would do."""
+    from holdfast.restoring import Restoring
+
+    root, row = session.engine.root(folder)
+    target = session.resolve(row, reference)
+    restoring = Restoring(session.engine, root, row)
+    missing, left = restoring.missing(target), restoring.left_out(target)
+    _show(session, restoring.preview(target), f"v{target.version}", dry_run=True, missing=missing, left=left)
+
+
 def _how(conflicts: str | None, yes: bool) -> str:
     """What becomes of work that no checkpoint has: `-y` says yes to everything, for the safety checkpoint has it."""
     return conflicts or ("theirs" if yes else "ask")

@@ -106,6 +106,15 @@ def _restored(event: dict[str, Any]) -> str:
     return f"restored from {event['checkpointId']}{messages} ({event['duration_ms']} ms)"
 
 
+def _needed(event: dict[str, Any]) -> str:
+    """What is needed; events of older versions do not name it."""
+    name = event.get("name")
+    if not name:
+        return str(event["text"])
+    text = event["text"] if name in event["text"] else f"{name}: {event['text']}"
+    return f"{text}, `holdfast task secret {event['taskId']} {name}`" if event["kind"] == "secret" else text
+
+
 _SAID: dict[str, Callable[[dict[str, Any]], str]] = {
     "found": lambda event: f"found: {FOUND.get(event['as'], event['as'])}",
     "checkpoint_created": _saved,
@@ -119,7 +128,7 @@ _SAID: dict[str, Callable[[dict[str, Any]], str]] = {
     ),
     "phase_complete": lambda event: f"phase {event['phase']} is complete: {event['gate']}",
     "user_question": lambda event: f"asks: {event['text']} ({event['id']})",
-    "dependency_request": lambda event: f"needs: {event['text']} ({event['id']})",
+    "dependency_request": lambda event: f"needs: {_needed(event)} ({event['id']})",
     "answered": lambda event: f"answered: {event['id']}",
     "error": lambda event: f"error ({event['kind']}): {event['message']}",
     "limit_near": lambda event: f"comes close to its limit ({event['scope']})",

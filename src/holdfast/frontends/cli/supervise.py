@@ -76,16 +76,15 @@ def _tell(session: Session, event: dict[str, Any]) -> None:
 
 @contextmanager
 def supervising(session: Session) -> Iterator[None]:
-    """Run tasks beside something else, unless another supervisor does; what goes wrong is said at the end."""
-    from holdfast.core.errors import Busy
+    """Run tasks beside something else, or once the supervisor that does has ended; who does, and what goes wrong, is said."""
     from holdfast.supervisor.serving import Background
 
     with ground_of(session, stays=True) as ground:
-        background = Background(ground)
+        background = Background(ground, session.remark)
         background.start()
         try:
             yield
         finally:
             background.close()
-            if background.error is not None and not isinstance(background.error, Busy):
+            if background.error is not None:
                 session.warn(f"holdfast: tasks were not run: {background.error}")

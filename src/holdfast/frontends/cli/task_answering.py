@@ -7,7 +7,7 @@ import sys
 import click
 
 from holdfast.frontends.cli.session import Session, common
-from holdfast.frontends.cli.task_ground import REF, say, tasks_of
+from holdfast.frontends.cli.task_ground import REF, goes_on, say, tasks_of
 
 
 @click.command("approve")
@@ -63,7 +63,7 @@ def answer(session: Session, question: str, text: str, exactly: bool) -> None:
         done, warning = tasks.answer(question, text, exactly=exactly)
         if warning:
             session.remark(warning)
-        say(session, tasks, done, f"Answered; {done.id} goes on.")
+        say(session, tasks, done, f"Answered; {done.id} {goes_on(tasks.describe(done))}.")
 
 
 @click.command("secret")
@@ -74,9 +74,7 @@ def secret(session: Session, ref: str, name: str) -> None:
     """Provide a value, read from standard input or asked for without showing it; it is sealed."""
     value = click.prompt(name, hide_input=True, err=True) if sys.stdin.isatty() else sys.stdin.read().removesuffix("\n")
     with tasks_of(session, "secret") as tasks:
-        say(
-            session,
-            tasks,
-            done := tasks.secret(ref, name, value),
-            f"{name} is sealed; {done.id} gets it at its next start.",
-        )
+        done = tasks.secret(ref, name, value)
+        shown = tasks.describe(done)
+        more = f" It {goes_on(shown)}." if shown["asks"] else ""
+        say(session, tasks, done, f"{name} is sealed; {done.id} gets it at its next start.{more}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -60,15 +60,32 @@ def say(session: Session, tasks: Tasks, done: Task, text: str) -> None:
         session.say(text)
 
 
+def goes_on(shown: dict[str, Any]) -> str:
+    """What a task does once it was told something: it goes on, or what it still waits for."""
+    if shown["asks"]:
+        return "still waits for " + "; ".join([f"{asked(one, shown['id'])} ({one['id']})" for one in shown["asks"]])
+    if shown["hold"] is not None:
+        return f"still waits: {shown['hold']['kind'].replace('_', ' ')}, {shown['hold']['reason'] or ''}".rstrip(", ")
+    return "goes on" if shown["state"] in ("queued", "active") else f"is {shown['status']}"
+
+
+def asked(one: dict[str, Any], task: str) -> str:
+    """What a person is asked; of a value that is needed, its name and the command that takes it."""
+    text, name = str(one["text"]), one.get("name")
+    named = text if not name or name in text else f"{name}: {text}"
+    return f"{named} (`holdfast task secret {task} {name}`)" if one["kind"] == "secret" else named
+
+
 def clock(seconds: int) -> str:
     """A countdown: `1:02:03`, `4:05`."""
     hours, rest = divmod(int(seconds), 3600)
     return f"{hours}:{rest // 60:02d}:{rest % 60:02d}" if hours else f"{rest // 60}:{rest % 60:02d}"
 
 
-def is_supervised(session: Session) -> bool:
-    """Does a supervisor run?"""
-    return trouble(session) is not None
+def remark_unsupervised(session: Session) -> None:
+    """Say why nothing begins, if no supervisor runs."""
+    if trouble(session) is None:
+        session.remark("No supervisor is running; `holdfast supervise` starts one.")
 
 
 def trouble(session: Session) -> str | None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import suppress
 from datetime import datetime
+from itertools import islice
 from time import sleep
 from typing import Any
 
 import click
 
-from holdfast.core.errors import NotFound
+from holdfast.core.errors import HoldfastError, NotFound
 from holdfast.frontends.cli.session import Session, common, write_bytes, write_json
-from holdfast.frontends.cli.task_ground import REF, clock, tasks_of, trouble
+from holdfast.frontends.cli.task_ground import REF, asked, clock, remark_unsupervised, tasks_of, trouble
 from holdfast.frontends.paint import SECOND, age
 
 SHOWN = 10
@@ -27,6 +30,8 @@ def list_(session: Session, state: str, archived: bool) -> None:
     """List tasks, and what each waits for."""
     with tasks_of(session) as tasks:
         found = tasks.listing(state=state, archived=archived)
+        if not found and not tasks.is_any():
+            _say_lost(session)
         if session.json:
             write_json(found)
             return
@@ -38,9 +43,32 @@ def list_(session: Session, state: str, archived: bool) -> None:
         ]
         for line in session.paint.table(["TASK", "STATUS", "PHASE", "DONE", "WAITS FOR", "TITLE"], rows, give=5):
             session.print(line)
+        if any(_goes_on(one) for one in found):
+            remark_unsupervised(session)
         why = trouble(session)
         if why:
             session.warn(f"The supervisor cannot do its work now: {why}")
+
+
+def _goes_on(one: dict[str, Any]) -> bool:
+    """Would a supervisor do something for this task, without a person?"""
+    return one["state"] in ("queued", "active") and not (one["hold"] and one["hold"]["needs_you"])
+
+
+def _say_lost(session: Session) -> None:
+    """The database knows of no task: name folders with documents of some, as after it was lost."""
+    from holdfast.supervisor.recover import workspaces
+
+    with suppress(HoldfastError):  # without a store, no folder is known
+        known = [os.fsdecode(row.path) for row in session.repository.ledger.workspaces() if row.path]
+        told = [path for path in known if os.path.isfile(path + "/.metadata/task.json")]
+        below = islice(workspaces(session.settings["supervisor.roots"]), SHOWN)
+        found = list(dict.fromkeys([*told[:SHOWN], *below]))
+        if found:
+            session.warn(
+                f"The task database knows no tasks, but there are documents of some in {', '.join(found)}."
+                " `holdfast rebuild` brings them back."
+            )
 
 
 def _phase(one: dict[str, Any]) -> str:
@@ -50,7 +78,7 @@ def _phase(one: dict[str, Any]) -> str:
 def _why(one: dict[str, Any]) -> str:
     hold = one["hold"]
     if one["frozen"]:
-        return "frozen"
+        return "frozen (you)"
     if hold is None:
         return f"{one['waits_for'][0]}" if one["waits_for"] else ""
     left = f", {clock(hold['seconds_left'])}" if hold["seconds_left"] is not None else ""
@@ -68,16 +96,19 @@ def show(session: Session, ref: str) -> None:
         write_json(one)
         return
     session.print(f"{session.paint('bold', one['title'])}  {one['id']}  {one['status']}")
-    asked = [prompt for prompt in one["prompts"] if prompt["status"] in ("pending", "presented")]
-    for label, text in [*_facts(one), *[(prompt["kind"], f"{_asked(prompt)} ({prompt['id']})") for prompt in asked]]:
+    waiting = [prompt for prompt in one["prompts"] if prompt["status"] in ("pending", "presented")]
+    for label, text in [*_facts(one), *[(prompt["kind"], f"{_asked(prompt)} ({prompt['id']})") for prompt in waiting]]:
         session.print(f"{label:<{LABEL}} {text}")
     runs = [[run["id"].rpartition(":")[2], run["outcome"] or run["state"], run["reason"] or ""] for run in one["runs"]]
-    kept = [[one["version"], one["reason"], _age(session, one["created_at"])] for one in one["checkpoints"]]
+    kept = [[each["version"], each["reason"], _age(session, each["created_at"])] for each in one["checkpoints"]]
     for head, rows in ((["RUN", "OUTCOME", "WHY"], runs[-SHOWN:]), (["KEPT", "REASON", "WHEN"], kept[:SHOWN])):
         if rows:
             session.print()
             for line in session.paint.table(head, rows, give=2):
                 session.print(line)
+            all_of_them = len(runs) if head[0] == "RUN" else one["checkpoints_total"]
+            if all_of_them > len(rows):
+                session.print(f"… and {all_of_them - len(rows)} older ones (`holdfast task show {one['id']} --json`)")
     session.print()
     session.print(f"you can: {', '.join(one['actions'])}")
 
@@ -87,7 +118,7 @@ def _facts(one: dict[str, Any]) -> list[tuple[str, str]]:
     hold, used, found = one["hold"], one["used"], []
     if one["frozen"]:
         found.append(("frozen", "every process of its agent stands still until `holdfast task resume`"))
-    if hold is not None:
+    elif hold is not None:
         left = f", {clock(hold['seconds_left'])} left" if hold["seconds_left"] is not None else ""
         found.append(("waits", f"{hold['kind']}{left}: {hold['reason'] or ''}"))
     elif one["reason"] and one["state"] != "done":
@@ -108,7 +139,7 @@ def _facts(one: dict[str, Any]) -> list[tuple[str, str]]:
 def _asked(one: dict[str, Any]) -> str:
     """What a person is asked or told, and what can be answered or done."""
     choices = one["options"] or one.get("actions") or []
-    return str(one["text"]) + (f" [{' | '.join(choices)}]" if choices else "")
+    return asked(one, one["task"]) + (f" [{' | '.join(choices)}]" if choices else "")
 
 
 def _age(session: Session, moment: str) -> str:

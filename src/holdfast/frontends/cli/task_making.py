@@ -10,7 +10,7 @@ import click
 from holdfast.core.errors import Usage
 from holdfast.frontends.cli.numbers import Number, Whole
 from holdfast.frontends.cli.session import Session, common, write_json
-from holdfast.frontends.cli.task_ground import REF, is_supervised, say, tasks_of
+from holdfast.frontends.cli.task_ground import REF, remark_unsupervised, say, tasks_of
 
 
 @click.command("new")
@@ -53,8 +53,8 @@ def new(session: Session, path: str | None, draft: bool, **flags: Any) -> None:
             return
         for one in made:
             session.say(f"{'Made' if draft else 'Queued'} {one.id}: {one.title}")
-        if not draft and not is_supervised(session):
-            session.remark("No supervisor is running; `holdfast supervise` starts one.")
+        if not draft:
+            remark_unsupervised(session)
 
 
 def _described(flags: dict[str, Any]) -> dict[str, Any]:
@@ -96,6 +96,7 @@ def start(session: Session, ref: str) -> None:
     """Start a draft."""
     with tasks_of(session) as tasks:
         say(session, tasks, done := tasks.start(ref), f"Queued {done.id}.")
+        remark_unsupervised(session)
 
 
 @click.command("fork")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import click
@@ -54,10 +55,18 @@ def resume(session: Session, ref: str, allowed: tuple[str, ...]) -> None:
 @REF
 @click.argument("checkpoint", metavar="CHECKPOINT")
 @click.option("--files", "only_files", is_flag=True, help="Leave the conversation; a fresh session is told a brief.")
+@click.option("-n", "--dry-run", is_flag=True, help="Show what would be done to the files, and do nothing.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @common
-def restore(session: Session, ref: str, checkpoint: str, only_files: bool, yes: bool) -> None:
+def restore(session: Session, ref: str, checkpoint: str, only_files: bool, dry_run: bool, yes: bool) -> None:
     """Bring the task's files and conversation back to a checkpoint and go on from there."""
+    if dry_run:
+        from holdfast.frontends.cli import bring
+
+        with tasks_of(session) as tasks:
+            folder = tasks.find(ref).workspace
+        bring.preview(session, os.fsencode(folder), checkpoint)
+        return
 
     def ask(target: CheckpointRow) -> bool:
         return session.agreed(f"Restore the task to v{target.version}? The state now is saved first.", yes)
