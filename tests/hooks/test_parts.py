@@ -236,7 +236,8 @@ def test_both_hooks_of_a_start_read_the_transcript_once(
 
 def test_what_lies_between_the_hooks_holds_no_secret_and_is_nobody_elses(worked: Ground) -> None:
     secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" * 2
-    (worked.project / "a.txt").write_text(f"two\ntoken = {secret}\n")
+    (worked.project / "a.txt").write_text("two\n")
+    (worked.project / "b.txt").write_text(f"token = {secret}\n")
     start(worked, "compact", 1, SESSION)
 
     lying = left(worked.folder, SESSION)

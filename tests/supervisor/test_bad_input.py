@@ -30,7 +30,7 @@ import os, random
 noise = random.Random(3)
 os.write(1, bytes(noise.randrange(256) for _ in range(300_000)))
 for line in (b'{"type":', b'[' * 100_000, b'{"type":"result","is_error":"maybe"}', b'\\x1b[2J\\x1b]0;title\\x07',
-             b'null', b'"\\ud800"', b'[ERROR]\\ntype: fatal',
+             b'null', b'"\\ud800"',
              b'[USER_QUESTION]', b'=== PHASE 99999999999999999999 COMPLETE ===', b'\\r\\n' * 5000):
     os.write(1, b'\\n' + line + b'\\n')
     os.write(2, line + b'\\n')

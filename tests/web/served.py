@@ -177,9 +177,13 @@ class Program:
             words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
         assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        found = re.search(r"(http://([^/]+):(\d+))/#(\S+)", line)
-        assert found is not None, line + (self.process.stdout.read() or "")
+        said, found = "", None
+        for line in self.process.stdout:  # where another one runs tasks, that is said first
+            said += line
+            found = re.search(r"(http://([^/]+):(\d+))/#(\S+)", line)
+            if found is not None:
+                break
+        assert found is not None, said
         self.origin, self.port, self.ticket = found[1], int(found[3]), found[4]
         self.host = f"{found[2]}:{found[3]}"
 

@@ -52,6 +52,7 @@ def test_a_workspace_is_looked_at_saved_and_brought_back(served: Served) -> None
 def test_what_was_left_out_and_is_missing_is_named_by_api_and_page(served: Served) -> None:
     one = f"/api/workspaces/{served.saver.workspace}"
     (served.root / "node_modules" / "a").mkdir(parents=True)
+    (served.root / "package.json").write_text("{}")
     served.ask("POST", f"{one}/checkpoints", {"message": "with dependencies"})
     there = served.ask("POST", f"{one}/preview", {"reference": "v3"}).json()["data"]
     (served.root / "node_modules" / "a").rmdir()

@@ -397,6 +397,7 @@ KOREAN = {
     "check sqlite": "데이터베이스",
     "check supervision": "감독",
     "check variables": "환경 변수",
+    "check verified": "마지막 검사",
     "check accelerator": "가속기",
     "check saving": "저장",
     "check bytecode": "훅",

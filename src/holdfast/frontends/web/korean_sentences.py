@@ -29,6 +29,9 @@ SENTENCES = {
     # What cannot be done, and what to do instead
     "A {} may not do this; it takes an {}.": "{}는 이 작업을 할 수 없습니다. {} 권한이 필요합니다.",
     "An {} may not do this; it takes an {}.": "{}는 이 작업을 할 수 없습니다. {} 권한이 필요합니다.",
+    "nothing was found damaged when it was last verified, {}": "마지막으로 검사했을 때({}) 손상된 것이 없었습니다",
+    "Found {} by `holdfast verify`: {}{}.": "`holdfast verify`가 발견함({}): {}{}.",
+    "… and {} more.": "… 외 {}개.",
     "Sign in with another link.": "다른 링크로 로그인하세요.",
     "There are no tasks here.": "여기에는 작업이 없습니다.",
     "There is no workspace {}.": "작업 공간 {}이(가) 없습니다.",
