@@ -169,6 +169,21 @@ def test_whoever_met_the_limit_goes_on_before_others_begin(place: Place) -> None
     place.supervise()
 
 
+def test_tasks_that_queue_up_behind_a_limit_do_not_wait_for_one_another(place: Place) -> None:
+    change(place, concurrency=1, limit_jitter_least=1, limit_jitter_most=1, stagger=1)
+    one = place.task([{"limited": 1}, {"exit": 1}], [DONE])
+    place.supervise(until=place.holds(one, "rate_limit"))
+    agent = place.ground.tables.task(one.id).agent
+    waiting = [place.task(name=name, agent=agent, start=True) for name in ("two", "three", "four")]
+    place.supervise(until=lambda: all(place.ground.tables.runs("task = ?", task.id) for task in waiting))
+
+    assert place.state(one) == ("done", "")
+    for task in waiting:
+        if place.ground.tables.task(task.id).state not in ("done", "failed"):
+            place.tasks.cancel(task.id)
+    place.supervise()
+
+
 def test_a_restore_is_shown_before_it_is_done_and_what_is_not_listed_is_counted(person: Person) -> None:
     turns: list[list[dict[str, Any]]] = [
         [{"write": ["a.txt", str(number)]}, {"say": "[USER_QUESTION]\nquestion: Go?\n[/USER_QUESTION]"}]

@@ -75,9 +75,11 @@ class Turns:
             row = self.tables.one("SELECT * FROM account WHERE key = ?", name)
             if row is None:
                 continue
-            others = [hold.due_at for hold in self.tables.holds() if hold.account == name and hold.due_at]
-            # Whoever has met the limit goes on before anybody begins: tasks of the account queue up behind it.
-            first = min(others, default=0) if task.state == QUEUED else 0
+            holds = [hold for hold in self.tables.holds() if hold.account == name and hold.due_at]
+            others = [hold.due_at for hold in holds if hold.due_at]
+            # Whoever has met the limit goes on before anybody begins. Those who only queue up behind it wait for nobody else.
+            begun = [hold.due_at for hold in holds if hold.due_at and self.tables.task(hold.task).state != QUEUED]
+            first = min(begun, default=0) if task.state == QUEUED else 0
             if not row["human"] and max(row["due_at"], first) <= now:
                 continue
             due = None
