@@ -3,18 +3,18 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 WORKERS ?= 3
-PATTERNS := $(addprefix src/holdfast/core/,patterns.py services.py secrecy.py declared.py prose.py redact.py readying.py)
+PATTERNS := $(addprefix src/keepfast/core/,patterns.py services.py secrecy.py declared.py prose.py redact.py readying.py)
 
 .PHONY: install demo demo-task test check bench bench-large campaign mutants eval clean
 
 install: $(STAMP)
 
-$(STAMP): pyproject.toml setup.py $(wildcard src/holdfast/*/*.[ch]) $(PATTERNS)
+$(STAMP): pyproject.toml setup.py $(wildcard src/keepfast/*/*.[ch]) $(PATTERNS)
 	@echo "Installing into .venv; that takes a minute or two, once."
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet -e '.[dev,faults]'
-	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m compileall -q src/holdfast
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m compileall -q src/keepfast
 	touch $(STAMP)
 
 demo: install
@@ -40,11 +40,11 @@ check: install
 	$(BIN)/coverage report --fail-under=90 --include="$(RESUME)"
 
 # What makes notes, briefs, settings and the tools of agents; `make check` prints its own share of lines and branches.
-RESUME := src/holdfast/conversation/*,src/holdfast/core/brief*,src/holdfast/core/extract.py,src/holdfast/analysing.py,$\
-src/holdfast/delivering.py,src/holdfast/store/parts.py,src/holdfast/describing.py,src/holdfast/recalling.py,src/holdfast/resuming.py,src/holdfast/settings/*,src/holdfast/frontends/mcp/*
+RESUME := src/keepfast/conversation/*,src/keepfast/core/brief*,src/keepfast/core/extract.py,src/keepfast/analysing.py,$\
+src/keepfast/delivering.py,src/keepfast/store/parts.py,src/keepfast/describing.py,src/keepfast/recalling.py,src/keepfast/resuming.py,src/keepfast/settings/*,src/keepfast/frontends/mcp/*
 
 bench: install
-	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m compileall -q src/holdfast
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m compileall -q src/keepfast
 	$(BIN)/python -m bench
 
 # Time and memory at the limit of capture.max_files: 200,000 files, some minutes and 2 GB of disk.
@@ -64,7 +64,7 @@ EVAL ?= tests/data/transcripts
 
 eval: install
 	@mkdir -p build
-	$(BIN)/holdfast eval $(EVAL) --refit --plot build/eval.svg
+	$(BIN)/keepfast eval $(EVAL) --refit --plot build/eval.svg
 
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*

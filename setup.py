@@ -17,25 +17,25 @@ LINUX_ONLY = {
     "store._unpack": ("store/_unpack.c",),
 }
 HEADERS = ("workspace/_cache.h", "workspace/_seen.h", "workspace/_stat.h", "store/_lanes.h")
-READY = "holdfast/core/_ready.py"
+READY = "keepfast/core/_ready.py"
 
 
 def digests() -> dict[str, str]:
-    """What each compiled module is built from, for itself to say: `holdfast.core.compiled` refuses any other."""
-    return {f"holdfast.{name}": digest(sources) for name, sources in (SOURCES | LINUX_ONLY).items()}
+    """What each compiled module is built from, for itself to say: `keepfast.core.compiled` refuses any other."""
+    return {f"keepfast.{name}": digest(sources) for name, sources in (SOURCES | LINUX_ONLY).items()}
 
 
 def digest(sources: tuple[str, ...]) -> str:
-    folder = Path(__file__).parent / "src/holdfast"
+    folder = Path(__file__).parent / "src/keepfast"
     texts = [(folder / path).read_bytes() for path in sources + HEADERS]
     return hashlib.sha256(b"".join([len(text).to_bytes(8, "big") + text for text in texts])).hexdigest()[:16]
 
 
 def accelerator(name: str, sources: tuple[str, ...]) -> Extension:
     return Extension(
-        f"holdfast.{name}",
-        [f"src/holdfast/{path}" for path in sources],
-        depends=[f"src/holdfast/{path}" for path in HEADERS],
+        f"keepfast.{name}",
+        [f"src/keepfast/{path}" for path in sources],
+        depends=[f"src/keepfast/{path}" for path in HEADERS],
         define_macros=[("Py_LIMITED_API", "0x030b0000"), ("BUILT_FROM", f'"{digest(sources)}"')],
         # Hidden: where Python has zlib linked in, its functions would be called in place of ours of the same name.
         extra_compile_args=["-O2", "-pthread", "-fvisibility=hidden"],
@@ -53,7 +53,7 @@ class Build(build_py):
         here = Path(__file__).parent / "src"
         sys.path.insert(0, str(here))
         try:
-            from holdfast.core.readying import readied
+            from keepfast.core.readying import readied
 
             text = readied()
         except Exception as error:

@@ -1,1 +1,1 @@
-"""The bench: holdfast beside shadow git, restic and borg, in one interleaved run."""
+"""The bench: keepfast beside shadow git, restic and borg, in one interleaved run."""

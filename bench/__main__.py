@@ -18,7 +18,7 @@ from .trees import Unavailable
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench", description="holdfast beside shadow git, restic and borg.")
+    parser = argparse.ArgumentParser(prog="python -m bench", description="keepfast beside shadow git, restic and borg.")
     add_options(parser)
     options = parser.parse_args()
     plan = plan_of(options, parser)

@@ -46,9 +46,9 @@ def main() -> int:
 
 
 def one(path: Path) -> dict[str, float]:
-    from holdfast.conversation import notes, transcript
-    from holdfast.core import brief
-    from holdfast.core.redact import redact
+    from keepfast.conversation import notes, transcript
+    from keepfast.core import brief
+    from keepfast.core.redact import redact
 
     started = process_time()
     conversation = transcript.read(path)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 THINKING, PAUSE = 0.4, 0.3
 """Seconds that the model takes for an answer, and that a person waits before the next prompt: as quick as it gets."""
 TREES = {"small": 300, "large": 20_000}
-NOTHING, OURS, BARE = "nothing", "holdfast", "bare python"
+NOTHING, OURS, BARE = "nothing", "keepfast", "bare python"
 ORDER = (NOTHING, "true", BARE, OURS)
 LIMITS = {"PreToolUse": 2.0, "PostToolUse": 2.0, "UserPromptSubmit": 2.5, "Stop": 2.5}
 """How many times as long as a bare interpreter the client may be held."""
@@ -76,12 +76,12 @@ def _prepare(bench: Bench, files: int) -> dict[str, Any]:
         if number % 100 == 0:
             folder.mkdir()
         (folder / f"file-{number}.txt").write_text(f"{number}\n")
-    bench.holdfast("init")
-    bench.holdfast("install", "claude")
+    bench.keepfast("init")
+    bench.keepfast("install", "claude")
     hooks = json.loads(bench.settings_path.read_text())["hooks"]
-    bench.holdfast("-q", "save")
+    bench.keepfast("-q", "save")
     time.sleep(2.5)  # what was written just now is read again by the next save
-    bench.holdfast("-q", "save")
+    bench.keepfast("-q", "save")
 
     def same(command: str) -> dict[str, Any]:
         entry = {"type": "command", "command": command, "timeout": 10}

@@ -96,7 +96,7 @@ class Contest:
         usages: dict[str, list[Usage]] = {tool: [] for tool in self.tools}
         begun = self._begin()
         while active := [tool for tool in self.tools if not self.plan.is_finished(tool, usages[tool])]:
-            # The pair decides: nobody goes on alone once tuned git or holdfast has its runs.
+            # The pair decides: nobody goes on alone once tuned git or keepfast has its runs.
             if any(pair in self.tools and pair not in active for pair in (REFERENCE, SUBJECT)):
                 break
             least = min((len(usages[tool]) for tool in active), default=0)

@@ -16,13 +16,13 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from holdfast.store import pending, workers
+from keepfast.store import pending, workers
 
 from .measure import Usage, interleave, run, summarise
 from .report import columns
 
 BARE = [sys.executable, "-I", "-S", "-B", "-c", "pass"]
-LAUNCH = Path(__file__).parent.parent / "src" / "holdfast" / "frontends" / "launch.py"
+LAUNCH = Path(__file__).parent.parent / "src" / "keepfast" / "frontends" / "launch.py"
 START = [sys.executable, "-I", "-S", "-B", str(LAUNCH)]
 WORDS = ["hook", "claude-code"]
 SESSION = "11111111-2222-4333-8444-555555555555"
@@ -64,7 +64,7 @@ class Place:
         folders = [str(self.home / name) for name in ("", ".config", ".local/share")]
         self.hook = [*START, "--folders", *folders, *WORDS]
         self.measured(self.hook, self.payload("SessionStart", source="startup"))
-        [found] = (self.home / ".local/share/holdfast/store/workspaces").iterdir()
+        [found] = (self.home / ".local/share/keepfast/store/workspaces").iterdir()
         self.folder = str(found)
         self.settle()
         time.sleep(0.1)

@@ -31,7 +31,7 @@ def fill(root: Path, files: int) -> None:
 
 def measured(words: list[str], root: Path, home: Path) -> tuple[float, float]:
     """Run one of our commands; return its seconds and the megabytes that it had at most. Raises if it fails."""
-    command = [sys.executable, "-c", "from holdfast.entry import main; main()", *words]
+    command = [sys.executable, "-c", "from keepfast.entry import main; main()", *words]
     started = time.monotonic()
     process = subprocess.Popen(
         command, cwd=root, env={"HOME": str(home), "PATH": os.defpath}, stdout=subprocess.DEVNULL
@@ -40,7 +40,7 @@ def measured(words: list[str], root: Path, home: Path) -> tuple[float, float]:
     seconds = time.monotonic() - started
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
-        raise SystemExit(f"holdfast {words[0]} ended with exit code {process.returncode}.")
+        raise SystemExit(f"keepfast {words[0]} ended with exit code {process.returncode}.")
     return seconds, usage.ru_maxrss / 1024
 
 
@@ -48,7 +48,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.large", description=__doc__)
     parser.add_argument("--files", type=int, default=FILES)
     options = parser.parse_args()
-    base = Path(mkdtemp(prefix="holdfast-large-"))
+    base = Path(mkdtemp(prefix="keepfast-large-"))
     root, home = base / "tree", base / "home"
     try:
         root.mkdir()

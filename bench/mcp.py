@@ -37,7 +37,7 @@ def main() -> int:
     parser.add_argument("--calls", type=int, default=1000, help="calls one after another")
     parser.add_argument("--parallel", type=int, default=50, help="calls at once")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as base:
+    with tempfile.TemporaryDirectory(prefix="keepfast-bench-") as base:
         server = prepare(Path(base))
         asyncio.run(measure(server, options.starts, options.calls, options.parallel))
     return 0
@@ -52,17 +52,17 @@ def prepare(base: Path) -> StdioServerParameters:
         text = f"# file {number}\n" + f"def function_{number}(value):\n    return value + {number}\n\n" * 20
         (project / f"module_{number}.py").write_text(text)
 
-    def holdfast(*words: str) -> None:
+    def keepfast(*words: str) -> None:
         subprocess.run(
-            [sys.executable, "-m", "holdfast", *words], cwd=project, env=environment, check=True, stdout=-3, stderr=-3
+            [sys.executable, "-m", "keepfast", *words], cwd=project, env=environment, check=True, stdout=-3, stderr=-3
         )
 
-    holdfast("init")
-    holdfast("save", "-m", "first")
+    keepfast("init")
+    keepfast("save", "-m", "first")
     (project / "module_7.py").write_text("changed = True\n")
-    holdfast("save", "-m", "second")
+    keepfast("save", "-m", "second")
     return StdioServerParameters(
-        command=sys.executable, args=["-m", "holdfast", "-C", str(project), "mcp"], env=environment
+        command=sys.executable, args=["-m", "keepfast", "-C", str(project), "mcp"], env=environment
     )
 
 
@@ -123,7 +123,7 @@ def used(parent: int) -> tuple[float, int]:
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             fields = (folder / "stat").read_text().rpartition(")")[2].split()
-            if int(fields[1]) == parent and b"holdfast" in (folder / "cmdline").read_bytes():
+            if int(fields[1]) == parent and b"keepfast" in (folder / "cmdline").read_bytes():
                 ticks = int(fields[11]) + int(fields[12])
                 return ticks / os.sysconf("SC_CLK_TCK"), int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
         except OSError:

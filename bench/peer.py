@@ -13,8 +13,8 @@ from typing import ClassVar
 from .measure import Failed, Usage, run
 from .trees import walk
 
-# holdfast's folder in the tree, which the other tools leave out.
-MARKER = ".holdfast"
+# keepfast's folder in the tree, which the other tools leave out.
+MARKER = ".keepfast"
 PATH = os.environ.get("PATH", os.defpath)
 
 

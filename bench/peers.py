@@ -18,7 +18,7 @@ from .shadow_git import GitCline, GitTuned, GitTunedFsync
 from .trees import REPOSITORY
 
 SOURCE = REPOSITORY / "src"
-HOOK = SOURCE / "holdfast" / "frontends" / "launch.py"
+HOOK = SOURCE / "keepfast" / "frontends" / "launch.py"
 
 
 class Restic(Peer):
@@ -76,10 +76,10 @@ class Borg(Peer):
         return sum(kind != "d" for kind in kinds)
 
 
-class Holdfast(Peer):
-    """holdfast as a hook starts it, with the C accelerator where it is built."""
+class Keepfast(Peer):
+    """keepfast as a hook starts it, with the C accelerator where it is built."""
 
-    name = "holdfast"
+    name = "keepfast"
     about = "python -I -S -B launch.py save; C accelerator, durable"
     capture: ClassVar[dict[str, object]] = {}
     storing: ClassVar[dict[str, object]] = {}
@@ -129,34 +129,34 @@ class Holdfast(Peer):
         return Disk(store.apparent + marker.apparent, store.used + marker.used, store.files + marker.files)
 
     def command(self, *words: str) -> list[str]:
-        return [sys.executable, "-m", "holdfast", *self.folders(), "--config", str(self.config), *words]
+        return [sys.executable, "-m", "keepfast", *self.folders(), "--config", str(self.config), *words]
 
     def folders(self) -> list[str]:
         """Said, not set: a hook takes no folder from its variables, and a command none that lies in a repository."""
         return ["--folders", *[str(self.home / name) for name in ("", ".config", ".local/share")]]
 
 
-class HoldfastPython(Holdfast):
-    """holdfast in pure Python."""
+class KeepfastPython(Keepfast):
+    """keepfast in pure Python."""
 
-    name = "holdfast-py"
-    about = "holdfast without the C accelerator"
+    name = "keepfast-py"
+    about = "keepfast without the C accelerator"
     capture: ClassVar[dict[str, object]] = {"accelerator": False}
 
 
-class HoldfastNoSync(Holdfast):
-    """holdfast without any fsync: shows what durability costs, and is no way to run it."""
+class KeepfastNoSync(Keepfast):
+    """keepfast without any fsync: shows what durability costs, and is no way to run it."""
 
-    name = "holdfast-nosync"
-    about = "holdfast with store.durable=false: what durability costs"
+    name = "keepfast-nosync"
+    about = "keepfast with store.durable=false: what durability costs"
     storing: ClassVar[dict[str, object]] = {"durable": False}
 
 
 PEERS: dict[str, type[Peer]] = {
     peer.name: peer
-    for peer in (Holdfast, HoldfastPython, HoldfastNoSync, GitTuned, GitTunedFsync, GitCline, Restic, Borg)
+    for peer in (Keepfast, KeepfastPython, KeepfastNoSync, GitTuned, GitTunedFsync, GitCline, Restic, Borg)
 }
-SUBJECT = Holdfast.name
+SUBJECT = Keepfast.name
 REFERENCE = GitTuned.name
 
 
@@ -171,21 +171,21 @@ def running() -> list[bytes]:
 
 def missing(name: str) -> str | None:
     """Return why the tool cannot be measured here, or None."""
-    if issubclass(PEERS[name], Holdfast):
+    if issubclass(PEERS[name], Keepfast):
         return None if HOOK.exists() else f"{HOOK.relative_to(REPOSITORY)} does not exist"
     program = name.partition("-")[0]
     return None if shutil.which(program) else f"`{program}` is not installed"
 
 
 def accelerator_is_built() -> bool:
-    return any((SOURCE / "holdfast").rglob("*.so"))
+    return any((SOURCE / "keepfast").rglob("*.so"))
 
 
 def compile_sources() -> str:
     """Write the .pyc files as an installer would, since `-B` writes none and compiling is not part of a save."""
     env = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
-    subprocess.run([sys.executable, "-m", "compileall", "-q", str(SOURCE / "holdfast")], env=env, check=False)
-    return "holdfast's sources are compiled to .pyc first, as an installer does."
+    subprocess.run([sys.executable, "-m", "compileall", "-q", str(SOURCE / "keepfast")], env=env, check=False)
+    return "keepfast's sources are compiled to .pyc first, as an installer does."
 
 
 def versions() -> dict[str, str]:

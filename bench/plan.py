@@ -14,10 +14,10 @@ from .peers import PEERS
 from .trees import CACHE, GB, MEASURED
 
 LONG_SECONDS = 1.0
-HISTORY_TOOLS = ("holdfast", "holdfast-py", "git-tuned", "git-cline")
+HISTORY_TOOLS = ("keepfast", "keepfast-py", "git-tuned", "git-cline")
 HISTORY_MIX = Mix(edited=7, added=1, deleted=1, renamed=1)
 SLOW_TOOLS = ("restic", "borg", "git-tuned+fsync")
-FEW_TOOLS = ("holdfast", "holdfast-py", "git-tuned")
+FEW_TOOLS = ("keepfast", "keepfast-py", "git-tuned")
 """What the goals are judged by."""
 CHECKED_FILES = 3
 

@@ -80,7 +80,7 @@ class Verdict:
 
     @property
     def word(self) -> str:
-        # Costly file making slows git more than holdfast, so it can only make a PASS doubtful.
+        # Costly file making slows git more than keepfast, so it can only make a PASS doubtful.
         passed = "PASS?" if self.is_doubtful else "PASS"
         return passed if self.value <= self.limit else "MISS"
 
@@ -189,11 +189,11 @@ def compaction_table(report: Report, tree: str) -> str:
         sizes = [item.before.apparent, item.after.apparent, item.before.used, item.after.used]
         line = [f"{item.tool} ({item.history})", str(item.saves), *(f"{size / MEGABYTE:,.1f}" for size in sizes)]
         lines.append([*line, f"{item.wall:.2f}", f"{item.cpu:.2f}", f"{item.rss / MEGABYTE:.0f}"])
-    return f"{tree} · after git gc and holdfast compact\n{columns(lines)}"
+    return f"{tree} · after git gc and keepfast compact\n{columns(lines)}"
 
 
 def goal_table(report: Report) -> str:
-    lines = [["tree", "case", "measure", "holdfast", "goal", "verdict", "pure Python"]]
+    lines = [["tree", "case", "measure", "keepfast", "goal", "verdict", "pure Python"]]
     for verdict in report.verdicts():
         pure = "" if verdict.pure is None else f"{verdict.pure:.2f}"
         value, limit = f"{verdict.value:.2f} {verdict.unit}", f"≤ {verdict.limit:g} {verdict.unit}"
@@ -208,8 +208,8 @@ def goal_table(report: Report) -> str:
 
 
 def durability_table(report: Report) -> str:
-    """Return what reaching the disk costs each save, for holdfast and for tuned git."""
-    lines = [["tree", "case", "holdfast: wall ms", "CPU ms", f"{REFERENCE}: wall ms", "CPU ms"]]
+    """Return what reaching the disk costs each save, for keepfast and for tuned git."""
+    lines = [["tree", "case", "keepfast: wall ms", "CPU ms", f"{REFERENCE}: wall ms", "CPU ms"]]
     for tree, case in dict.fromkeys((row.tree, row.case) for row in report.rows):
         ours = difference(report.of(tree, case, SUBJECT), report.of(tree, case, f"{SUBJECT}-nosync"))
         theirs = difference(report.of(tree, case, f"{REFERENCE}+fsync"), report.of(tree, case, REFERENCE))

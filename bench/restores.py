@@ -14,7 +14,7 @@ from .changes import Mix, Workspace
 from .ground import Ground
 from .measure import Failed, Summary, Usage, run, shuffled, summarise
 from .peer import MARKER, Peer, digest_of_file
-from .peers import PEERS, REFERENCE, SUBJECT, Borg, Holdfast, Restic, missing
+from .peers import PEERS, REFERENCE, SUBJECT, Borg, Keepfast, Restic, missing
 from .plan import LONG_SECONDS, Plan
 from .report import MEGABYTE, MEMORY_LIMIT, columns
 from .shadow_git import GitTuned
@@ -23,7 +23,7 @@ from .trees import Tree, Unavailable, demand_space, prepare, walk
 
 TOOLS = (SUBJECT, REFERENCE, "restic", "borg")
 TREES = ("project", "node_modules", "linux")
-BARE_PYTHON, SCRIPT, SAVE, RESTORE = "bare python", "holdfast (script)", "save of 10", "restore of 10"
+BARE_PYTHON, SCRIPT, SAVE, RESTORE = "bare python", "keepfast (script)", "save of 10", "restore of 10"
 FULL_LIMIT, FILE_LIMIT, TEN_LIMIT = 0.65, 5.0, 1.2
 SYNC = ["sync", "-f", "."]
 TEN = Mix(edited=10)
@@ -161,9 +161,9 @@ class Contest:
         }
         actions[BARE_PYTHON] = lambda path: [BARE]
         subject = self.peers.get(SUBJECT)
-        if isinstance(subject, Holdfast):
+        if isinstance(subject, Keepfast):
             actions[SUBJECT] = lambda path: [subject.command("restore", "latest", "-y", "--theirs", "--", path)]
-            script = Path(sys.executable).with_name("holdfast")
+            script = Path(sys.executable).with_name("keepfast")
             if script.exists():
                 words = ["--config", str(subject.config), "restore", "latest", "-y", "--theirs", "--"]
                 actions[SCRIPT] = lambda path: [[str(script), *words, path]]
@@ -193,7 +193,7 @@ class Contest:
     def ten_files(self) -> None:
         """Ten files were changed: saved, or brought back by a restore of the whole tree."""
         subject = self.peers.get(SUBJECT)
-        if not isinstance(subject, Holdfast):
+        if not isinstance(subject, Keepfast):
             return
         usages: dict[str, list[Usage]] = {SAVE: [], RESTORE: []}
         subject.save()
@@ -261,8 +261,8 @@ class Contest:
 # How each tool brings back everything, or one file; the last word is always that it is on disk.
 
 
-def by_holdfast(peer: Peer, path: str | None) -> list[list[str]]:
-    assert isinstance(peer, Holdfast)
+def by_keepfast(peer: Peer, path: str | None) -> list[list[str]]:
+    assert isinstance(peer, Keepfast)
     return [peer.command("restore", "v1", "-y", "--theirs", *(["--", path] if path else []))]
 
 
@@ -288,7 +288,7 @@ def by_borg(peer: Peer, path: str | None) -> list[list[str]]:
 
 
 COMMANDS: dict[str, Callable[[Peer, str | None], list[list[str]]]] = {
-    SUBJECT: by_holdfast,
+    SUBJECT: by_keepfast,
     REFERENCE: by_git,
     "restic": by_restic,
     "borg": by_borg,

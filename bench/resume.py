@@ -67,8 +67,8 @@ def measure_resume(megabytes: int, rounds: int = ROUNDS) -> list[dict[str, float
 
 def _hooks(bench: Bench, times: Path) -> None:
     """Our hooks, with those of a session's start put on the clock."""
-    bench.holdfast("init")
-    bench.holdfast("install", "claude")
+    bench.keepfast("init")
+    bench.keepfast("install", "claude")
     settings = json.loads(bench.settings_path.read_text())
     timed = bench.bin / "timed"
     timed.write_text(TIMED)

@@ -71,7 +71,7 @@ def print_opening() -> None:
     print("Each save is a new process. All tools save the same change, in random order, after a sync.")
     print("Peak MB is the largest process; disk is the store with its index, without the caches of restic and borg.")
     if not accelerator_is_built():
-        print("The C accelerator is not built: `holdfast` runs in pure Python here.")
+        print("The C accelerator is not built: `keepfast` runs in pure Python here.")
     print(compile_sources())
     print("; ".join(versions().values()))
     for name, peer in PEERS.items():

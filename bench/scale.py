@@ -16,14 +16,14 @@ from pathlib import Path
 from statistics import median
 from tempfile import mkdtemp
 
-from holdfast.core.entry import FILE, Entry
-from holdfast.core.ids import checkpoint_id
-from holdfast.looking import between
-from holdfast.store.place import Place
-from holdfast.store.repository import Repository
-from holdfast.store.rows import CheckpointRow, Query
-from holdfast.store.search import search
-from holdfast.store.upkeep import compact, forget
+from keepfast.core.entry import FILE, Entry
+from keepfast.core.ids import checkpoint_id
+from keepfast.looking import between
+from keepfast.store.place import Place
+from keepfast.store.repository import Repository
+from keepfast.store.rows import CheckpointRow, Query
+from keepfast.store.search import search
+from keepfast.store.upkeep import compact, forget
 
 FEW, MANY = 100, 10_000
 FILES, CHANGED = 1_000, 10
@@ -223,7 +223,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=RUNS)
     parser.add_argument("--dir", type=Path, help="folder for the stores (default: a temporary one)")
     options = parser.parse_args()
-    folder = options.dir or Path(mkdtemp(prefix="holdfast-scale-"))
+    folder = options.dir or Path(mkdtemp(prefix="keepfast-scale-"))
     try:
         lines = run(folder, options.few, options.many, options.runs, lambda text: print(f"… {text}", file=sys.stderr))
     finally:

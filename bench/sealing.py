@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
 
-from holdfast.core.model import Event
-from holdfast.engine import Engine
-from holdfast.settings import Settings
-from holdfast.store.saving import LARGE
-from holdfast.wiring import build
-from holdfast.workspace import judge, read
+from keepfast.core.model import Event
+from keepfast.engine import Engine
+from keepfast.settings import Settings
+from keepfast.store.saving import LARGE
+from keepfast.wiring import build
+from keepfast.workspace import judge, read
 
 from .report import columns
 from .trees import CACHE
@@ -75,7 +75,7 @@ def saves(sample: list[Path], pairs: int) -> str:
     """CPU of saves of 1,000 changed files, with and without looking, one after the other."""
     chosen = vars(read)["is_secret"]
     spent: dict[bool, list[float]] = {True: [], False: []}
-    folder = Path(tempfile.mkdtemp(prefix="holdfast-bench-"))
+    folder = Path(tempfile.mkdtemp(prefix="keepfast-bench-"))
     try:
         root = folder / "work"
         for number, path in enumerate(sample):
@@ -129,7 +129,7 @@ def mistakes(tree: Path) -> str:
 
 
 def sealing_speed() -> float:
-    from holdfast.store.open import create_store
+    from keepfast.store.open import create_store
 
     with tempfile.TemporaryDirectory() as folder:
         repository = create_store(folder + "/store", durable=False)

@@ -23,7 +23,7 @@ TREES = ("small", "project")
 def measure_startup(plan: Plan, ground: Ground, say: Callable[[str], None]) -> list[dict[str, object]]:
     """Return the medians of a bare interpreter and of unchanged saves on a small and a larger project.
 
-    Raises `Failed` when holdfast is not there or cannot save, and `Unavailable` when a tree cannot be had.
+    Raises `Failed` when keepfast is not there or cannot save, and `Unavailable` when a tree cannot be had.
     """
     reason = missing(SUBJECT)
     if reason is not None:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 AGENT = Path(__file__).parents[1] / "tools" / "scripted_agent.py"
-HOLDFAST = [sys.executable, "-m", "holdfast"]
+KEEPFAST = [sys.executable, "-m", "keepfast"]
 CONCURRENCY = 20
 INTERVAL = 5
 PAIRS, STEPS, STEP = 3, 24, 2.5
@@ -56,7 +56,7 @@ def main() -> None:
 @contextmanager
 def a_folder() -> Iterator[Path]:
     """A folder that goes away with all that runs in it: agents outlive a supervisor that is interrupted."""
-    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="keepfast-bench-") as folder:
         try:
             yield Path(folder)
         finally:
@@ -86,7 +86,7 @@ def judge(met: bool, what: str) -> None:
 
 
 def environment(base: Path, **settings: object) -> dict[str, str]:
-    config = base / "home/.config/holdfast"
+    config = base / "home/.config/keepfast"
     config.mkdir(parents=True)
     (config / "config.json").write_text(json.dumps({"supervisor": settings}))
     return {"HOME": str(base / "home"), "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
@@ -109,11 +109,11 @@ def many(base: Path, count: int) -> None:
     rows = [task(base, f"t{number:03d}", turns) for number in range(count)]
     (base / "tasks.json").write_text(json.dumps({"tasks": rows}))
     subprocess.run(
-        [*HOLDFAST, "-q", "task", "new", "--file", str(base / "tasks.json")], cwd=base, env=variables, check=True
+        [*KEEPFAST, "-q", "task", "new", "--file", str(base / "tasks.json")], cwd=base, env=variables, check=True
     )
     idle = _idle()
     begin = time.monotonic()
-    child = subprocess.Popen([*HOLDFAST, "-q", "supervise", "--until-idle"], cwd=base, env=variables)
+    child = subprocess.Popen([*KEEPFAST, "-q", "supervise", "--until-idle"], cwd=base, env=variables)
     own, status, used = _watched(child)
     seconds = time.monotonic() - begin
     listed = _answer(base, variables, "task", "list")
@@ -169,9 +169,9 @@ def steps() -> None:
         row = task(base, "t", [[*turn, {"say": "=== CUSTOM TASK COMPLETE ==="}]])
         (base / "tasks.json").write_text(json.dumps({"tasks": [row]}))
         subprocess.run(
-            [*HOLDFAST, "-q", "task", "new", "--file", str(base / "tasks.json")], cwd=base, env=variables, check=True
+            [*KEEPFAST, "-q", "task", "new", "--file", str(base / "tasks.json")], cwd=base, env=variables, check=True
         )
-        child = subprocess.Popen([*HOLDFAST, "-q", "supervise", "--until-idle"], cwd=base, env=variables)
+        child = subprocess.Popen([*KEEPFAST, "-q", "supervise", "--until-idle"], cwd=base, env=variables)
         load = []
         for number in range(2 * TURNS + 1):
             while not (base / f"t/{number}.txt").exists():
@@ -227,8 +227,8 @@ def _timed(supervised: bool, steps: int, rounds: int) -> Timed:
         else:
             (base / "tasks.json").write_text(json.dumps({"tasks": [row]}))
             words = ["-q", "task", "new", "--file", str(base / "tasks.json")]
-            subprocess.run([*HOLDFAST, *words], cwd=base, env=variables, check=True)
-            cpu = _run([*HOLDFAST, "-q", "supervise", "--until-idle"], base, variables)
+            subprocess.run([*KEEPFAST, *words], cwd=base, env=variables, check=True)
+            cpu = _run([*KEEPFAST, "-q", "supervise", "--until-idle"], base, variables)
             id = _answer(base, variables, "task", "list")[0]["id"]
             shown = _answer(base, variables, "task", "show", id)
             kept = sum(one["reason"] == "interval" for one in shown["checkpoints"])
@@ -247,7 +247,7 @@ class Idle(NamedTuple):
 def _idle() -> Idle:
     with a_folder() as base:
         child = subprocess.Popen(
-            [*HOLDFAST, "-q", "supervise", "--until-idle"], cwd=base, env=environment(base), stdin=subprocess.DEVNULL
+            [*KEEPFAST, "-q", "supervise", "--until-idle"], cwd=base, env=environment(base), stdin=subprocess.DEVNULL
         )
         own, status, used = _watched(child)
         assert os.waitstatus_to_exitcode(status) == 0
@@ -276,7 +276,7 @@ def _run(command: list[str], cwd: Path, variables: dict[str, str]) -> float:
 
 
 def _answer(base: Path, variables: dict[str, str], *words: str) -> Any:
-    done = subprocess.run([*HOLDFAST, *words, "--json"], cwd=base, env=variables, check=True, capture_output=True)
+    done = subprocess.run([*KEEPFAST, *words, "--json"], cwd=base, env=variables, check=True, capture_output=True)
     return json.loads(done.stdout)
 
 

@@ -23,10 +23,10 @@ CACHE = REPOSITORY / ".bench"
 # Each of these makes a tool skip a file or store other bytes than the disk holds. Debian's kernel ends its root
 # .gitignore in `/*`: git then captures nothing at all and exits with 0.
 STRIPPED_FILES = (".gitignore", ".gitattributes")
-STRIPPED_FOLDERS = (".git", ".holdfast")
+STRIPPED_FOLDERS = (".git", ".keepfast")
 CAPTURE = (
     "Every tool captures everything: all .git, .gitignore and .gitattributes are taken out of the trees, "
-    "holdfast runs with no excludes and `ignored: all`, the others leave out `.holdfast` only."
+    "keepfast runs with no excludes and `ignored: all`, the others leave out `.keepfast` only."
 )
 
 PROJECT_PARTS = (

@@ -16,17 +16,17 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
-from holdfast.core.model import Event
-from holdfast.engine import Engine
-from holdfast.settings import Settings
-from holdfast.supervisor import taskfile
-from holdfast.supervisor.serving import make_ground
-from holdfast.supervisor.tasks import Tasks
-from holdfast.wiring import build
+from keepfast.core.model import Event
+from keepfast.engine import Engine
+from keepfast.settings import Settings
+from keepfast.supervisor import taskfile
+from keepfast.supervisor.serving import make_ground
+from keepfast.supervisor.tasks import Tasks
+from keepfast.wiring import build
 
 from .report import columns
 
-HOLDFAST = [sys.executable, "-m", "holdfast"]
+KEEPFAST = [sys.executable, "-m", "keepfast"]
 GOAL_MILLISECONDS, GOAL_MEGABYTES = 200, 250
 PATIENCE = 120
 
@@ -39,7 +39,7 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=100, help="how often each page is asked for")
     parser.add_argument("--events", type=int, default=200, help="checkpoints and task events made meanwhile, of each")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as base:
+    with tempfile.TemporaryDirectory(prefix="keepfast-bench-") as base:
         place = Place(Path(base))
         place.prepare(options.checkpoints, options.tasks)
         with Page(place) as page:
@@ -50,7 +50,7 @@ class Place:
     """A home with a project, its store, and tasks."""
 
     def __init__(self, base: Path) -> None:
-        self.home, self.project, self.data = base, base / "project", base / ".local/share/holdfast"
+        self.home, self.project, self.data = base, base / "project", base / ".local/share/keepfast"
         self.environment = {"HOME": str(base), "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
         self.settings = Settings()
         self.settings.put("store.durable", False, "bench")
@@ -59,7 +59,7 @@ class Place:
 
     def prepare(self, checkpoints: int, tasks: int) -> None:
         self.project.mkdir()
-        subprocess.run([*HOLDFAST, "-q", "init"], cwd=self.project, env=self.environment, check=True)
+        subprocess.run([*KEEPFAST, "-q", "init"], cwd=self.project, env=self.environment, check=True)
         began = time.monotonic()
         engine = self.engine()
         try:
@@ -105,10 +105,10 @@ class Place:
 
 
 class Page:
-    """`holdfast serve`, and a session in it."""
+    """`keepfast serve`, and a session in it."""
 
     def __init__(self, place: Place) -> None:
-        words = [*HOLDFAST, "serve", "--no-open", "--no-tasks", "--port", "0"]
+        words = [*KEEPFAST, "serve", "--no-open", "--no-tasks", "--port", "0"]
         self.process = subprocess.Popen(words, env=place.environment, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         found = re.search(r"http://([^/]+:(\d+))/#(\S+)", self.process.stdout.readline())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from holdfast.frontends.surroundings import FOLDERS
+from keepfast.frontends.surroundings import FOLDERS
 
 REPOSITORY = Path(__file__).parents[1]
 ASKED = "home=$(passwd_home)\n"
@@ -18,7 +18,7 @@ def marketplace(base: Path, home: Path) -> Path:
         return copy
     for name in (".claude-plugin", "plugin"):
         shutil.copytree(REPOSITORY / name, copy / name)
-    script = copy / "plugin/bin/holdfast"
+    script = copy / "plugin/bin/keepfast"
     text = script.read_text()
     assert text.count(ASKED) == 1
     script.write_text(text.replace(ASKED, f"home='{home}'\n"))

@@ -14,7 +14,7 @@ PATIENCE = 300
 
 def find(package: str, *names: str) -> str | None:
     """Where the first of these programs is; if none is, the package is installed once, by whoever asks first."""
-    with open(f"{tempfile.gettempdir()}/holdfast-tests-{os.geteuid()}.lock", "w") as lock:
+    with open(f"{tempfile.gettempdir()}/keepfast-tests-{os.geteuid()}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # test workers ask at the same time
         found = _first(names)
         if found is None and os.geteuid() == 0 and shutil.which("apt-get"):

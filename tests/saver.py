@@ -7,11 +7,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from holdfast.core.entry import CAPTURED, FILE, LINK, Entry
-from holdfast.core.model import Event, Outcome
-from holdfast.engine import Engine
-from holdfast.settings import Settings
-from holdfast.wiring import build
+from keepfast.core.entry import CAPTURED, FILE, LINK, Entry
+from keepfast.core.model import Event, Outcome
+from keepfast.engine import Engine
+from keepfast.settings import Settings
+from keepfast.wiring import build
 
 HOME = b"/nonexistent/home"
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-SOURCE = ROOT / "src" / "holdfast"
+SOURCE = ROOT / "src" / "keepfast"
 PAGE = ROOT / "docs" / "architecture.md"
 
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from holdfast.core.errors import Conflict
-from holdfast.workspace import diff
-from holdfast.workspace.diff import FileDiff, Hunk, Stat, apply, compare, display_width, is_binary, quote, stat_table
+from keepfast.core.errors import Conflict
+from keepfast.workspace import diff
+from keepfast.workspace.diff import FileDiff, Hunk, Stat, apply, compare, display_width, is_binary, quote, stat_table
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="compares with git")
 KOREAN = "한글 파일.txt"

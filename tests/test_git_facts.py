@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import holdfast
-from holdfast.workspace.git import HOPS, PACKED, SMALL, GitFacts, facts
+import keepfast
+from keepfast.workspace.git import HOPS, PACKED, SMALL, GitFacts, facts
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="compares with git")
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -467,8 +467,8 @@ def test_what_may_not_be_read_is_not_known(repository: Path, name: str) -> None:
 
 
 def test_module_costs_the_hook_no_imports() -> None:
-    source = os.path.dirname(os.path.dirname(holdfast.__file__))
-    program = f"import sys; sys.path.insert(0, {source!r}); import holdfast.workspace.git; print(*sys.modules)"
+    source = os.path.dirname(os.path.dirname(keepfast.__file__))
+    program = f"import sys; sys.path.insert(0, {source!r}); import keepfast.workspace.git; print(*sys.modules)"
 
     done = subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, check=True, text=True)
 

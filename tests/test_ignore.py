@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.workspace import ignore
+from keepfast.workspace import ignore
 
 IGNORED, KEPT, UNSAID = True, False, None
 

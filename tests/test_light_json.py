@@ -13,10 +13,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-import holdfast
-from holdfast.core.light_json import beginning, dumps, loads
+import keepfast
+from keepfast.core.light_json import beginning, dumps, loads
 
-SOURCE = str(Path(holdfast.__file__).parent.parent)
+SOURCE = str(Path(keepfast.__file__).parent.parent)
 
 TEXTS = st.one_of(
     st.text(), st.text(st.characters(), max_size=5), st.sampled_from(["\ud800", "\udcff", "\0", "한글", "🎉"])
@@ -199,7 +199,7 @@ def test_what_is_not_json_is_a_value_error_where_json_is_not_loaded() -> None:
     """The C scanner wants to raise an error of the module `json`; a hook does not load that."""
     texts = ['{"a":"b', '"', '{"a" 1}', '{"a":1 "b":2}', "[1 2]", '"\\x"', '"\n"', "{1:2}", "[1,", "{", "[" * 100_000]
     code = (
-        f"import sys\nsys.path.insert(0, {SOURCE!r})\nfrom holdfast.core.light_json import beginning, loads\n"
+        f"import sys\nsys.path.insert(0, {SOURCE!r})\nfrom keepfast.core.light_json import beginning, loads\n"
         f"for text in {texts!r}:\n"
         "    assert isinstance(beginning(text, 'a'), dict)\n"
         "    try:\n        loads(text)\n    except ValueError:\n        continue\n    raise SystemExit(text[:40])\n"

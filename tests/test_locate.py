@@ -20,7 +20,7 @@ def test_a_nested_workspace_whose_marker_was_wiped_is_found_before_the_outer_one
     inner = root / "inner"
     inner.mkdir()
     nested = Saver(inner, store)
-    shutil.rmtree(inner / ".holdfast")
+    shutil.rmtree(inner / ".keepfast")
 
     engine = nested.engine()
     found = engine.locate(os.fsencode(inner))
@@ -33,15 +33,15 @@ def test_a_nested_workspace_whose_marker_was_wiped_is_found_before_the_outer_one
 def test_the_marker_of_another_user_is_not_believed(tmp_path: Path) -> None:
     """In a shared folder nobody else may decide what is captured in our name."""
     shared = tmp_path / "shared"
-    (shared / ".holdfast").mkdir(parents=True)
-    (shared / ".holdfast" / "workspace.json").write_text('{"id": "%s"}' % ("a" * 32))
-    for path in (shared, shared / ".holdfast", shared / ".holdfast" / "workspace.json"):
+    (shared / ".keepfast").mkdir(parents=True)
+    (shared / ".keepfast" / "workspace.json").write_text('{"id": "%s"}' % ("a" * 32))
+    for path in (shared, shared / ".keepfast", shared / ".keepfast" / "workspace.json"):
         os.chown(path, 65533, 65533)
         path.chmod(0o777)
     script = textwrap.dedent(f"""
         import os, sys
         sys.path[:0] = {sys.path!r}
-        from holdfast.workspace.find import marker
+        from keepfast.workspace.find import marker
         mine = marker({os.fsencode(shared)!r})
         os.setuid(65534)
         print(mine is not None, marker({os.fsencode(shared)!r}))

@@ -16,14 +16,14 @@ import pytest
 
 from cli.box import Box
 from folders import written
-from holdfast.core.retention import DAY, HOUR, oldest_automatic, plan
-from holdfast.store import rescues
-from holdfast.store.rows import Query
-from holdfast.store.upkeep import compact, store_size
-from holdfast.tidying import tidy
+from keepfast.core.retention import DAY, HOUR, oldest_automatic, plan
+from keepfast.store import rescues
+from keepfast.store.rows import Query
+from keepfast.store.upkeep import compact, store_size
+from keepfast.tidying import tidy
 from saver import Saver
 
-LAUNCH = Path(__file__).parent.parent / "src" / "holdfast" / "frontends" / "launch.py"
+LAUNCH = Path(__file__).parent.parent / "src" / "keepfast" / "frontends" / "launch.py"
 
 
 def test_tidying_forgets_by_policy_and_merges_packs(saver: Saver) -> None:
@@ -77,7 +77,7 @@ def test_a_save_starts_tidying_when_packs_pile_up(tmp_path: Path, way: str) -> N
     )
     hook = [sys.executable, "-I", "-S", "-B", str(LAUNCH), *written(tmp_path)]
     hook += ["save", "--cwd", str(root), "--config", str(config)]
-    command = [sys.executable, "-m", "holdfast", "--config", str(config), "-C", str(root), "save", "--auto"]
+    command = [sys.executable, "-m", "keepfast", "--config", str(config), "-C", str(root), "save", "--auto"]
     for number in range(64):
         (root / "file").write_text(f"state {number}")
         last = way == "command" and number == 63

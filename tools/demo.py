@@ -12,7 +12,7 @@ from pathlib import Path
 import demo_client
 
 BOLD, DIM, RESET = ("\x1b[1m", "\x1b[2m", "\x1b[0m") if sys.stdout.isatty() else ("", "", "")
-HOLDFAST = [sys.executable, "-m", "holdfast"]
+KEEPFAST = [sys.executable, "-m", "keepfast"]
 
 
 class Demo:
@@ -34,9 +34,9 @@ class Demo:
     def run(self, *arguments: str) -> None:
         """Show a command as a person would type it, run it, and stop the demo if it fails."""
         shown = " ".join(f"'{word}'" if " " in word else word for word in arguments)
-        print(f"{DIM}${RESET} holdfast {shown}", flush=True)
+        print(f"{DIM}${RESET} keepfast {shown}", flush=True)
         colour = ["--color", "always"] if sys.stdout.isatty() else []
-        subprocess.run([*HOLDFAST, *colour, *arguments], cwd=self.project, env=self.environment, check=True)
+        subprocess.run([*KEEPFAST, *colour, *arguments], cwd=self.project, env=self.environment, check=True)
 
     def write(self, name: str, content: str | bytes, mode: int = 0o644) -> None:
         path = self.project / name
@@ -79,7 +79,7 @@ def picture(root: Path) -> dict[str, tuple[int, bytes]]:
     found = {}
     for path in sorted(root.rglob("*")):
         name = str(path.relative_to(root))
-        if name.split("/")[0] in (".holdfast", "node_modules"):
+        if name.split("/")[0] in (".keepfast", "node_modules"):
             continue
         content = os.readlink(path).encode() if path.is_symlink() else path.read_bytes() if path.is_file() else b""
         found[name] = (path.lstat().st_mode, content)
@@ -87,7 +87,7 @@ def picture(root: Path) -> dict[str, tuple[int, bytes]]:
 
 
 def main() -> None:
-    folder = Path(tempfile.mkdtemp(prefix="holdfast-demo-"))
+    folder = Path(tempfile.mkdtemp(prefix="keepfast-demo-"))
     try:
         demo = Demo(folder)
         make_project(demo)

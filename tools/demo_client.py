@@ -29,8 +29,8 @@ def show(folder: Path, tell: Callable[[str], None]) -> bool:
 
 def _play(bench: Bench, client: Client) -> None:
     bench.put("src/cart.py", "def total(prices):\n    return sum(prices)\n")
-    print("$ holdfast install claude")
-    bench.holdfast("install", "claude")
+    print("$ keepfast install claude")
+    bench.keepfast("install", "claude")
     bench.script(
         call(use("Write", file_path=bench.path("src/tax.py"), content="RATE = 0.19\n")),
         call(use("Bash", command="rm -rf src", description="start afresh")),
@@ -40,11 +40,11 @@ def _play(bench: Bench, client: Client) -> None:
     print("$ claude -p 'add a tax to the cart'")
     print(f"claude {client.version}: {turn.result.get('result')}")
     made = bench.settle()
-    print("$ holdfast list")
-    print(bench.holdfast("list").stdout, end="")
+    print("$ keepfast list")
+    print(bench.keepfast("list").stdout, end="")
     saved = next(one for one in made if one["trigger"] == "before_command")
-    print(f"$ holdfast restore {saved['version']} -y")
-    print(bench.holdfast("restore", saved["version"], "-y").stdout, end="")
+    print(f"$ keepfast restore {saved['version']} -y")
+    print(bench.keepfast("restore", saved["version"], "-y").stdout, end="")
     kept = sorted(path.name for path in (bench.project / "src").iterdir())
     assert kept == ["cart.py", "tax.py"], kept
     print(f"src is back: {', '.join(kept)}")

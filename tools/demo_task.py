@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 BOLD, DIM, RESET = ("\x1b[1m", "\x1b[2m", "\x1b[0m") if sys.stdout.isatty() else ("", "", "")
-HOLDFAST = [sys.executable, "-m", "holdfast"]
+KEEPFAST = [sys.executable, "-m", "keepfast"]
 AGENT = Path(__file__).with_name("scripted_agent.py")
 QUESTION = (
     "[USER_QUESTION]\ncategory: choice\nquestion: Which greeting should the program use?\noptions:\n"
@@ -42,12 +42,12 @@ class Demo:
 
     def run(self, *words: str) -> None:
         shown = " ".join(f"'{word}'" if " " in word else word for word in words)
-        print(f"{DIM}${RESET} holdfast {shown}", flush=True)
-        subprocess.run([*HOLDFAST, *words], cwd=self.project, env=self.environment, check=True)
+        print(f"{DIM}${RESET} keepfast {shown}", flush=True)
+        subprocess.run([*KEEPFAST, *words], cwd=self.project, env=self.environment, check=True)
 
     def ask(self, *words: str) -> Any:
         done = subprocess.run(
-            [*HOLDFAST, *words, "--json"], cwd=self.project, env=self.environment, check=True, capture_output=True
+            [*KEEPFAST, *words, "--json"], cwd=self.project, env=self.environment, check=True, capture_output=True
         )
         return json.loads(done.stdout)
 
@@ -77,9 +77,9 @@ def script(demo: Demo) -> Path:
 
 
 def main() -> int:
-    folder = Path(tempfile.mkdtemp(prefix="holdfast-demo-"))
+    folder = Path(tempfile.mkdtemp(prefix="keepfast-demo-"))
     demo = Demo(folder)
-    supervisor = subprocess.Popen([*HOLDFAST, "-q", "supervise"], cwd=folder, env=demo.environment)
+    supervisor = subprocess.Popen([*KEEPFAST, "-q", "supervise"], cwd=folder, env=demo.environment)
     try:
         play(demo)
         return 0

@@ -1,14 +1,14 @@
 """Fit the ranking's weights on recorded sessions, and print them as `core/brief_weights.py`.
 
-Usage: python tools/fit_brief.py FOLDER... > src/holdfast/core/brief_weights.py
+Usage: python tools/fit_brief.py FOLDER... > src/keepfast/core/brief_weights.py
 """
 
 from __future__ import annotations
 
 import sys
 
-from holdfast.conversation import fitting, recall
-from holdfast.conversation.measuring import find
+from keepfast.conversation import fitting, recall
+from keepfast.conversation.measuring import find
 
 
 def main(folders: list[str]) -> None:
@@ -25,7 +25,7 @@ def main(folders: list[str]) -> None:
 
 Written by `tools/fit_brief.py` from {moments} moments of {len(paths)} recorded sessions of {projects} projects; each project counts
 the same.
-What `holdfast eval --refit` prints is measured with weights that the judged project had no part in.
+What `keepfast eval --refit` prints is measured with weights that the judged project had no part in.
 """
 
 WEIGHTS = {{''')

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import house as building
-from house import DONE, GUIDE, NEVER, PRICES, QUESTION, House, environment, figures, holdfast, house, opened_at
+from house import DONE, GUIDE, NEVER, PRICES, QUESTION, House, environment, figures, house, keepfast, opened_at
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -78,9 +78,9 @@ def _project(home: Path) -> None:
     for number in range(61, 66):
         (project / "logo.png").write_bytes(bytes(range(number, 256)) * 8)
         (project / "src/part1.py").write_text(f"def price(item):\n    return item.cost * {number}\n")
-        holdfast(home, "save", "-m", f"a new logo, number {number - 60}", cwd=project)
-    holdfast(home, "name", "v57", "before-the-sale", cwd=project)
-    holdfast(home, "pin", "v57", cwd=project)
+        keepfast(home, "save", "-m", f"a new logo, number {number - 60}", cwd=project)
+    keepfast(home, "name", "v57", "before-the-sale", cwd=project)
+    keepfast(home, "pin", "v57", cwd=project)
     (project / "src/part1.py").write_text("def price(item):\n    # discounts come later\n    return item.cost\n")
     (project / "<img src=x onerror=alert(1)>.txt").write_text("a name with markup\n")
 
@@ -105,7 +105,7 @@ def _draft(home: Path) -> dict[str, str]:
             }
         )
     )
-    (found,) = json.loads(holdfast(home, "task", "new", "--file", str(draft), "--draft", "--json"))
+    (found,) = json.loads(keepfast(home, "task", "new", "--file", str(draft), "--draft", "--json"))
     return {"Next month": found["id"]}
 
 
@@ -120,7 +120,7 @@ def _settled(house: House, page: Page) -> dict[str, str]:
         page.goto(f"{opened_at(page)}/t/{tasks[title]}")
         page.wait_for_selector(f"#head >> {sign}", timeout=120_000)
         if title == "Stop here":
-            holdfast(house.home, "task", "pause", tasks[title])
+            keepfast(house.home, "task", "pause", tasks[title])
             page.wait_for_selector("#head >> .badge:has-text('paused')", timeout=120_000)
     return tasks
 
@@ -210,18 +210,18 @@ BARE = {
 def _broken(home: Path) -> None:
     project = home / "projects/shop"
     project.mkdir(parents=True)
-    holdfast(home, "init", cwd=project)
+    keepfast(home, "init", cwd=project)
     for number in range(1, 4):
         (project / "prices.py").write_text(f"PRICE = {number}\n" * 50)
-        holdfast(home, "save", "-m", f"step {number}", cwd=project)
-    for pack in (home / ".local/share/holdfast").rglob("packs/**/*"):
+        keepfast(home, "save", "-m", f"step {number}", cwd=project)
+    for pack in (home / ".local/share/keepfast").rglob("packs/**/*"):
         if pack.is_file():
             content = bytearray(pack.read_bytes())
             content[len(content) // 3 :: 7] = b"\xff" * len(content[len(content) // 3 :: 7])
             pack.chmod(0o600)
             pack.write_bytes(content)
     subprocess.run(
-        [sys.executable, "-m", "holdfast", "verify"], env=environment(home), cwd=project, capture_output=True
+        [sys.executable, "-m", "keepfast", "verify"], env=environment(home), cwd=project, capture_output=True
     )
 
 

@@ -43,15 +43,15 @@ class House(NamedTuple):
 
     def link(self) -> str:
         """An address that lets one browser in."""
-        return holdfast(self.home, "serve", "--link").strip()
+        return keepfast(self.home, "serve", "--link").strip()
 
 
 def environment(home: Path) -> dict[str, str]:
     return {"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
 
 
-def holdfast(home: Path, *words: str, cwd: Path | None = None) -> str:
-    command = [sys.executable, "-m", "holdfast", *words]
+def keepfast(home: Path, *words: str, cwd: Path | None = None) -> str:
+    command = [sys.executable, "-m", "keepfast", *words]
     return subprocess.run(command, env=environment(home), cwd=cwd, check=True, capture_output=True, text=True).stdout
 
 
@@ -65,7 +65,7 @@ def house(home: Path) -> Iterator[House]:
     """The page of this home, while somebody looks at it."""
     home.mkdir(parents=True, exist_ok=True)
     server = subprocess.Popen(
-        [sys.executable, "-m", "holdfast", "serve", "--no-open", "--port", "0"],
+        [sys.executable, "-m", "keepfast", "serve", "--no-open", "--port", "0"],
         env=environment(home), stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
@@ -95,12 +95,12 @@ def project(home: Path, count: int) -> Path:
     """A workspace with so many checkpoints: a shop that somebody and an agent build together."""
     folder = home / "projects/shop"
     (folder / "src").mkdir(parents=True)
-    holdfast(home, "init", cwd=folder)
+    keepfast(home, "init", cwd=folder)
     for number in range(1, count + 1):
         for part in range(number % 5 + 1):
             (folder / f"src/part{part}.py").write_text(f"def price(item):\n    return item.cost * {number}.{part}\n")
         said = STEPS[(number - 1) % len(STEPS)]
-        holdfast(home, "save", "-m", said, *(["--auto"] if number % 3 else []), cwd=folder)
+        keepfast(home, "save", "-m", said, *(["--auto"] if number % 3 else []), cwd=folder)
     (folder / "src/part1.py").write_text("def price(item):\n    # discounts come later\n    return item.cost\n")
     return folder
 
@@ -120,15 +120,15 @@ def task(
                    *[{"name": other, "prompt": f"{other}."} for other in others]],
     }  # fmt: skip
     (home / f"{name}.task.json").write_text(json.dumps(described))
-    (made,) = json.loads(holdfast(home, "task", "new", "--file", str(home / f"{name}.task.json"), "--json"))
+    (made,) = json.loads(keepfast(home, "task", "new", "--file", str(home / f"{name}.task.json"), "--json"))
     return str(made["id"])
 
 
 def end(home: Path, task: str) -> None:
     """Cancel a task and see its agent off, which outlives a page that is closed before."""
-    holdfast(home, "task", "cancel", task)
+    keepfast(home, "task", "cancel", task)
     until = time.monotonic() + 60
-    while json.loads(holdfast(home, "task", "show", task, "--json"))["status"] != "cancelled":
+    while json.loads(keepfast(home, "task", "show", task, "--json"))["status"] != "cancelled":
         if time.monotonic() > until:
             raise TimeoutError(f"{task} did not end.")
         time.sleep(0.5)
@@ -136,10 +136,10 @@ def end(home: Path, task: str) -> None:
 
 def figures(home: Path, task: str) -> None:
     """Events with figures, as an agent that tells them would have left."""
-    from holdfast.settings import Settings
-    from holdfast.supervisor.serving import make_ground
+    from keepfast.settings import Settings
+    from keepfast.supervisor.serving import make_ground
 
-    data = str(home / ".local/share/holdfast")
+    data = str(home / ".local/share/keepfast")
     ground = make_ground(Settings(), data, os.fsencode(home), time.time_ns, environment(home))
     with ground.tables.write():
         for number, percent in enumerate((4, 12, 21, 33, 41, 52, 61, 68, 74, 81, 86, 18, 26, 37, 49)):

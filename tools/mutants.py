@@ -109,13 +109,13 @@ def main(words: list[str]) -> int:
 
 def tried(mutant: Mutant) -> str:
     """Run the tests on a copy without this check: `caught` if one of them fails."""
-    with tempfile.TemporaryDirectory(prefix="holdfast-mutant-") as name:
+    with tempfile.TemporaryDirectory(prefix="keepfast-mutant-") as name:
         folder = Path(name)
         for part in ("src", "tests", "tools", "docs", "plugin", ".claude-plugin", "bench", "examples"):
             shutil.copytree(HERE / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
         for part in ("pyproject.toml", "README.md", "setup.py", "CHANGELOG.md", "LICENSE"):
             shutil.copy(HERE / part, folder / part)
-        path = folder / "src/holdfast" / mutant.file
+        path = folder / "src/keepfast" / mutant.file
         text = path.read_text()
         if text.count(mutant.old) != 1:
             return f"{text.count(mutant.old)} places"

@@ -38,7 +38,7 @@ def record() -> str:
         parts.append(part)
     if process.wait():
         raise SystemExit(b"".join(parts).decode("utf-8", "replace"))
-    return re.sub(r"/tmp/holdfast-demo-\w+", "~", b"".join(parts).decode("utf-8", "replace")).replace("\r\n", "\n")
+    return re.sub(r"/tmp/keepfast-demo-\w+", "~", b"".join(parts).decode("utf-8", "replace")).replace("\r\n", "\n")
 
 
 def draw(lines: list[str]) -> str:
@@ -81,7 +81,7 @@ def main() -> None:
         plain = SEQUENCE.sub("", line)
         if plain.startswith("# "):
             keep = plain.startswith(SHOWN)
-        if keep and not plain.startswith(("Store ", "Workers ", "Protecting ", "Run `holdfast save`")):
+        if keep and not plain.startswith(("Store ", "Workers ", "Protecting ", "Run `keepfast save`")):
             shown.append(line[:400])
     target = HERE.parent / "docs" / "demo.svg"
     target.write_text(draw(shown[:LINES]))

@@ -1,14 +1,14 @@
-"""Writes plugin/hooks/hooks.json from the table of hooks: the plugin and `holdfast install claude` hook the same events."""
+"""Writes plugin/hooks/hooks.json from the table of hooks: the plugin and `keepfast install claude` hook the same events."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-from holdfast.agents.claude_settings import hooks_for
+from keepfast.agents.claude_settings import hooks_for
 
 TARGET = Path(__file__).parents[1] / "plugin/hooks/hooks.json"
-SCRIPT = "${CLAUDE_PLUGIN_ROOT}/bin/holdfast"
+SCRIPT = "${CLAUDE_PLUGIN_ROOT}/bin/keepfast"
 
 
 def command(*words: str) -> str:

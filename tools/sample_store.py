@@ -12,12 +12,12 @@ import tempfile
 from base64 import b64encode
 from pathlib import Path
 
-from holdfast.core.model import Event
-from holdfast.settings import Settings
-from holdfast.store.place import FORMAT
-from holdfast.store.rows import Query
-from holdfast.store.upkeep import compact, forget
-from holdfast.wiring import build
+from keepfast.core.model import Event
+from keepfast.settings import Settings
+from keepfast.store.place import FORMAT
+from keepfast.store.rows import Query
+from keepfast.store.upkeep import compact, forget
+from keepfast.wiring import build
 
 TARGET = Path(__file__).resolve().parent.parent / "tests" / "data" / f"store-{FORMAT}"
 START = 1_790_000_000_000_000_000

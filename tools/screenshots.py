@@ -20,8 +20,8 @@ from house import (
     chromium,
     end,
     figures,
-    holdfast,
     house,
+    keepfast,
     opened_at,
     project,
     task,
@@ -35,10 +35,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder) / "home"
         shop = project(home, 44)
-        holdfast(home, "name", "v33", "before-the-sale", cwd=shop)
-        holdfast(home, "pin", "v33", cwd=shop)
-        holdfast(home, "restore", "v40", "-y", "--theirs", cwd=shop)
-        holdfast(home, "undo", "-y", cwd=shop)
+        keepfast(home, "name", "v33", "before-the-sale", cwd=shop)
+        keepfast(home, "pin", "v33", cwd=shop)
+        keepfast(home, "restore", "v40", "-y", "--theirs", cwd=shop)
+        keepfast(home, "undo", "-y", cwd=shop)
         with house(home) as here:
             guide, running = _tasks(home)
             figures(home, guide)
@@ -80,7 +80,7 @@ def _pictures(here: House, guide: str, shop: Path) -> None:
                          "#board >> .badge:has-text('completed')", "#board >> .badge:has-text('in progress')"):  # fmt: skip
                 page.wait_for_selector(sign, timeout=90_000)
             # The newest checkpoint brings its workspace to the first place.
-            holdfast(here.home, "save", "-m", "discounts are rounded once", cwd=shop)
+            keepfast(here.home, "save", "-m", "discounts are rounded once", cwd=shop)
             address = (page.get_attribute("#workspaces a:has-text('shop')", "href") or "").partition("/w/")
             for name, path in (("page", "/"), ("task", f"/t/{guide}"), ("timeline", "".join(address[1:]))):
                 page.goto(opened_at(page) + path)

@@ -15,9 +15,9 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from holdfast.conversation import notes, transcript
-from holdfast.conversation.transcript import Conversation
-from holdfast.conversation.turns import Call, Turn
+from keepfast.conversation import notes, transcript
+from keepfast.conversation.transcript import Conversation
+from keepfast.conversation.turns import Call, Turn
 
 MOMENTS = (0.25, 0.5, 0.75, 1.0)
 ENDINGS = (".jsonl", ".jsonl.gz", ".json", ".json.gz")

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.agents import claude_code, registry
-from holdfast.agents.base import Reply
-from holdfast.agents.claude_code import HEAD, KINDS, LARGE, answer, read
-from holdfast.core import agent_event as kinds
-from holdfast.core.agent_event import AgentEvent
+from keepfast.agents import claude_code, registry
+from keepfast.agents.base import Reply
+from keepfast.agents.claude_code import HEAD, KINDS, LARGE, answer, read
+from keepfast.core import agent_event as kinds
+from keepfast.core.agent_event import AgentEvent
 
 from .client import CONTEXT, judge
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from folders import marketplace
-from holdfast.agents import launcher
+from keepfast.agents import launcher
 
-SCRIPT = Path(__file__).parents[2] / "plugin/bin/holdfast"
+SCRIPT = Path(__file__).parents[2] / "plugin/bin/keepfast"
 
 
 class Prepared:
@@ -21,8 +21,8 @@ class Prepared:
     def __init__(self, base: Path) -> None:
         self.base, self.home, self.project = base, base / "home", base / "project"
         self.started, self.trapped = base / "started", base / "trapped"
-        self.launcher = self.home / "elsewhere/holdfast/bin/launch"
-        self.interpreter = self.home / ".config/holdfast/interpreter"
+        self.launcher = self.home / "elsewhere/keepfast/bin/launch"
+        self.interpreter = self.home / ".config/keepfast/interpreter"
         for folder in (self.launcher.parent, self.interpreter.parent, self.project / ".claude", self.home / ".claude"):
             folder.mkdir(parents=True)
         python, launch = self.program("python", self.started), base / "launch.py"
@@ -31,7 +31,7 @@ class Prepared:
         self.launcher.write_text(launcher.script(str(python), str(launch), str(self.launcher), folders))
         self.launcher.chmod(0o755)
         self.interpreter.write_text(f"{python}\n{launch}\n{self.launcher}\n")
-        self.script = marketplace(base, self.home) / "plugin/bin/holdfast"
+        self.script = marketplace(base, self.home) / "plugin/bin/keepfast"
         self.variables = self.hostile()
 
     def program(self, name: str, notes: Path, folder: Path | None = None) -> Path:
@@ -44,13 +44,13 @@ class Prepared:
     def hostile(self) -> dict[str, str]:
         """Variables of a repository, and all that they lead to."""
         tools = self.project / "tools"
-        for name in ("cat", "grep", "id", "holdfast", "python3", "sh"):
+        for name in ("cat", "grep", "id", "keepfast", "python3", "sh"):
             self.program(name, self.trapped, tools)
         trap = self.program("trap", self.trapped, tools)
-        for place in (self.project / ".config/holdfast/interpreter", self.project / "cfg/holdfast/interpreter"):
+        for place in (self.project / ".config/keepfast/interpreter", self.project / "cfg/keepfast/interpreter"):
             place.parent.mkdir(parents=True)
             place.write_text(f"{trap}\n{trap}\n{trap}\n")
-        self.program("launch", self.trapped, self.project / ".local/share/holdfast/bin")
+        self.program("launch", self.trapped, self.project / ".local/share/keepfast/bin")
         return {
             "HOME": str(self.project),
             "XDG_CONFIG_HOME": str(self.project / "cfg"),
@@ -91,7 +91,7 @@ def test_a_command_has_the_folders_of_whoever_prepared_it(prepared: Prepared) ->
     assert prepared.run("mcp").returncode == 0
 
     [note] = prepared.notes()
-    assert note.startswith("python -E -P -m holdfast --folders") and note.endswith("mcp")
+    assert note.startswith("python -E -P -m keepfast --folders") and note.endswith("mcp")
     assert not prepared.trapped.exists()
 
 
@@ -111,7 +111,7 @@ def test_settings_of_a_repository_that_look_like_hooks_do_not_silence_it(prepare
     (prepared.project / ".claude" / name).write_text(json.dumps({"about": text}))
     Path(f"{prepared.launcher}.users").write_text(f"plugin\n{prepared.base}/another/.claude/settings.json\n")
 
-    prepared.run("hook", "claude-code", HOLDFAST_SUPERVISED="claude-code")
+    prepared.run("hook", "claude-code", KEEPFAST_SUPERVISED="claude-code")
 
     assert len(prepared.notes()) == 1
 
@@ -145,11 +145,11 @@ def test_a_program_on_the_search_path_is_not_ours(prepared: Prepared) -> None:
 
 def test_a_program_in_the_users_own_folder_is(prepared: Prepared) -> None:
     prepared.interpreter.unlink()
-    prepared.program("holdfast", prepared.started, prepared.home / ".local/bin")
+    prepared.program("keepfast", prepared.started, prepared.home / ".local/bin")
 
     assert prepared.run("hook", "claude-code").returncode == 0
 
-    assert prepared.notes() == ["holdfast hook claude-code"]
+    assert prepared.notes() == ["keepfast hook claude-code"]
     assert not prepared.trapped.exists()
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 
-from holdfast.conversation import notes as noting
-from holdfast.conversation import transcript
-from holdfast.core import brief
-from holdfast.core.brief import Brief, Facts
+from keepfast.conversation import notes as noting
+from keepfast.conversation import transcript
+from keepfast.core import brief
+from keepfast.core.brief import Brief, Facts
 from sessions import Session
 
 HOUR = 3_600_000_000_000

@@ -6,15 +6,15 @@ import re
 
 import pytest
 
-from holdfast.conversation import notes as noting
-from holdfast.conversation import transcript
-from holdfast.core import brief, tokens
-from holdfast.core.age import ago
-from holdfast.core.brief import PART, Facts
-from holdfast.core.brief_notes import clip, tail
-from holdfast.core.notes import Notes
-from holdfast.core.redact import redact
-from holdfast.core.working import WorkingFile
+from keepfast.conversation import notes as noting
+from keepfast.conversation import transcript
+from keepfast.core import brief, tokens
+from keepfast.core.age import ago
+from keepfast.core.brief import PART, Facts
+from keepfast.core.brief_notes import clip, tail
+from keepfast.core.notes import Notes
+from keepfast.core.redact import redact
+from keepfast.core.working import WorkingFile
 from sessions import CWD, Session
 
 from .counting import count

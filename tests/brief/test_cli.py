@@ -1,4 +1,4 @@
-"""`holdfast brief` and `holdfast eval` from the command line."""
+"""`keepfast brief` and `keepfast eval` from the command line."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from .states import shop
 DATA = Path(__file__).parent.parent / "data" / "transcripts"
 
 
-def holdfast(*words: str, home: Path) -> subprocess.CompletedProcess[str]:
+def keepfast(*words: str, home: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "holdfast", *words], capture_output=True, text=True, env={"HOME": str(home)}, cwd=home
+        [sys.executable, "-m", "keepfast", *words], capture_output=True, text=True, env={"HOME": str(home)}, cwd=home
     )
 
 
 def test_a_brief_is_printed(tmp_path: Path) -> None:
     path = shop().save(tmp_path / "t.jsonl")
 
-    done = holdfast("brief", "--transcript", str(path), home=tmp_path)
+    done = keepfast("brief", "--transcript", str(path), home=tmp_path)
 
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("Resumed from checkpoint: ")
@@ -34,7 +34,7 @@ def test_a_brief_is_printed(tmp_path: Path) -> None:
 def test_a_brief_in_json_has_text_parts_tokens_and_what_was_left_out(tmp_path: Path) -> None:
     path = shop(files=12).save(tmp_path / "t.jsonl")
 
-    done = holdfast("brief", "--transcript", str(path), "--tokens", "2000", "--json", home=tmp_path)
+    done = keepfast("brief", "--transcript", str(path), "--tokens", "2000", "--json", home=tmp_path)
 
     answer = json.loads(done.stdout)
     assert set(answer) == {"text", "parts", "tokens", "left_out"}
@@ -49,7 +49,7 @@ def test_contents_come_from_the_disk_if_a_root_is_given(tmp_path: Path) -> None:
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop/part0.py").write_text("# rewritten by hand\nvalue = 1\n")
 
-    done = holdfast("brief", "--transcript", str(path), "--root", str(tmp_path), home=tmp_path)
+    done = keepfast("brief", "--transcript", str(path), "--root", str(tmp_path), home=tmp_path)
 
     assert "### shop/part0.py (changed since the checkpoint)" in done.stdout
     assert "# rewritten by hand" in done.stdout
@@ -58,7 +58,7 @@ def test_contents_come_from_the_disk_if_a_root_is_given(tmp_path: Path) -> None:
 def test_nothing_to_tell_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "t.jsonl").write_text("")
 
-    done = holdfast("brief", "--transcript", "t.jsonl", home=tmp_path)
+    done = keepfast("brief", "--transcript", "t.jsonl", home=tmp_path)
 
     assert (done.returncode, done.stdout) == (0, "")
     assert "nothing to go on with" in done.stderr
@@ -70,14 +70,14 @@ def test_nothing_to_tell_is_no_error(tmp_path: Path) -> None:
 def test_a_file_of_another_form_is_said_to_be_one(tmp_path: Path, text: str) -> None:
     (tmp_path / "t.jsonl").write_text(text)
 
-    done = holdfast("brief", "--transcript", "t.jsonl", home=tmp_path)
+    done = keepfast("brief", "--transcript", "t.jsonl", home=tmp_path)
 
     assert (done.returncode, done.stdout) == (1, "")
     assert "t.jsonl" in done.stderr and "Claude Code" in done.stderr and "Codex" in done.stderr
 
 
 def test_a_missing_transcript_is_a_sentence(tmp_path: Path) -> None:
-    done = holdfast("brief", "--transcript", "nowhere.jsonl", home=tmp_path)
+    done = keepfast("brief", "--transcript", "nowhere.jsonl", home=tmp_path)
 
     assert done.returncode == 1
     assert "nowhere.jsonl cannot be read" in done.stderr
@@ -86,7 +86,7 @@ def test_a_missing_transcript_is_a_sentence(tmp_path: Path) -> None:
 def test_eval_prints_a_table_and_draws_a_picture(tmp_path: Path) -> None:
     picture = tmp_path / "p.svg"
 
-    done = holdfast("eval", str(DATA), "--plot", str(picture), home=tmp_path)
+    done = keepfast("eval", str(DATA), "--plot", str(picture), home=tmp_path)
 
     assert done.returncode == 0, done.stderr
     assert "the brief" in done.stdout
@@ -95,7 +95,7 @@ def test_eval_prints_a_table_and_draws_a_picture(tmp_path: Path) -> None:
 
 
 def test_eval_in_json_names_every_method(tmp_path: Path) -> None:
-    done = holdfast("eval", str(DATA / "atlas"), "--tokens", "3000", "--json", home=tmp_path)
+    done = keepfast("eval", str(DATA / "atlas"), "--tokens", "3000", "--json", home=tmp_path)
 
     answer = json.loads(done.stdout)
     assert len(answer["methods"]) == 7
@@ -108,7 +108,7 @@ def test_eval_without_anything_to_measure_says_so(tmp_path: Path, given: str) ->
     if given == "short":
         (tmp_path / "t/x.jsonl").write_text("{}\n")
 
-    done = holdfast("eval", "t", home=tmp_path)
+    done = keepfast("eval", "t", home=tmp_path)
 
     assert done.returncode == (4 if given == "empty" else 0)
     assert "No" in done.stdout + done.stderr

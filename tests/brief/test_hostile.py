@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.core.brief_clean import clean, fence
 from hostile import ATTACKS, INVISIBLE, check_part
+from keepfast.core.brief_clean import clean, fence
 from sessions import Session
 
 from .counting import count

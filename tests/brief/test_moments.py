@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from cli.box import HOUR, Box
-from holdfast.finishing import save
-from holdfast.frontends.surroundings import Surroundings
-from holdfast.moment import TAIL
-from holdfast.settings import load
-from holdfast.wiring import build
+from keepfast.finishing import save
+from keepfast.frontends.surroundings import Surroundings
+from keepfast.moment import TAIL
+from keepfast.settings import load
+from keepfast.wiring import build
 from mcp_server.agent import call
 from sessions import Session
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from cli.box import Box
-from holdfast.core import brief as briefs
-from holdfast.core.notes import Notes
-from holdfast.core.working import WorkingFile
-from holdfast.session_files import without_sealed
+from keepfast.core import brief as briefs
+from keepfast.core.notes import Notes
+from keepfast.core.working import WorkingFile
+from keepfast.session_files import without_sealed
 from mcp_server.agent import call
 
 from .test_moments import Work
@@ -94,7 +94,7 @@ def test_the_hook_of_a_new_session_names_them_only(work: Work) -> None:
             "transcript_path": str(work.transcript),
         }  # fmt: skip
         done = subprocess.run(
-            [sys.executable, "-m", "holdfast", "--folders", str(work.box.home), f"{work.box.home}/.config",
+            [sys.executable, "-m", "keepfast", "--folders", str(work.box.home), f"{work.box.home}/.config",
              f"{work.box.home}/.local/share", "hook", "claude-code", "--part", part],
             input=json.dumps(said), env={"HOME": str(work.box.home), "PATH": os.environ["PATH"]},
             capture_output=True, text=True, cwd=work.box.project, check=True, timeout=60,

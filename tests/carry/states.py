@@ -49,12 +49,12 @@ def put(path: bytes, content: bytes) -> None:
 
 
 def look(root: Path) -> dict[bytes, Seen]:
-    """Kind, mode, content, time (files and links) and the other names of everything but `.git` and `.holdfast`."""
+    """Kind, mode, content, time (files and links) and the other names of everything but `.git` and `.keepfast`."""
     base = os.fsencode(root)
     found: dict[bytes, Seen] = {}
     names: dict[int, list[bytes]] = {}
     for folder, folders, files in os.walk(base):
-        folders[:] = [name for name in folders if name not in (b".git", b".holdfast")]
+        folders[:] = [name for name in folders if name not in (b".git", b".keepfast")]
         for name in [*folders, *files]:
             path = os.path.join(folder, name)
             names.setdefault(os.lstat(path).st_ino, []).append(path[len(base) + 1 :])

@@ -19,15 +19,15 @@ import pytest
 from blake3 import blake3
 
 from cli.box import SOURCE, Box
-from holdfast.core import document
-from holdfast.core.entry import Entry
-from holdfast.core.notes import FileNote, Notes, Run
-from holdfast.core.signals import Signals
-from holdfast.store.bundling import BundleWriter
-from holdfast.store.digest import add, digest, weight
-from holdfast.store.proving import MOST_HEADER
-from holdfast.store.rows import CHUNKS, CONTENT, DOCUMENT, LIST, SEALED
-from holdfast.store.sealed import HEAD, MAGIC, RAW, TAG
+from keepfast.core import document
+from keepfast.core.entry import Entry
+from keepfast.core.notes import FileNote, Notes, Run
+from keepfast.core.signals import Signals
+from keepfast.store.bundling import BundleWriter
+from keepfast.store.digest import add, digest, weight
+from keepfast.store.proving import MOST_HEADER
+from keepfast.store.rows import CHUNKS, CONTENT, DOCUMENT, LIST, SEALED
+from keepfast.store.sealed import HEAD, MAGIC, RAW, TAG
 
 from .states import LARGE, contents, put
 
@@ -36,7 +36,7 @@ FLIPS = 200
 
 
 def exported(box: Box, *words: str) -> Path:
-    file = box.home / "x.holdfast"
+    file = box.home / "x.keepfast"
     answer = box.call("export", *(words or ("--all",)), str(file), "--force")
     assert answer.code == 0, answer
     return file
@@ -202,7 +202,7 @@ def test_a_file_is_not_replaced_unless_asked(box: Box) -> None:
     assert box.call("export", "v2", str(file), "--force").code == 0
     assert file.read_bytes() != before
     assert file.stat().st_mode & 0o777 == 0o600
-    assert [path.name for path in box.home.glob("x.holdfast*")] == ["x.holdfast"]
+    assert [path.name for path in box.home.glob("x.keepfast*")] == ["x.keepfast"]
 
 
 def test_the_code_on_the_page_reads_a_real_bundle(box: Box) -> None:
@@ -240,7 +240,7 @@ def test_flips_and_cuts_anywhere_are_refused_and_change_nothing(box: Box, other:
         assert other.call("import", str(bad)).code == 13, place
 
     assert other.state(other.store) == before
-    assert other.call("import", str(box.home / "x.holdfast")).code == 0
+    assert other.call("import", str(box.home / "x.keepfast")).code == 0
 
 
 def test_a_newer_format_is_not_called_damaged(box: Box) -> None:
@@ -322,7 +322,7 @@ def test_a_well_made_one_is_taken(craft: Crafting, other: Box) -> None:
 
 
 PATHS = [
-    b"../up", b"/abs", b"a/../../b", b"a//b", b"./a", b"a/.", b"", b".git/config", b"a/.git/hooks/x", b".holdfast/x",
+    b"../up", b"/abs", b"a/../../b", b"a//b", b"./a", b"a/.", b"", b".git/config", b"a/.git/hooks/x", b".keepfast/x",
     b"..", b"a/..",
 ]  # fmt: skip
 
@@ -532,7 +532,7 @@ def test_a_header_is_refused_by_its_size_before_it_is_read(
         return data[:8] + struct.pack("<Q", len(head)) + data[16:24] + head + data[24 + length :]
 
     assert refused(other, craft.write([craft.file(b"a")], mangle))
-    monkeypatch.setattr("holdfast.core.document.loads", None)
+    monkeypatch.setattr("keepfast.core.document.loads", None)
     assert refused(other, craft.path)
 
 
@@ -586,7 +586,7 @@ def test_lists_that_name_nothing_are_refused_at_any_depth(craft: Crafting, other
 def test_every_name_in_a_list_counts_also_that_of_a_list(
     craft: Crafting, other: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from holdfast.store import proving
+    from keepfast.store import proving
 
     part = sealed_part(b"")
     inner, outer = digest(part) * 2, digest(digest(part) * 2) * 3
@@ -634,7 +634,7 @@ def sealed_part(data: bytes) -> bytes:
 def test_chunks_named_over_and_over_are_not_put_together(
     craft: Crafting, other: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from holdfast.store import proving
+    from keepfast.store import proving
 
     monkeypatch.setattr(proving, "MOST_EXPANDED", 1 << 20)
     monkeypatch.setattr(proving, "MOST_RATIO", 2)
@@ -649,7 +649,7 @@ def test_chunks_named_over_and_over_are_not_put_together(
 def test_a_bundle_whose_reading_unpacks_too_much_is_refused(
     craft: Crafting, other: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from holdfast.store import bundle
+    from keepfast.store import bundle
 
     file = craft.write([craft.file(b"a", b"x" * 5000)])
     monkeypatch.setattr(bundle, "MOST_UNPACKED", 1)
@@ -664,7 +664,7 @@ def test_contents_that_lie_so_that_a_frame_is_unpacked_over_and_over_are_refused
     craft: Crafting, other: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Chunks by turns out of two frames, of which only one is kept at hand."""
-    from holdfast.store import bundle
+    from keepfast.store import bundle
 
     monkeypatch.setattr(bundle, "MOST_UNPACKED", 0)
     monkeypatch.setattr(bundle, "FRAMES_KEPT", 1)
@@ -694,7 +694,7 @@ def test_a_version_is_about_some_paths_only_where_one_that_is_made_by_itself_nam
     copy = other.home / "copy"
     assert other.call("import", str(file), "--into", "copy", cwd=other.home).code == 0
     for path in copy.iterdir():
-        if path.name != ".holdfast":
+        if path.name != ".keepfast":
             path.unlink()
     assert other.call("save", cwd=copy).code == 0
 
@@ -702,7 +702,7 @@ def test_a_version_is_about_some_paths_only_where_one_that_is_made_by_itself_nam
     assert other.call("restore", "v1", "-y", cwd=copy).code == 0
 
     assert [step["path"] for step in plan["steps"]] == back
-    assert sorted(path.name for path in copy.iterdir() if path.name != ".holdfast") == back
+    assert sorted(path.name for path in copy.iterdir() if path.name != ".keepfast") == back
     base = other.call("status", "--json", cwd=copy).json()["base"]
     assert base["version"] == ("v1" if len(back) == 2 else "v2"), "what comes next goes on from there"
 
@@ -713,7 +713,7 @@ def test_an_import_goes_into_no_folder_that_init_refuses(craft: Crafting, other:
 
     assert other.call("init", folder).code == 2
     assert other.call("import", str(file), "--into", folder, cwd=other.home).code == 2
-    assert not Path(folder, ".holdfast").exists()
+    assert not Path(folder, ".keepfast").exists()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may set them")
@@ -782,7 +782,7 @@ def test_bombs_and_huge_counts_are_refused_without_asking_for_memory(craft: Craf
     for number, (place, new) in enumerate(cases):
         file.write_bytes(resealed(good, place, new))
         if number % 6 == 0:  # a process with little memory, now and then
-            code = limit + "import sys; from holdfast.entry import main; sys.argv[1:] = ['import', sys.argv[1]]; main()"
+            code = limit + "import sys; from keepfast.entry import main; sys.argv[1:] = ['import', sys.argv[1]]; main()"
             done = subprocess.run(
                 [sys.executable, "-c", code, str(file)], cwd=other.home, capture_output=True, check=False,
                 env={**other.variables, "PYTHONPATH": str(SOURCE)},
@@ -828,7 +828,7 @@ def test_export_and_import_go_on_while_another_process_saves(box: Box) -> None:
     saver = subprocess.Popen(
         [
             "bash", "-c",
-            'while [ ! -e ../stop ]; do date +%N > tick; "$0" -m holdfast -q save || exit 9; done',
+            'while [ ! -e ../stop ]; do date +%N > tick; "$0" -m keepfast -q save || exit 9; done',
             sys.executable,
         ],
         cwd=box.project, env={**box.variables, "PYTHONPATH": str(SOURCE)},
@@ -836,7 +836,7 @@ def test_export_and_import_go_on_while_another_process_saves(box: Box) -> None:
     try:
         time.sleep(0.4)
         for number in range(3):
-            file = box.home / f"{number}.holdfast"
+            file = box.home / f"{number}.keepfast"
             assert box.run("export", "--all", str(file)).code == 0
             assert box.run("forget", "v1", "-y").code in (0, 4)
             assert box.run("import", str(file)).code == 0
@@ -851,7 +851,7 @@ def test_export_and_import_go_on_while_another_process_saves(box: Box) -> None:
 
 
 def test_a_failed_commit_leaves_no_pack_behind(box: Box, other: Box, monkeypatch: pytest.MonkeyPatch) -> None:
-    from holdfast.store.local import LocalRecords
+    from keepfast.store.local import LocalRecords
 
     file = exported(box)
     other.call("init")
@@ -896,20 +896,20 @@ def test_exit_codes_of_wrong_words(box: Box, other: Box) -> None:
 
 
 def test_answers_for_people(box: Box, other: Box) -> None:
-    written = box.call("export", "v1", "v2", "../x.holdfast")
-    taken = other.call("import", str(box.home / "x.holdfast"), cwd=other.home)
+    written = box.call("export", "v1", "v2", "../x.keepfast")
+    taken = other.call("import", str(box.home / "x.keepfast"), cwd=other.home)
 
-    assert re.fullmatch(r"Wrote 2 checkpoints \(v1, v2\) to .*/x.holdfast \([\d.]+MB, \d+ms\)\n", written.out)
+    assert re.fullmatch(r"Wrote 2 checkpoints \(v1, v2\) to .*/x.keepfast \([\d.]+MB, \d+ms\)\n", written.out)
     assert taken.out.startswith(
         'Imported 2 checkpoints of project into a workspace without a folder:\n  v1 "first"  cp-'
     )
-    assert "holdfast fork" in taken.err
+    assert "keepfast fork" in taken.err
 
 
 def test_json_of_an_export_names_every_checkpoint(box: Box) -> None:
-    answer = box.call("export", "--all", "../y.holdfast", "--json").json()
+    answer = box.call("export", "--all", "../y.keepfast", "--json").json()
 
-    assert answer["bytes"] == (box.home / "y.holdfast").stat().st_size
+    assert answer["bytes"] == (box.home / "y.keepfast").stat().st_size
     assert [row["version"] for row in answer["checkpoints"]] == ["v1", "v2", "v3"]
     json.dumps(answer)
 

@@ -11,7 +11,7 @@ import pytest
 
 from cli.box import Box
 from faults.disks import formatted, missing
-from holdfast.workspace.clone import Git
+from keepfast.workspace.clone import Git
 
 from .states import contents, look, wild
 
@@ -44,7 +44,7 @@ def test_a_fork_goes_into_no_folder_that_init_refuses(box: Box, folder: str) -> 
     done = box.call("fork", "v1", folder, "--json")
 
     assert (done.code, done.json()["error"]["kind"]) == (2, "refused")
-    assert not Path(folder, ".holdfast").exists()
+    assert not Path(folder, ".keepfast").exists()
 
 
 @pytest.mark.parametrize("kind", ["xfs", "btrfs"])
@@ -163,7 +163,7 @@ def test_an_empty_folder_is_taken_and_a_full_one_is_not(box: Box) -> None:
 
 def test_a_fork_inside_the_workspace_is_refused_unless_it_is_left_out(box: Box) -> None:
     assert box.call("fork", "v1", "deep/copy").code == 2
-    assert box.call("fork", "v1", ".holdfast/copy").code == 2
+    assert box.call("fork", "v1", ".keepfast/copy").code == 2
     assert box.call("fork", "v1", ".").code in (2, 14)
     assert box.call("fork", "v1", str(box.store / "copy")).code == 2
     assert not (box.project / "deep/copy").exists()
@@ -212,7 +212,7 @@ def test_exit_codes(box: Box, other: Box) -> None:
 
 
 def test_a_failure_leaves_no_folder_behind(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
-    from holdfast.workspace.apply import Apply
+    from keepfast.workspace.apply import Apply
 
     def full(self: Apply, plan: object) -> None:
         raise OSError(28, "No space left on device")
@@ -270,7 +270,7 @@ def test_a_fork_with_git_shows_the_difference_between_commit_and_checkpoint(repo
     assert git(folder, "status", "--porcelain") == expected == " D src/gone\n M src/kept\n M tracked\n?? new\n"
     assert git(folder, "rev-parse", "HEAD") == git(box.project, "rev-parse", "HEAD")
     assert git(folder, "log", "--format=%s") == "second\nfirst\n"
-    assert git(folder, "branch", "--show-current") == "holdfast/v1\n"
+    assert git(folder, "branch", "--show-current") == "keepfast/v1\n"
     assert git(folder, "fsck", "--full", "--strict") == ""
     assert contents(folder) == contents(box.project)
     assert not (folder / ".git/objects/info/alternates").exists()
@@ -482,7 +482,7 @@ def test_a_branch_comes_home_by_a_command_that_is_only_said(repository: Box) -> 
 
     said = box.call("fork", "--back", "../copy", "--branch", "trial")
 
-    assert said.out == f"git fetch {folder} holdfast/v1:trial\n"
+    assert said.out == f"git fetch {folder} keepfast/v1:trial\n"
     assert bytes_of(box.project / ".git") == before
     git(box.project, *said.out.split()[1:])
     assert git(box.project, "log", "-1", "--format=%s", "trial") == "in the fork\n"

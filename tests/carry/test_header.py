@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.entry import ATTRIBUTES, Entry
-from holdfast.core.errors import Damaged
-from holdfast.core.header import (
+from keepfast.core.entry import ATTRIBUTES, Entry
+from keepfast.core.errors import Damaged
+from keepfast.core.header import (
     FLAGS,
     IN_GIT,
     LABELS,

@@ -137,11 +137,11 @@ class Bench:
         found = (self.home / ".claude" / "projects").glob("*/*.jsonl")
         return sorted(found, key=lambda path: path.stat().st_mtime_ns)
 
-    # holdfast
+    # keepfast
 
-    def holdfast(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    def keepfast(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            [self.bin / "holdfast", *arguments],
+            [self.bin / "keepfast", *arguments],
             env={**self.environment(), "NO_COLOR": "1"},
             cwd=self.project,
             stdin=subprocess.DEVNULL,
@@ -150,23 +150,23 @@ class Bench:
             timeout=PATIENCE,
         )
         if check and done.returncode:
-            raise AssertionError(f"holdfast {' '.join(arguments)}: {done.returncode}\n{done.stdout}{done.stderr}")
+            raise AssertionError(f"keepfast {' '.join(arguments)}: {done.returncode}\n{done.stdout}{done.stderr}")
         return done
 
     def checkpoints(self) -> list[dict[str, Any]]:
         """Newest first; none where nobody protects the project yet."""
-        listed = self.holdfast("list", "--json", "--limit", "1000", check=False)
+        listed = self.keepfast("list", "--json", "--limit", "1000", check=False)
         return list(json.loads(listed.stdout)) if listed.returncode == 0 else []
 
     def settle(self) -> list[dict[str, Any]]:
         """Wait until nothing is pending any more; return the checkpoints, newest first."""
-        waiting = self.home / ".local/share/holdfast/store/workspaces"
+        waiting = self.home / ".local/share/keepfast/store/workspaces"
         assert self.wait_for(lambda: not list(waiting.glob("*/pending/*"))), "events stay pending"
         return self.checkpoints()
 
     def unsaved(self) -> list[str]:
         """Paths that differ from the newest checkpoint."""
-        return [change["path"] for change in json.loads(self.holdfast("status", "--json").stdout)["changes"]]
+        return [change["path"] for change in json.loads(self.keepfast("status", "--json").stdout)["changes"]]
 
     def wait_for(self, found: Callable[[], Any], seconds: float = 90) -> Any:
         """Ask until there is something: what a detached worker makes comes when it comes."""
@@ -212,8 +212,8 @@ class Bench:
         return target
 
     def _launcher(self) -> None:
-        script = self.bin / "holdfast"
-        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m holdfast "$@"\n')
+        script = self.bin / "keepfast"
+        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m keepfast "$@"\n')
         script.chmod(0o755)
 
     def _onboarded(self) -> None:

@@ -67,7 +67,7 @@ def fetch(version: str) -> Client:
 
 def cache() -> Path:
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    folder = Path(base) / "holdfast-tests"
+    folder = Path(base) / "keepfast-tests"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 

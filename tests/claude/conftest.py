@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.supervisor import process
+from keepfast.supervisor import process
 from supervisor.place import QUICK
 
 from .bench import Bench
@@ -71,7 +71,7 @@ def here(make_bench: Callable[..., Bench], database: str) -> Iterator[ClientPlac
 @pytest.fixture
 def hooked(bench: Bench) -> Bench:
     """A bench with our hooks in the client's settings."""
-    bench.holdfast("install", "claude")
+    bench.keepfast("install", "claude")
     return bench
 
 

@@ -1,4 +1,4 @@
-"""An environment of its own with holdfast installed by pip from a wheel of this tree: it can be upgraded and removed."""
+"""An environment of its own with keepfast installed by pip from a wheel of this tree: it can be upgraded and removed."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import sysconfig
 import zipfile
 from pathlib import Path
 
-import holdfast
+import keepfast
 
 VERSION = "0.1.0"
-PACKAGE = Path(holdfast.__file__).parent
-METADATA = f"Metadata-Version: 2.1\nName: holdfast\nVersion: {VERSION}\n"
+PACKAGE = Path(keepfast.__file__).parent
+METADATA = f"Metadata-Version: 2.1\nName: keepfast\nVersion: {VERSION}\n"
 KIND = "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-SCRIPTS = "[console_scripts]\nholdfast = holdfast.entry:main\n"
+SCRIPTS = "[console_scripts]\nkeepfast = keepfast.entry:main\n"
 
 
 class Environment:
-    """A virtual environment whose packages are those of the tests, except that holdfast is a copy."""
+    """A virtual environment whose packages are those of the tests, except that keepfast is a copy."""
 
     def __init__(self, base: Path) -> None:
-        self.folder, self.wheel = base / "venv", base / f"holdfast-{VERSION}-py3-none-any.whl"
+        self.folder, self.wheel = base / "venv", base / f"keepfast-{VERSION}-py3-none-any.whl"
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", self.folder], check=True)
         self.python = self.folder / "bin/python"
         self._link_packages()
@@ -37,20 +37,20 @@ class Environment:
         self.pip("install", "--no-deps", "--no-index", "--force-reinstall", str(self.wheel))
 
     def uninstall(self) -> None:
-        self.pip("uninstall", "--yes", "holdfast")
+        self.pip("uninstall", "--yes", "keepfast")
 
     def _link_packages(self) -> None:
         """Hooks look into the folder of their own Python alone."""
         (site,) = self.folder.glob("lib/python*/site-packages")
         for path in Path(sysconfig.get_paths()["purelib"]).iterdir():
-            if "holdfast" not in path.name and path.suffix != ".pth":
+            if "keepfast" not in path.name and path.suffix != ".pth":
                 (site / path.name).symlink_to(path)
 
     def _make_wheel(self) -> None:
-        about = f"holdfast-{VERSION}.dist-info"
+        about = f"keepfast-{VERSION}.dist-info"
         texts = {"METADATA": METADATA, "WHEEL": KIND, "entry_points.txt": SCRIPTS}
         files = sorted(path for path in PACKAGE.rglob("*") if path.is_file() and path.suffix != ".pyc")
-        names = [f"holdfast/{path.relative_to(PACKAGE)}" for path in files]
+        names = [f"keepfast/{path.relative_to(PACKAGE)}" for path in files]
         with zipfile.ZipFile(self.wheel, "w") as wheel:
             for path, name in zip(files, names, strict=True):
                 wheel.write(path, name)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.supervisor import taskfile
-from holdfast.supervisor.options import Options
-from holdfast.supervisor.tables import Task
+from keepfast.supervisor import taskfile
+from keepfast.supervisor.options import Options
+from keepfast.supervisor.tables import Task
 from supervisor.place import QUICK, Place
 
 from .bench import Bench

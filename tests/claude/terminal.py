@@ -30,7 +30,7 @@ class Terminal:
         if programs.find("tmux", "tmux") is None:
             pytest.skip("THE INTERACTIVE CLIENT WAS NOT TESTED: tmux is not installed, and cannot be here.")
         self._bench = bench
-        self._server = f"holdfast-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        self._server = f"keepfast-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         variables = [f"{name}={value}" for name, value in bench.environment().items()]
         client = shlex.join(["env", "-i", *variables, *(program or (str(bench.client.path),)), *arguments])
         self._tmux(

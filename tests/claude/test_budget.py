@@ -16,7 +16,7 @@ BUDGET = 1000
 
 def budget(bench: Bench, **settings: object) -> None:
     """A budget of our own, so that no table of models decides here."""
-    path = bench.home / ".config/holdfast/config.json"
+    path = bench.home / ".config/keepfast/config.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"budget": {"tokens": BUDGET}, **settings}))
 

@@ -32,7 +32,7 @@ def two_turns(bench: Bench) -> str:
 def version_with(bench: Bench, text: str) -> str:
     """The newest checkpoint in which the file has this content."""
     for one in bench.checkpoints():
-        if bench.holdfast("cat", one["version"], "a.txt", check=False).stdout == text:
+        if bench.keepfast("cat", one["version"], "a.txt", check=False).stdout == text:
             return str(one["version"])
     raise AssertionError(f"no checkpoint holds {text!r}")
 
@@ -44,7 +44,7 @@ def test_both_come_back_and_the_client_goes_on_from_there(hooked: Bench) -> None
     transcript = next(path for path in hooked.transcripts() if path.stem == old)
     before = transcript.read_bytes()
 
-    done = hooked.holdfast("restore", "--both", "-y", version, "--json")
+    done = hooked.keepfast("restore", "--both", "-y", version, "--json")
 
     made = json.loads(done.stdout)["conversation"]
     assert (hooked.project / "a.txt").read_text() == "one\n"
@@ -70,7 +70,7 @@ def test_launch_starts_the_client_there(hooked: Bench) -> None:
     hooked.endpoint.requests.clear()
     hooked.script(say("Walnut it was."))
 
-    done = hooked.holdfast("restore", "--both", "-y", version, "--launch")
+    done = hooked.keepfast("restore", "--both", "-y", version, "--launch")
 
     assert "Walnut it was." in done.stdout
     seen = hooked.endpoint.main_requests()[-1].texts()
@@ -84,14 +84,14 @@ def test_it_goes_on_in_another_home_after_export_and_import(
     old = two_turns(hooked)
     version = version_with(hooked, "one\n")
     (tmp_path / "words").write_text("a passphrase of some length\n")
-    bundle = str(tmp_path / "bundle.holdfast")
-    hooked.holdfast(
+    bundle = str(tmp_path / "bundle.keepfast")
+    hooked.keepfast(
         "export", version, bundle, "--with-secrets", "--passphrase-file", str(tmp_path / "words")
     )  # fmt: skip
     other = make_bench("elsewhere", project="work/other place", git=False)
 
-    other.holdfast("import", bundle, "--into", ".", "--passphrase-file", str(tmp_path / "words"))
-    made = json.loads(other.holdfast("restore", "--both", "-y", "latest", "--json").stdout)["conversation"]
+    other.keepfast("import", bundle, "--into", ".", "--passphrase-file", str(tmp_path / "words"))
+    made = json.loads(other.keepfast("restore", "--both", "-y", "latest", "--json").stdout)["conversation"]
 
     assert (other.project / "a.txt").read_text() == "one\n"
     assert made["session"] != old
@@ -110,15 +110,15 @@ def test_without_the_passphrase_the_conversation_stays_closed(
 ) -> None:
     two_turns(hooked)
     (tmp_path / "words").write_text("a passphrase of some length\n")
-    bundle = str(tmp_path / "bundle.holdfast")
-    hooked.holdfast("export", "latest", bundle, "--with-secrets", "--passphrase-file", str(tmp_path / "words"))
+    bundle = str(tmp_path / "bundle.keepfast")
+    hooked.keepfast("export", "latest", bundle, "--with-secrets", "--passphrase-file", str(tmp_path / "words"))
     other = make_bench("elsewhere", git=False)
-    other.holdfast("import", bundle, "--into", ".")
+    other.keepfast("import", bundle, "--into", ".")
 
-    refused = other.holdfast("restore", "--both", "-y", "latest", check=False)
+    refused = other.keepfast("restore", "--both", "-y", "latest", check=False)
 
     assert refused.returncode == 12, refused
     assert not (other.project / "a.txt").exists()
-    other.holdfast("key", "import", bundle, "--passphrase-file", str(tmp_path / "words"))
-    other.holdfast("restore", "--both", "-y", "latest")
+    other.keepfast("key", "import", bundle, "--passphrase-file", str(tmp_path / "words"))
+    other.keepfast("restore", "--both", "-y", "latest")
     assert (other.project / "a.txt").read_text() == "two\n"

@@ -1,4 +1,4 @@
-"""`holdfast run -- claude`: the real client has the terminal to itself, and is protected without being installed."""
+"""`keepfast run -- claude`: the real client has the terminal to itself, and is protected without being installed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .bench import Bench
 from .endpoint import Reply, call, say, use
 from .terminal import PROMPT, Terminal
 
-HEAD = ("holdfast", "run", "--", "claude")
+HEAD = ("keepfast", "run", "--", "claude")
 FREE = ("--permission-mode", "bypassPermissions")
 
 
@@ -33,8 +33,8 @@ def test_the_terminal_is_the_clients_and_its_turns_are_saved(bench: Bench) -> No
         screen.wait("ENDED=0")
 
     assert saved, "hooks save although nothing was installed"
-    assert not bench.settings_path.exists() or "holdfast" not in bench.settings_path.read_text()
-    assert bench.holdfast("cat", saved[0]["version"], "made.txt").stdout == "made\n"
+    assert not bench.settings_path.exists() or "keepfast" not in bench.settings_path.read_text()
+    assert bench.keepfast("cat", saved[0]["version"], "made.txt").stdout == "made\n"
     assert bench.checkpoints()[-1]["message"] == "before a session"
 
 
@@ -87,7 +87,7 @@ def test_what_ends_us_ends_the_client_and_a_key_for_it_does_not_end_us(bench: Be
     program.chmod(0o755)
     for number, code in ((signal.SIGTERM, 143), (signal.SIGINT, 7)):
         child = subprocess.Popen(
-            [bench.bin / "holdfast", "run", "--", "claude"],
+            [bench.bin / "keepfast", "run", "--", "claude"],
             env=bench.environment(), cwd=bench.project, stdin=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
         assert bench.wait_for(lambda: (bench.base / "pid").exists() and (bench.base / "pid").read_text().strip())

@@ -12,14 +12,14 @@ from .bench import Bench
 from .endpoint import Request, Rule, call, say, use
 
 PLUGIN = Path(__file__).parents[2] / "plugin"
-PREFIX = "mcp__plugin_holdfast_holdfast__"
+PREFIX = "mcp__plugin_keepfast_keepfast__"
 
 
 def protected(bench: Bench) -> Bench:
     bench.put("src/a.py", "def hello():\n    return 1\n")
-    bench.holdfast("install", "claude", "--plugin")
-    bench.holdfast("init")
-    bench.holdfast("save", "-m", "begin")
+    bench.keepfast("install", "claude", "--plugin")
+    bench.keepfast("init")
+    bench.keepfast("save", "-m", "begin")
     return bench
 
 
@@ -55,7 +55,7 @@ def test_two_tools_are_always_there_and_the_others_on_demand(bench: Bench) -> No
     assert loaded == {"checkpoint_save", "recall"}
     for name in ("checkpoint_list", "checkpoint_diff", "checkpoint_configure", "checkpoint_restore_preview"):
         assert PREFIX + name in shown
-    assert "holdfast keeps every state of this workspace" in shown
+    assert "keepfast keeps every state of this workspace" in shown
 
 
 def test_the_model_recalls_exact_text_and_saves_its_decisions(bench: Bench) -> None:

@@ -15,12 +15,12 @@ from .terminal import PROMPT, Terminal
 FREELY = ("--permission-mode", "bypassPermissions")
 EXAMPLES = Path(__file__).parents[2] / "examples"
 OPENING = "Resumed from checkpoint:"
-SAVED, QUESTION = "Checkpoint saved", "! holdfast drop"
+SAVED, QUESTION = "Checkpoint saved", "! keepfast drop"
 
 
 def cleared(bench: Bench, mode: str) -> tuple[str, str]:
     """A turn, an edit by hand, /clear, and another turn; what was on the screen, and what the model was asked then."""
-    config = bench.home / ".config/holdfast/config.json"
+    config = bench.home / ".config/keepfast/config.json"
     config.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy(EXAMPLES / f"{mode}.json", config)
     bench.script(
@@ -56,20 +56,20 @@ def test_each_way_does_at_clear_what_the_guide_says(hooked: Bench, mode: str, sa
     assert (SAVED in screen, QUESTION in screen) == (saves, asks)
     assert (OPENING in body) == (mode != "manual")
     for version in versions:
-        assert hooked.holdfast("cat", version, "by-hand.txt").stdout == "not yet saved\n"
+        assert hooked.keepfast("cat", version, "by-hand.txt").stdout == "not yet saved\n"
 
 
 def test_a_repository_can_tighten_and_not_loosen(hooked: Bench) -> None:
     """Its client settings put variables into our hooks, and its project file is read: neither may make anything less safe."""
     loose = {
-        "HOLDFAST_AUTO_CHECKPOINT_ON_CLEAR": "false",
-        "HOLDFAST_HOOKS_AUTO_CHECKPOINT_ON_CLEAR": "false",
-        "HOLDFAST_STORE_URL": "/nowhere",
-        "HOLDFAST_CHECKPOINT_THRESHOLD": "5",
+        "KEEPFAST_AUTO_CHECKPOINT_ON_CLEAR": "false",
+        "KEEPFAST_HOOKS_AUTO_CHECKPOINT_ON_CLEAR": "false",
+        "KEEPFAST_STORE_URL": "/nowhere",
+        "KEEPFAST_CHECKPOINT_THRESHOLD": "5",
     }
-    tight = {"HOLDFAST_AUTO_RESUME_ON_START": "false"}
+    tight = {"KEEPFAST_AUTO_RESUME_ON_START": "false"}
     hooked.put(".claude/settings.json", json.dumps({"env": {**loose, **tight}}))
-    hooked.put(".holdfast/config.json", json.dumps({"hooks": {"auto_checkpoint_on_clear": False}, "adopt": "never"}))
+    hooked.put(".keepfast/config.json", json.dumps({"hooks": {"auto_checkpoint_on_clear": False}, "adopt": "never"}))
 
     _, body = cleared(hooked, "automatic")
 

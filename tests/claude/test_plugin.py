@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from folders import marketplace
-from holdfast.agents import launcher
+from keepfast.agents import launcher
 
 from .bench import Bench
 from .endpoint import call, say, use
@@ -38,7 +38,7 @@ def count_starts(bench: Bench) -> None:
     program.write_text(f'#!/bin/sh\ncat >/dev/null\necho "$@" >> "{bench.base}/started"\n')
     program.chmod(0o755)
     (bench.base / "launch.py").write_text("")
-    recorded, start = bench.home / ".config/holdfast/interpreter", bench.home / ".local/share/holdfast/bin/launch"
+    recorded, start = bench.home / ".config/keepfast/interpreter", bench.home / ".local/share/keepfast/bin/launch"
     for path in (recorded, start):
         path.parent.mkdir(parents=True)
     recorded.write_text(f"{program}\n{bench.base / 'launch.py'}\n")
@@ -58,7 +58,7 @@ def test_the_clients_own_validator_has_nothing_to_say(bench: Bench, folder: Path
 def test_it_installs_from_the_marketplace_and_every_hook_starts_once(bench: Bench) -> None:
     count_starts(bench)
     added = bench.claude("plugin", "marketplace", "add", str(marketplace(bench.base, bench.home)))
-    installed = bench.claude("plugin", "install", "holdfast@holdfast")
+    installed = bench.claude("plugin", "install", "keepfast@keepfast")
     assert (added.returncode, installed.returncode) == (0, 0), added.stdout + added.stderr + installed.stderr
     bench.script(call(use("Bash", command="true", description="nothing")), say("Done."))
 
@@ -75,8 +75,8 @@ def test_it_installs_from_the_marketplace_and_every_hook_starts_once(bench: Benc
 
 def test_with_hooks_in_the_settings_too_nothing_runs_twice(bench: Bench) -> None:
     count_starts(bench)
-    bench.holdfast("install", "claude", "--scope", "local")
-    start = bench.home / ".local/share/holdfast/bin/launch"
+    bench.keepfast("install", "claude", "--scope", "local")
+    start = bench.home / ".local/share/keepfast/bin/launch"
     count = f'echo settings >> "$REC_DIR/started"; true {start} hook claude-code'
     local = bench.project / ".claude/settings.local.json"
     local.write_text(
@@ -88,15 +88,15 @@ def test_with_hooks_in_the_settings_too_nothing_runs_twice(bench: Bench) -> None
     assert commands_run(bench) == ["settings"]
 
 
-def test_without_holdfast_the_user_is_told_once_and_the_agent_goes_on(bench: Bench) -> None:
-    (bench.bin / "holdfast").unlink()
+def test_without_keepfast_the_user_is_told_once_and_the_agent_goes_on(bench: Bench) -> None:
+    (bench.bin / "keepfast").unlink()
     bench.script(call(use("Bash", command="true", description="nothing")), say("All done."))
 
     turn = bench.run("go", "--plugin-dir", plugin_of(bench), "--include-hook-events")
 
     assert turn.result["result"] == "All done."
-    assert turn.out.count("holdfast is not installed") >= 1
-    assert "holdfast is not installed" not in bench.endpoint.main_requests()[-1].raw
+    assert turn.out.count("keepfast is not installed") >= 1
+    assert "keepfast is not installed" not in bench.endpoint.main_requests()[-1].raw
     assert '"is_error":true' not in turn.out
 
 
@@ -104,13 +104,13 @@ def test_without_holdfast_the_user_is_told_once_and_the_agent_goes_on(bench: Ben
     ("command", "shown"),
     [("list", "before the plan"), ("status", "before the plan"), ("clear-check", '"action": "nothing"')],
 )
-def test_a_slash_command_shows_the_model_what_holdfast_says(bench: Bench, command: str, shown: str) -> None:
-    bench.holdfast("init")
-    bench.holdfast("save", "-m", "before the plan")
-    bench.holdfast("install", "claude", "--plugin")
-    (bench.bin / "holdfast").unlink()  # only the plugin's own is left on the PATH
+def test_a_slash_command_shows_the_model_what_keepfast_says(bench: Bench, command: str, shown: str) -> None:
+    bench.keepfast("init")
+    bench.keepfast("save", "-m", "before the plan")
+    bench.keepfast("install", "claude", "--plugin")
+    (bench.bin / "keepfast").unlink()  # only the plugin's own is left on the PATH
 
-    turn = bench.run(f"/holdfast:{command}", "--plugin-dir", plugin_of(bench))
+    turn = bench.run(f"/keepfast:{command}", "--plugin-dir", plugin_of(bench))
 
     assert turn.code == 0, turn.out
     assert shown in bench.endpoint.main_requests()[0].texts()
@@ -118,8 +118,8 @@ def test_a_slash_command_shows_the_model_what_holdfast_says(bench: Bench, comman
 
 def test_its_hooks_offer_its_commands(bench: Bench) -> None:
     """The client tells a hook by a variable that it belongs to a plugin."""
-    bench.holdfast("install", "claude", "--plugin")
-    config = bench.home / ".config/holdfast/config.json"
+    bench.keepfast("install", "claude", "--plugin")
+    config = bench.home / ".config/keepfast/config.json"
     config.write_text(json.dumps({"hooks": {"auto_resume_on_start": "prompt"}}))
     plugin = ("--plugin-dir", plugin_of(bench), "--include-hook-events")
     bench.script(say("Begun."))
@@ -128,14 +128,14 @@ def test_its_hooks_offer_its_commands(bench: Bench) -> None:
 
     turn = bench.run("/clear", "--resume", session, *plugin)
 
-    assert "/holdfast:resume" in turn.out
+    assert "/keepfast:resume" in turn.out
 
 
 def test_clear_check_asks_about_what_its_own_prompt_has_saved_and_saves_for_its_session(bench: Bench) -> None:
-    bench.holdfast("install", "claude", "--plugin")
+    bench.keepfast("install", "claude", "--plugin")
     bench.script(
         say("A recursive one would do."),
-        call(use("Bash", command="holdfast clear-check -y --json", description="save")),
+        call(use("Bash", command="keepfast clear-check -y --json", description="save")),
         say("Saved."),
     )
     command = [*bench.command("", "--plugin-dir", plugin_of(bench)), "--input-format", "stream-json"]
@@ -147,7 +147,7 @@ def test_clear_check_asks_about_what_its_own_prompt_has_saved_and_saves_for_its_
         first = prompt(client, "plan the parser for dates")
         bench.settle()
         bench.put("by-hand.txt", "not yet saved\n")
-        last = prompt(client, "/holdfast:clear-check")
+        last = prompt(client, "/keepfast:clear-check")
         assert client.stdin is not None
         client.stdin.close()
 
@@ -172,10 +172,10 @@ def prompt(client: subprocess.Popen[bytes], text: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("command", ["save", "restore"])
 def test_a_slash_command_hands_its_words_to_the_model_and_not_to_a_shell(bench: Bench, command: str) -> None:
-    bench.holdfast("init")
+    bench.keepfast("init")
     words = 'before `touch pwned` $(touch pwned) "; touch pwned'
 
-    bench.run(f"/holdfast:{command} {words}", "--plugin-dir", plugin_of(bench))
+    bench.run(f"/keepfast:{command} {words}", "--plugin-dir", plugin_of(bench))
 
     assert words in bench.endpoint.main_requests()[0].texts()
     assert not (bench.project / "pwned").exists()
@@ -184,4 +184,4 @@ def test_a_slash_command_hands_its_words_to_the_model_and_not_to_a_shell(bench: 
 def test_the_skill_is_offered_to_the_model(bench: Bench) -> None:
     bench.run("hello", "--plugin-dir", plugin_of(bench))
 
-    assert "holdfast:checkpoints" in bench.endpoint.main_requests()[0].raw
+    assert "keepfast:checkpoints" in bench.endpoint.main_requests()[0].raw

@@ -1,4 +1,4 @@
-"""holdfast removed or upgraded under a client that has its hooks: the client works on as if nothing had happened."""
+"""keepfast removed or upgraded under a client that has its hooks: the client works on as if nothing had happened."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ EVENTS = ("SessionStart", "UserPromptSubmit", "PreToolUse", "Stop")
 def environment(tmp_path: Path, bench: Bench) -> Environment:
     made = Environment(tmp_path)
     made.install()
-    script = bench.bin / "holdfast"
+    script = bench.bin / "keepfast"
     script.unlink()
-    script.symlink_to(made.folder / "bin/holdfast")
+    script.symlink_to(made.folder / "bin/keepfast")
     return made
 
 
@@ -34,7 +34,7 @@ def hook_commands(bench: Bench) -> dict[str, str]:
 
 
 def test_after_pip_uninstall_the_client_answers_in_every_project(bench: Bench, environment: Environment) -> None:
-    bench.holdfast("install", "claude", "--statusline")
+    bench.keepfast("install", "claude", "--statusline")
     bench.run("go")
     assert bench.settle(), "the hooks saved nothing"
 
@@ -54,7 +54,7 @@ def test_after_pip_uninstall_the_client_answers_in_every_project(bench: Bench, e
 
 
 def test_while_pip_upgrades_no_hook_blocks_or_says_anything_odd(bench: Bench, environment: Environment) -> None:
-    bench.holdfast("install", "claude")
+    bench.keepfast("install", "claude")
     commands = hook_commands(bench)
     seen: list[tuple[str, int, bytes, bytes]] = []
     over = threading.Event()

@@ -53,7 +53,7 @@ def test_after_a_clear_the_next_request_holds_the_task_the_failing_test_and_the_
     assert "test_math" in body
     assert "return a * b" in body
     assert "AssertionError" in body
-    assert 0 < body.index("[holdfast brief, part 1") < body.index("[holdfast brief, part 2"), (
+    assert 0 < body.index("[keepfast brief, part 1") < body.index("[keepfast brief, part 2"), (
         "the parts are out of order"
     )
     assert "M by_bash.txt" in body and "changed since the checkpoint" not in body
@@ -91,8 +91,8 @@ def test_a_clear_is_told_of_and_asked_about_by_every_client_and_not_again_by_the
         hooked.put("by_hand.txt", "x\n")
         terminal.type("/clear")
         terminal.wait("Keep it")
-        assert hooked.holdfast("drop", check=False).returncode == 0
-        hooked.holdfast("config", "set", "hooks.auto_checkpoint_on_clear", "false")
+        assert hooked.keepfast("drop", check=False).returncode == 0
+        hooked.keepfast("config", "set", "hooks.auto_checkpoint_on_clear", "false")
         hooked.put("by_hand.txt", "y\n")
         terminal.type("/clear")
         terminal.wait("Work changed since")

@@ -51,11 +51,11 @@ def test_what_rewind_leaves_undone_comes_back_with_restore(hooked: Bench) -> Non
         terminal.press("Enter")
         terminal.wait(r"❯.second prompt\s*\n─")  # back in the line to be sent again
         after_rewind = differences(wanted, tree(hooked))
-        hooked.holdfast("restore", good["id"], "-y")
+        hooked.keepfast("restore", good["id"], "-y")
         after_restore = differences(wanted, tree(hooked))
 
     names = sorted({*wanted, *after_rewind, *after_restore})
-    print(f"\n{'':14}{'/rewind':20}holdfast restore")
+    print(f"\n{'':14}{'/rewind':20}keepfast restore")
     for name in names:
         print(f"{name:14}{after_rewind.get(name, 'right'):20}{after_restore.get(name, 'right')}")
     assert "edited.txt" not in after_rewind, "what the client's own tools edited, it brings back"

@@ -34,7 +34,7 @@ def test_clear_keeps_what_changed_since_the_last_turn(hooked: Bench) -> None:
     hooked.run("/clear", "--resume", session)
 
     made = triggers(hooked)
-    assert hooked.holdfast("cat", "latest", "by-hand.txt").stdout == "not yet saved\n"
+    assert hooked.keepfast("cat", "latest", "by-hand.txt").stdout == "not yet saved\n"
     assert hooked.unsaved() == [], made
 
 
@@ -52,7 +52,7 @@ def test_clear_in_a_running_client_is_a_checkpoint_of_its_own(hooked: Bench) -> 
         assert hooked.wait_for(lambda: "before_clear" in triggers(hooked))
 
     (cleared,) = [one for one in hooked.settle() if one["trigger"] == "before_clear"]
-    assert hooked.holdfast("cat", cleared["id"], "by-hand.txt").stdout == "not yet saved\n"
+    assert hooked.keepfast("cat", cleared["id"], "by-hand.txt").stdout == "not yet saved\n"
 
 
 @both
@@ -70,7 +70,7 @@ def test_the_compaction_request_holds_id_and_summary_of_the_last_checkpoint(hook
     ][:1]
     assert before["id"] in asked.raw
     assert json.dumps(before["message"], ensure_ascii=False)[1:-1] in asked.texts()
-    assert hooked.holdfast("cat", before["id"], "by-hand.txt").stdout == "before compaction\n"
+    assert hooked.keepfast("cat", before["id"], "by-hand.txt").stdout == "before compaction\n"
 
 
 def test_a_resumed_session_stores_what_changed_while_nobody_looked(hooked: Bench) -> None:
@@ -83,7 +83,7 @@ def test_a_resumed_session_stores_what_changed_while_nobody_looked(hooked: Bench
     made = hooked.settle()
     assert [one["trigger"] for one in made[:-before]] == ["turn", "session_start"]
     assert {one["session_id"] for one in made[:-before]} == {session}
-    assert hooked.holdfast("cat", "latest", "between.txt").stdout == "between sessions\n"
+    assert hooked.keepfast("cat", "latest", "between.txt").stdout == "between sessions\n"
 
 
 def test_a_forked_session_goes_on_under_its_own_id(hooked: Bench) -> None:
@@ -95,7 +95,7 @@ def test_a_forked_session_goes_on_under_its_own_id(hooked: Bench) -> None:
     made = hooked.settle()
     assert fork.session != session
     assert made[0]["session_id"] == fork.session
-    assert hooked.holdfast("cat", "latest", "fork.txt").stdout == "fork\n"
+    assert hooked.keepfast("cat", "latest", "fork.txt").stdout == "fork\n"
 
 
 def test_what_an_interrupted_tool_wrote_is_stored_at_the_next_prompt(hooked: Bench) -> None:
@@ -117,4 +117,4 @@ def test_what_an_interrupted_tool_wrote_is_stored_at_the_next_prompt(hooked: Ben
         assert hooked.wait_for(lambda: "prompt" in triggers(hooked))
 
     (prompted,) = [one for one in hooked.settle() if one["trigger"] == "prompt"]
-    assert hooked.holdfast("cat", prompted["id"], "half.txt").stdout == "half\n"
+    assert hooked.keepfast("cat", prompted["id"], "half.txt").stdout == "half\n"

@@ -16,7 +16,7 @@ SNIPPET = """
         "hooks": [
           {
             "type": "command",
-            "command": "holdfast checkpoint --auto 2>/dev/null || true",
+            "command": "keepfast checkpoint --auto 2>/dev/null || true",
             "async": true,
             "timeout": 30
           }
@@ -30,7 +30,7 @@ SNIPPET = """
 
 def test_the_snippet_makes_a_checkpoint_after_each_turn_that_changed_something(bench: Bench) -> None:
     bench.settings(json.loads(SNIPPET))
-    bench.holdfast("init")
+    bench.keepfast("init")
     bench.script(
         call(use("Write", file_path=str(bench.project / "a.txt"), content="one\n")),
         say("First turn done."),
@@ -52,5 +52,5 @@ def test_the_snippet_makes_a_checkpoint_after_each_turn_that_changed_something(b
         ("v2", "auto", "auto"),
         ("v1", "auto", "auto"),
     ]
-    assert bench.holdfast("cat", "v1", "a.txt").stdout == "one\n"
-    assert bench.holdfast("cat", "v2", "b.txt").stdout == "two\n"
+    assert bench.keepfast("cat", "v1", "a.txt").stdout == "one\n"
+    assert bench.keepfast("cat", "v2", "b.txt").stdout == "two\n"

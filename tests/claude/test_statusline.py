@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-import holdfast
+import keepfast
 from folders import written
-from holdfast.conversation.figures import figures, keep, kept, path_of
-from holdfast.frontends import background
+from keepfast.conversation.figures import figures, keep, kept, path_of
+from keepfast.frontends import background
 
 from .bench import Bench
 from .endpoint import say
@@ -53,9 +53,9 @@ class Project:
 
     def run(self, *words: str) -> str:
         return subprocess.run(
-            [sys.executable, "-P", "-m", "holdfast", *words],
+            [sys.executable, "-P", "-m", "keepfast", *words],
             cwd=self.folder,
-            env={**self.variables, "PYTHONPATH": str(Path(holdfast.__file__).parents[1])},
+            env={**self.variables, "PYTHONPATH": str(Path(keepfast.__file__).parents[1])},
             capture_output=True,
             text=True,
             check=True,
@@ -91,7 +91,7 @@ def test_it_says_checkpoint_context_and_limits(project: Project) -> None:
 def test_the_figures_are_kept_for_the_hooks_of_the_session(project: Project) -> None:
     project.line({**PAYLOAD, "cwd": str(project.folder)})
 
-    (workspace,) = (project.home / ".local/share/holdfast/store/workspaces").iterdir()
+    (workspace,) = (project.home / ".local/share/keepfast/store/workspaces").iterdir()
     found = kept(str(workspace), PAYLOAD["session_id"])
     assert found is not None and found.pop("at") > 0
     assert found == {
@@ -133,9 +133,9 @@ def test_colours_warn_at_80_and_90(project: Project) -> None:
 
 def test_in_the_real_client_it_stands_in_front_of_the_users_own(bench: Bench) -> None:
     bench.settings({"statusLine": {"type": "command", "command": "echo MY OWN LINE"}})
-    bench.holdfast("install", "claude", "--statusline")
-    bench.holdfast("init")
-    bench.holdfast("save", "-m", "first")
+    bench.keepfast("install", "claude", "--statusline")
+    bench.keepfast("init")
+    bench.keepfast("save", "-m", "first")
     bench.script(say("Hello there.", usage={"input_tokens": 10, "cache_read_input_tokens": 849_990}))
 
     with Terminal(bench) as terminal:
@@ -145,7 +145,7 @@ def test_in_the_real_client_it_stands_in_front_of_the_users_own(bench: Bench) ->
         shown = terminal.wait(r"v\d+ \d+s · context 85%")
 
     assert re.search(r"v\d+ \d+s · context 85% · MY OWN LINE", shown)
-    (usage,) = bench.home.glob(".local/share/holdfast/store/workspaces/*/sessions/*.usage")
+    (usage,) = bench.home.glob(".local/share/keepfast/store/workspaces/*/sessions/*.usage")
     told = json.loads(usage.read_text())
     assert (told["window"], told["used"], told["percent"]) == (1_000_000, 850_000, 85)
 
@@ -160,14 +160,14 @@ def test_a_session_name_is_never_a_path(tmp_path: Path, session: str) -> None:
 def test_the_status_line_loads_nothing_heavy(project: Project) -> None:
     code = (
         "import sys; sys.argv = ['launch.py', 'statusline']\n"
-        "from holdfast.frontends import statusline\n"
+        "from keepfast.frontends import statusline\n"
         f"statusline.main([], {tuple(written(project.home)[1:])!r})\n"
         "print(sorted({'json', 're', 'click', 'typing', 'subprocess', 'dataclasses', 'sqlite3'} & set(sys.modules)))"
     )
 
     done = subprocess.run(
         [sys.executable, "-S", "-c", code],
-        env={**project.variables, "PYTHONPATH": str(Path(holdfast.__file__).parents[1])},
+        env={**project.variables, "PYTHONPATH": str(Path(keepfast.__file__).parents[1])},
         input=json.dumps({**PAYLOAD, "cwd": str(project.folder)}),
         capture_output=True,
         text=True,

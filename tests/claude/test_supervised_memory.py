@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from holdfast.supervisor import recover
-from holdfast.supervisor.tables import Task
+from keepfast.supervisor import recover
+from keepfast.supervisor.tables import Task
 
 from .endpoint import Reply, Rule, call, say, use
 from .supervised import DONE, ClientPlace, bash
@@ -16,7 +16,7 @@ LIMITED = Reply(status=429, headers={"retry-after": "3600"})
 
 
 def question(text: str) -> Reply:
-    return call(use("mcp__holdfast__ask_user", question=text, options=["yes", "no"]))
+    return call(use("mcp__keepfast__ask_user", question=text, options=["yes", "no"]))
 
 
 def versions(here: ClientPlace, task: Task, reason: str) -> list[str]:

@@ -60,9 +60,9 @@ def test_edit_write_bash_and_a_subagent_come_to_one_checkpoint(hooked: Bench) ->
     made = hooked.settle()
     # An older client may write its last lines after the turn: then the end of the session keeps them.
     assert [one for one in triggers(made) if one not in ("subagent", "session_end")] == ["session_start", "turn"]
-    changed = json.loads(hooked.holdfast("diff", "v1", "latest", "--json").stdout)["changes"]
+    changed = json.loads(hooked.keepfast("diff", "v1", "latest", "--json").stdout)["changes"]
     assert sorted(change["path"] for change in changed) == ["bash.txt", "edit.txt", "sub.txt", "written.txt"]
-    contents = {change["path"]: hooked.holdfast("cat", "latest", change["path"]).stdout for change in changed}
+    contents = {change["path"]: hooked.keepfast("cat", "latest", change["path"]).stdout for change in changed}
     assert contents == {
         "bash.txt": "by Bash",
         "edit.txt": "new\n",
@@ -99,7 +99,7 @@ def test_a_turn_that_changed_no_file_is_kept_for_its_conversation(hooked: Bench)
     (made, *rest) = hooked.settle()
     assert rest == before
     assert (made["trigger"], made["message"], made["session_id"]) == ("turn", "look", first.session)
-    assert json.loads(hooked.holdfast("show", "latest", "--json").stdout)["changes"] == []
+    assert json.loads(hooked.keepfast("show", "latest", "--json").stdout)["changes"] == []
 
 
 @both
@@ -116,7 +116,7 @@ def test_rm_rf_by_bash_the_state_before_exists_and_comes_back(hooked: Bench) -> 
     assert not (hooked.project / "src").exists()
     made = hooked.settle()
     (before,) = [one for one in made if one["trigger"] == "before_command" and one["changed"]][:1]
-    hooked.holdfast("restore", before["id"], "-y")
+    hooked.keepfast("restore", before["id"], "-y")
     assert (hooked.project / "src/deep/a.py").read_text() == "print('a')\nwork of this turn\n"
 
 
@@ -136,8 +136,8 @@ def test_an_ignored_database_that_bash_removes_comes_back_and_the_client_shows_w
     (before,) = [one for one in hooked.settle() if one["message"] == "before rm -rf db.sqlite3"]
     assert not (hooked.project / "db.sqlite3").exists()
     assert not (hooked.project / ".git").exists()  # nobody is there to be asked
-    assert any(".git" in str(event.get("content", "")) and "holdfast" in str(event) for event in turn.events)
-    hooked.holdfast("restore", before["id"], "-y")
+    assert any(".git" in str(event.get("content", "")) and "keepfast" in str(event) for event in turn.events)
+    hooked.keepfast("restore", before["id"], "-y")
     assert (hooked.project / "db.sqlite3").read_bytes() == content
 
 
@@ -149,7 +149,7 @@ def test_a_headless_session_that_ends_at_once_has_its_last_state_stored(hooked: 
 
     hooked.settle()
     assert hooked.unsaved() == []
-    assert hooked.holdfast("cat", "latest", "bash.txt").stdout == "by Bash"
+    assert hooked.keepfast("cat", "latest", "bash.txt").stdout == "by Bash"
 
 
 def test_what_a_killed_client_left_behind_is_stored_at_the_next_event(hooked: Bench) -> None:
@@ -167,7 +167,7 @@ def test_what_a_killed_client_left_behind_is_stored_at_the_next_event(hooked: Be
     hooked.run("go on", "--resume", "11111111-2222-4333-8444-555555555555")
 
     hooked.settle()
-    assert hooked.holdfast("cat", "latest", "half.txt").stdout == "half\n"
+    assert hooked.keepfast("cat", "latest", "half.txt").stdout == "half\n"
     assert hooked.unsaved() == []
 
 
@@ -187,9 +187,9 @@ def test_three_parallel_tool_calls_are_all_there_and_every_version_is_whole(hook
     numbers = [int(one["version"][1:]) for one in made]
     assert numbers == sorted(numbers, reverse=True) and len(set(numbers)) == len(numbers)
     # A state with all that the three commands removed exists.
-    kept = {name: hooked.holdfast("cat", "v1", f"{name}.gone").stdout for name in ("one", "two", "three")}
+    kept = {name: hooked.keepfast("cat", "v1", f"{name}.gone").stdout for name in ("one", "two", "three")}
     assert kept == {"one": "one", "two": "two", "three": "three"}
-    assert hooked.holdfast("verify").returncode == 0
+    assert hooked.keepfast("verify").returncode == 0
 
 
 def test_a_write_of_three_megabytes_passes_through_the_hooks(hooked: Bench) -> None:
@@ -201,24 +201,24 @@ def test_a_write_of_three_megabytes_passes_through_the_hooks(hooked: Bench) -> N
     assert turn.code == 0
     assert failed(turn) == []
     hooked.settle()
-    assert hooked.holdfast("cat", "latest", "large.txt").stdout == content
+    assert hooked.keepfast("cat", "latest", "large.txt").stdout == content
 
 
 def test_a_folder_without_git_is_protected_from_its_first_session_on(make_bench: Callable[..., Bench]) -> None:
     bench = make_bench(git=False)
-    bench.holdfast("install", "claude")
+    bench.keepfast("install", "claude")
     bench.script(call(use("Bash", command=QUIETLY, description="write")), say("Done."))
 
     turn = bench.run("write", "--include-hook-events")
 
     assert turn.result["result"] == "Done." and failed(turn) == []
     bench.settle()
-    assert bench.holdfast("cat", "latest", "bash.txt").stdout == "by Bash"
+    assert bench.keepfast("cat", "latest", "bash.txt").stdout == "by Bash"
 
 
 def test_a_path_with_spaces_and_hangul(make_bench: Callable[..., Bench]) -> None:
     bench = make_bench("작업 공간", project="내 프로젝트 (1)")
-    bench.holdfast("install", "claude")
+    bench.keepfast("install", "claude")
     bench.script(
         call(use("Write", file_path=bench.path("메모 파일.txt"), content="한글\n")),
         call(use("Bash", command="rm -rf '메모 파일.txt'", description="지우기")),
@@ -229,7 +229,7 @@ def test_a_path_with_spaces_and_hangul(make_bench: Callable[..., Bench]) -> None
 
     assert failed(turn) == []
     (before,) = [one for one in bench.settle() if one["trigger"] == "before_command"]
-    assert bench.holdfast("cat", before["id"], "메모 파일.txt").stdout == "한글\n"
+    assert bench.keepfast("cat", before["id"], "메모 파일.txt").stdout == "한글\n"
 
 
 def test_a_turn_that_fails_is_stored_although_the_client_kills_slow_hooks(hooked: Bench) -> None:
@@ -247,7 +247,7 @@ def test_a_turn_that_fails_is_stored_although_the_client_kills_slow_hooks(hooked
 
 
 def test_user_and_project_hooks_together_run_once(hooked: Bench) -> None:
-    hooked.holdfast("install", "claude", "--scope", "project")
+    hooked.keepfast("install", "claude", "--scope", "project")
     hooked.script(call(use("Bash", command="true", description="nothing")), say("Done."))
 
     turn = hooked.run("go", "--include-hook-events")
@@ -282,12 +282,12 @@ def test_the_users_git_is_not_touched(hooked: Bench) -> None:
 def test_the_agent_goes_on_whatever_is_wrong_with_us_and_the_user_is_told(hooked: Bench, trouble: str) -> None:
     hooked.run("hello")
     hooked.settle()
-    store = hooked.home / ".local/share/holdfast/store"
+    store = hooked.home / ".local/share/keepfast/store"
     if trouble == "newer store":
         format_file = store / "format"
         format_file.write_text(format_file.read_text().replace("version 1", "version 99"))
     elif trouble == "broken settings":
-        hooked.put("../home/.config/holdfast/config.json", '{"hooks": {')
+        hooked.put("../home/.config/keepfast/config.json", '{"hooks": {')
     else:
         store.rename(store.with_name("elsewhere"))
         store.write_text("")
@@ -299,5 +299,5 @@ def test_the_agent_goes_on_whatever_is_wrong_with_us_and_the_user_is_told(hooked
     assert {run["exit_code"] for run in hook_runs(turn)} <= {0, 1}
     assert len(hooked.endpoint.main_requests()) == 3
     assert "Traceback" not in turn.out
-    told = hooked.holdfast("status", check=False)
-    assert told.returncode != 0 and "holdfast:" in told.stderr
+    told = hooked.keepfast("status", check=False)
+    assert told.returncode != 0 and "keepfast:" in told.stderr

@@ -15,9 +15,9 @@ from random import Random
 import pytest
 
 from folders import marketplace
-from holdfast.store.rows import Query
-from holdfast.supervisor import process
-from holdfast.supervisor.tables import Task
+from keepfast.store.rows import Query
+from keepfast.supervisor import process
+from keepfast.supervisor.tables import Task
 from postgres import dump
 from supervisor.place import PHASE
 
@@ -74,7 +74,7 @@ def one_store(here: ClientPlace) -> None:
     """Hooks and supervisor have one data folder, as people have it."""
     share = here.bench.home / ".local/share"
     share.mkdir(parents=True)
-    (share / "holdfast").symlink_to(here.data)
+    (share / "keepfast").symlink_to(here.data)
 
 
 def test_a_command_that_destroys_is_saved_before_without_any_hooks_installed(here: ClientPlace) -> None:
@@ -87,7 +87,7 @@ def test_a_command_that_destroys_is_saved_before_without_any_hooks_installed(her
     assert here.state(task) == ("done", ""), here
     assert not (here.bench.project / "kept.txt").exists()
     [saved] = [one for one in here.bench.checkpoints() if one["trigger"] == "before_command"]
-    here.bench.holdfast("restore", saved["id"], "-y")
+    here.bench.keepfast("restore", saved["id"], "-y")
     assert (here.bench.project / "kept.txt").read_text() == "all that there is\n"
 
 
@@ -96,11 +96,11 @@ def test_hooks_that_people_installed_leave_a_supervised_run_alone(here: ClientPl
     """Each event is saved once, and the brief is told once; the same hooks work in a session of one's own."""
     one_store(here)
     if way == "plugin":
-        here.bench.holdfast("install", "claude", "--plugin")
+        here.bench.keepfast("install", "claude", "--plugin")
         here.bench.claude("plugin", "marketplace", "add", str(marketplace(here.base, here.bench.home)))
-        assert here.bench.claude("plugin", "install", "holdfast@holdfast").returncode == 0
+        assert here.bench.claude("plugin", "install", "keepfast@keepfast").returncode == 0
     else:
-        here.bench.holdfast("install", "claude")
+        here.bench.keepfast("install", "claude")
     here.bench.script(
         bash("echo one > one.txt"), bash("echo two > two.txt; rm -rf one.txt"), LIMITED,
         bash("echo three > three.txt"), DONE, bash("echo four > four.txt"), say("Done."),
@@ -204,9 +204,9 @@ def test_a_client_that_was_killed_goes_on_with_its_session(here: ClientPlace) ->
 
 @pytest.mark.campaign
 def test_a_supervisor_that_is_killed_costs_no_request(here: ClientPlace, request: pytest.FixtureRequest) -> None:
-    """The model is asked the same, once each, however often `holdfast supervise` is killed meanwhile."""
+    """The model is asked the same, once each, however often `keepfast supervise` is killed meanwhile."""
     one_store(here)
-    settings = here.bench.home / ".config/holdfast/config.json"
+    settings = here.bench.home / ".config/keepfast/config.json"
     settings.parent.mkdir(parents=True)
     settings.write_text(json.dumps({"supervisor": {"tick": 0.5, "database": here.options.database}}))
     work = [bash(f"sleep 1; echo {number} > {number}.txt") for number in range(4)]
@@ -218,7 +218,7 @@ def test_a_supervisor_that_is_killed_costs_no_request(here: ClientPlace, request
         task = here.ask(phases=PHASES)
         while kills < wanted and here.state(task)[0] != "done":
             supervisor = subprocess.Popen(
-                [here.bench.bin / "holdfast", "-q", "supervise"], env=here.bench.environment()
+                [here.bench.bin / "keepfast", "-q", "supervise"], env=here.bench.environment()
             )
             time.sleep(1 + noise.random() * 5)
             kills += supervisor.poll() is None
@@ -236,17 +236,17 @@ def test_a_supervisor_that_is_killed_costs_no_request(here: ClientPlace, request
 
 
 def test_a_question_is_answered_from_another_process(here: ClientPlace) -> None:
-    tool = use("mcp__holdfast__ask_user", question="Which colour?", options=["red", "blue"])
+    tool = use("mcp__keepfast__ask_user", question="Which colour?", options=["red", "blue"])
     here.bench.script(call(tool), say("I wait."), DONE)
     task = here.ask()
     here.supervise()
     assert here.state(task) == ("active", "question"), here
 
     here.bench.variables["XDG_DATA_HOME"] = str(here.data)
-    (here.data / "holdfast").symlink_to(here.data)
+    (here.data / "keepfast").symlink_to(here.data)
     if here.options.database:
-        here.bench.holdfast("config", "set", "supervisor.database", here.options.database)
-    answered = here.bench.holdfast("task", "answer", task.id, "BLUE", check=False)
+        here.bench.keepfast("config", "set", "supervisor.database", here.options.database)
+    answered = here.bench.keepfast("task", "answer", task.id, "BLUE", check=False)
     here.supervise()
 
     assert answered.returncode == 0, answered
@@ -257,7 +257,7 @@ def test_a_question_is_answered_from_another_process(here: ClientPlace) -> None:
 def test_a_secret_reaches_the_tool_and_nothing_else(here: ClientPlace) -> None:
     value = "hunter2-secret-value"
     here.bench.script(
-        call(use("mcp__holdfast__request_secret", name="DEPLOY_KEY", description="to deploy")), say("I wait."),
+        call(use("mcp__keepfast__request_secret", name="DEPLOY_KEY", description="to deploy")), say("I wait."),
         bash('printf %s "$DEPLOY_KEY" | wc -c > length.txt; echo "key $DEPLOY_KEY"'), DONE,
     )  # fmt: skip
     task = here.ask()
@@ -286,7 +286,7 @@ def test_keys_of_a_conversation_are_told_to_the_client_and_nobody_else(here: Cli
     (here.base / "shown").write_text(f"token: {keys['shown']}\n")
     here.bench.script(
         bash(f"printf %s \"$CHOSEN\" | wc -c > length.txt; cat {here.base}/shown; : {keys['command']}"),
-        call(use("mcp__holdfast__ask_user", question=f"Is {keys['question']} right?", options=[keys["option"], "no"])),
+        call(use("mcp__keepfast__ask_user", question=f"Is {keys['question']} right?", options=[keys["option"], "no"])),
         say(f"I wait for {keys['text']}."),
         say(f"=== CUSTOM TASK COMPLETE ===\nSummary: used {keys['last']}"),
     )  # fmt: skip

@@ -16,10 +16,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import holdfast
-from holdfast.frontends.surroundings import Surroundings
+import keepfast
+from keepfast.frontends.surroundings import Surroundings
 
-SOURCE = Path(holdfast.__file__).parents[1]
+SOURCE = Path(keepfast.__file__).parents[1]
 SECOND = 1_000_000_000
 MINUTE, HOUR, DAY = 60 * SECOND, 3600 * SECOND, 86400 * SECOND
 NOON = 1_772_366_400 * SECOND  # 2026-03-01T12:00:00Z
@@ -43,8 +43,8 @@ class Box:
         self.home = self.base / "home"
         self.project = self.home / "project"
         self.project.mkdir(parents=True)
-        self.store = self.home / ".local/share/holdfast/store"
-        self.config = self.home / ".config/holdfast/config.json"
+        self.store = self.home / ".local/share/keepfast/store"
+        self.config = self.home / ".config/keepfast/config.json"
         self.variables = {"HOME": str(self.home), "PATH": os.environ["PATH"], "TZ": "UTC", "LANG": "C.UTF-8"}
         self.now = NOON
 
@@ -55,7 +55,7 @@ class Box:
         return path
 
     def call(self, *words: str, cwd: Path | None = None) -> Result:
-        from holdfast.frontends.cli.root import run
+        from keepfast.frontends.cli.root import run
 
         return self.through(run, *words, cwd=cwd)
 
@@ -80,7 +80,7 @@ class Box:
         self, *words: str | bytes, cwd: Path | None = None, before: Callable[[], None] | None = None, **variables: str
     ) -> Result:
         done = subprocess.run(
-            [sys.executable, "-m", "holdfast", *words],
+            [sys.executable, "-m", "keepfast", *words],
             cwd=cwd or self.project,
             env={**self.variables, "PYTHONPATH": str(SOURCE), **variables},
             stdin=subprocess.DEVNULL,
@@ -97,7 +97,7 @@ class Box:
 
         All modules are loaded first: the other user may not be allowed to read them.
         """
-        for module in pkgutil.walk_packages(holdfast.__path__, "holdfast."):
+        for module in pkgutil.walk_packages(keepfast.__path__, "keepfast."):
             if not module.name.endswith(("__main__", "launch")):  # those are programs
                 importlib.import_module(module.name)
         reading, writing = os.pipe()
@@ -120,7 +120,7 @@ class Box:
         """Run the real program on a terminal; return everything that it shows."""
         leader, follower = pty.openpty()
         child = subprocess.Popen(
-            [sys.executable, "-m", "holdfast", *words],
+            [sys.executable, "-m", "keepfast", *words],
             cwd=self.project,
             env={**self.variables, "PYTHONPATH": str(SOURCE), "TERM": "xterm", **variables},
             stdin=follower,

@@ -26,10 +26,10 @@ def kept(box: Box) -> Box:
 @pytest.fixture
 def visited() -> Iterator[Box]:
     """The same, in a home that another user can get to; pytest keeps its own folders for their owner."""
-    with TemporaryDirectory(prefix="holdfast-cli-") as name:
+    with TemporaryDirectory(prefix="keepfast-cli-") as name:
         Path(name).chmod(0o755)
         box = fill(Box(Path(name)))
-        (box.project / ".holdfast/workspace.json").chmod(0o644)
+        (box.project / ".keepfast/workspace.json").chmod(0o644)
         yield box
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import click
 import pytest
 
-from holdfast.core import errors
-from holdfast.frontends.cli.root import TABLE, root
+from keepfast.core import errors
+from keepfast.frontends.cli.root import TABLE, root
 
 from .box import SOURCE, Box
 
@@ -26,7 +26,7 @@ MAGIC = "store"  # `holdfast store` is the first line of a store's format file
 
 
 def every_command() -> Iterator[tuple[str, click.Command]]:
-    context = click.Context(root, info_name="holdfast")
+    context = click.Context(root, info_name="keepfast")
     for name in TABLE:
         command = root.get_command(context, name)
         assert command is not None
@@ -63,7 +63,7 @@ def commands_table() -> str:
             for argument in command.params
             if isinstance(argument, click.Argument)
         ]
-        words = " ".join(["holdfast", name, *arguments]).replace("|", "\\|")
+        words = " ".join(["keepfast", name, *arguments]).replace("|", "\\|")
         text = TABLE[name].help if name in TABLE else command.get_short_help_str(200)
         listed = ", ".join([spelled(option) for option in flags(command) if option.name != "as_json"])
         rows.append(f"| `{words}` | {text} | {listed} |")
@@ -73,7 +73,7 @@ def commands_table() -> str:
 def exit_codes_table() -> str:
     found = {0: [("", "done, or nothing to do")], 130: [("", "interrupted by Ctrl-C")]}
     for value in vars(errors).values():
-        if isinstance(value, type) and issubclass(value, errors.HoldfastError) and value is not errors.HoldfastError:
+        if isinstance(value, type) and issubclass(value, errors.KeepfastError) and value is not errors.KeepfastError:
             meaning = (value.__doc__ or "").split("\n")[0].rstrip(".")
             found.setdefault(value.exit_code, []).append((value.kind, meaning))
     rows = []
@@ -91,7 +91,7 @@ def test_the_tables_of_commands_say_what_the_code_does(name: str, content: Any) 
     text = COMMANDS.read_text()
     before, rest = text.split(begin)
     written, after = rest.split(end)
-    if os.environ.get("HOLDFAST_DOCS") == "write":
+    if os.environ.get("KEEPFAST_DOCS") == "write":
         written = content() + "\n"
         COMMANDS.write_text(before + begin + written + end + after)
 
@@ -102,15 +102,15 @@ def test_the_tables_of_commands_say_what_the_code_does(name: str, content: Any) 
 
 
 def spoken_of() -> list[tuple[str, str]]:
-    """(where, command line) of every `holdfast …` in back-ticks or as a line of shell."""
+    """(where, command line) of every `keepfast …` in back-ticks or as a line of shell."""
     found = []
-    files = [*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md"), *(SOURCE / "holdfast").rglob("*.py")]
+    files = [*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md"), *(SOURCE / "keepfast").rglob("*.py")]
     for path in files:
         text = path.read_text()
-        lines = re.findall(r"`holdfast ([^`\n]+)`", text)
+        lines = re.findall(r"`keepfast ([^`\n]+)`", text)
         if path.suffix == ".md":
             for block in re.findall(r"^```(?:sh|bash|console)?\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
-                lines += re.findall(r"^(?:\$ )?holdfast ([^\n#]+)", block, re.MULTILINE)
+                lines += re.findall(r"^(?:\$ )?keepfast ([^\n#]+)", block, re.MULTILINE)
         found += [(str(path.relative_to(REPOSITORY)), line.strip()) for line in lines if line != MAGIC]
     return found
 
@@ -258,7 +258,7 @@ def test_an_error_has_the_form_that_the_page_shows(kept: Box) -> None:
 
 def texts() -> Iterator[tuple[str, str]]:
     """All that people read: documents, messages, the plugin."""
-    for top in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs", "plugin", "src/holdfast", "examples", "tools"):
+    for top in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs", "plugin", "src/keepfast", "examples", "tools"):
         place = REPOSITORY / top
         for path in [place] if place.is_file() else sorted(place.rglob("*")):
             if path.is_file() and path.suffix not in (".pyc", ".so", ".png"):
@@ -267,7 +267,7 @@ def texts() -> Iterator[tuple[str, str]]:
 
 def test_nothing_tells_people_to_install_a_package_of_our_name_from_an_index() -> None:
     """There it is somebody else's."""
-    said = re.compile(r"(?:pipx?|uv|uvx)(?: tool| pip)? (?:install|run)[^\n`]*[ '\"]holdfast\b(?!/)")
+    said = re.compile(r"(?:pipx?|uv|uvx)(?: tool| pip)? (?:install|run)[^\n`]*[ '\"]keepfast\b(?!/)")
 
     assert [name for name, text in texts() if said.search(text)] == []
 

@@ -22,7 +22,7 @@ def check(box: Box, result: Result, code: int, words: str) -> None:
     """A sentence with a way out, and no traceback."""
     assert result.code == code, result
     assert words in result.err, result.err
-    assert result.err.startswith("holdfast: ")
+    assert result.err.startswith("keepfast: ")
     assert "Traceback" not in result.err
 
 
@@ -66,7 +66,7 @@ def test_each_command_line_has_its_exit_code_and_changes_nothing(
     assert plain.code == code, plain
     assert kept.state(kept.home) == before
     if code:
-        assert plain.err.startswith("holdfast: ")
+        assert plain.err.startswith("keepfast: ")
         error = as_json.json()["error"]
         assert (error["kind"], error["exit_code"], as_json.code) == (kind, code, code)
         assert error["message"]
@@ -132,7 +132,7 @@ def test_a_store_of_a_newer_format_is_left_alone(kept: Box, words: list[str]) ->
     path.write_text(path.read_text().replace("version 1", "version 2"))
     before = kept.state()
 
-    check(kept, kept.call(*words), 5, "has format 2; this holdfast knows 1")
+    check(kept, kept.call(*words), 5, "has format 2; this keepfast knows 1")
     assert kept.state() == before
     error = kept.call(*words, "--json").json()["error"]
     assert (error["kind"], error["exit_code"]) == ("newer_format", 5)
@@ -243,7 +243,7 @@ def test_a_full_disk_is_a_sentence_and_nothing_is_lost(box: Box, small_disk: Cal
     result = box.run("--store", store, "save")
 
     check(box, result, 1, "disk is full")
-    assert "holdfast forget" in result.err
+    assert "keepfast forget" in result.err
     assert box.call("--store", store, "save", "--auto").code == 1
     assert len(box.call("--store", store, "list", "--json").json()) == 1
     assert box.call("--store", store, "cat", "v1", "a.txt").out == "hello"
@@ -299,7 +299,7 @@ def test_a_damaged_pack_is_named_with_its_checkpoints(kept: Box) -> None:
 
 @pytest.mark.parametrize("text", ["{}", "", "\x00", '{"id": "../../etc"}'])
 def test_a_marker_that_says_nothing_is_written_anew(kept: Box, text: str) -> None:
-    marker = kept.project / ".holdfast/workspace.json"
+    marker = kept.project / ".keepfast/workspace.json"
     good = marker.read_text()
     marker.write_text(text)
 
@@ -342,12 +342,12 @@ def test_init_changes_nothing_where_it_cannot_work(box: Box) -> None:
     box.store.write_text("a file")
     check(box, box.call("init", "new/deep"), 5, "is a file")
     assert not (box.project / "new").exists()
-    assert not (box.project / ".holdfast").exists()
+    assert not (box.project / ".keepfast").exists()
 
 
 def test_a_reader_that_goes_away_is_not_an_error(kept: Box) -> None:
     kept.put("long", "line\n" * 200_000)
-    command = f"{sys.executable} -m holdfast diff | head -c 10"
+    command = f"{sys.executable} -m keepfast diff | head -c 10"
 
     done = subprocess.run(
         ["bash", "-c", f"set -o pipefail; {command}"],
@@ -369,7 +369,7 @@ def test_an_interrupt_is_quiet_and_130(kept: Box) -> None:
             [
                 sys.executable,
                 "-c",
-                "import holdfast.frontends.cli.save as s; from holdfast.entry import main; main()",
+                "import keepfast.frontends.cli.save as s; from keepfast.entry import main; main()",
                 "save",
             ],
             cwd=kept.project,
@@ -395,4 +395,4 @@ def test_the_unexpected_is_one_sentence(kept: Box) -> None:
 
     assert result.code == 1
     assert "Traceback" not in result.err
-    assert result.err.startswith("holdfast: ")
+    assert result.err.startswith("keepfast: ")

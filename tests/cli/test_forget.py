@@ -114,7 +114,7 @@ def test_without_an_answer_nothing_is_forgotten(kept: Box) -> None:
 
 
 def test_what_is_pinned_must_be_unpinned_first(kept: Box) -> None:
-    assert "holdfast unpin v3" in kept.call("forget", "v1", "v3", "-y").err
+    assert "keepfast unpin v3" in kept.call("forget", "v1", "v3", "-y").err
     assert kept.versions() == ["v3", "v2", "v1"]
 
     kept.call("unpin", "v3")

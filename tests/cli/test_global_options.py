@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from holdfast.frontends.cli import scripted
-from holdfast.frontends.cli.root import TABLE, root
+from keepfast.frontends.cli import scripted
+from keepfast.frontends.cli.root import TABLE, root
 
 from .box import Box
 

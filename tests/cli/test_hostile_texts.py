@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.frontends.paint import Paint, harmless
-from holdfast.store.saving import Replaced
+from keepfast.frontends.paint import Paint, harmless
+from keepfast.store.saving import Replaced
 
 from .box import Box
 
@@ -43,7 +43,7 @@ def obeyed(text: str) -> list[str]:
 
 def crafted(box: Box) -> None:
     """Versions whose headers say what no front end of ours would have let in."""
-    from holdfast.wiring import build
+    from keepfast.wiring import build
 
     (box.project / FILE).write_text("one\n")
     (box.project / "link").symlink_to(EVIL.replace("/", ""))
@@ -52,8 +52,8 @@ def crafted(box: Box) -> None:
         (box.project / FILE).write_text(f"{number}\n" * 3)
         (box.project / f"new{number}{FILE}").write_text(EVIL)
         assert box.call("save").code == 0
-    around = box.home / ".local/share/holdfast"
-    from holdfast.settings import Settings
+    around = box.home / ".local/share/keepfast"
+    from keepfast.settings import Settings
 
     settings = Settings()
     settings.put("store.url", str(box.store), "test")
@@ -127,7 +127,7 @@ def test_json_for_a_terminal_is_the_same_value(capsysbinary: pytest.CaptureFixtu
     import io
     import sys
 
-    from holdfast.frontends.cli.session import write_json
+    from keepfast.frontends.cli.session import write_json
 
     value = {EVIL: [EVIL, "한국어", "\ud800"]}
     out, sys.stdout = sys.stdout, io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
@@ -141,7 +141,7 @@ def test_json_for_a_terminal_is_the_same_value(capsysbinary: pytest.CaptureFixtu
 
 
 def test_hostile_names_are_not_completed(hostile: Box, tmp_path: Path) -> None:
-    done = hostile.run(_HOLDFAST_COMPLETE="bash_complete", COMP_WORDS="holdfast show ", COMP_CWORD="2")
+    done = hostile.run(_KEEPFAST_COMPLETE="bash_complete", COMP_WORDS="keepfast show ", COMP_CWORD="2")
 
     assert "v3" in done.out
     assert obeyed(done.out) == []

@@ -1,4 +1,4 @@
-"""`holdfast install claude`: our hooks go in and out; every byte of others stays where it was."""
+"""`keepfast install claude`: our hooks go in and out; every byte of others stays where it was."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.agents import claude_settings
-from holdfast.agents.claude_settings import HOOKS, with_hooks, with_status_line, without_hooks, without_status_line
-from holdfast.agents.launcher import hook, place_of, status_line
-from holdfast.frontends.cli.client_files import interpreter
+from keepfast.agents import claude_settings
+from keepfast.agents.claude_settings import HOOKS, with_hooks, with_status_line, without_hooks, without_status_line
+from keepfast.agents.launcher import hook, place_of, status_line
+from keepfast.frontends.cli.client_files import interpreter
 
 from .box import SOURCE, Box
 
-PROGRAM = "/opt/py/bin/python3 -I -S -B /opt/holdfast/frontends/launch.py"
+PROGRAM = "/opt/py/bin/python3 -I -S -B /opt/keepfast/frontends/launch.py"
 """What settings named before there was a launcher."""
 LAUNCHER = "/opt/a b/bin/launch"
 
@@ -74,7 +74,7 @@ def test_install_hooks_every_event_with_one_command_and_explicit_timeouts(box: B
     assert starts == [command.replace("claude-code", f"claude-code --part {part}") for part in (1, 2)]
     assert failure["command"] == command.replace("launch hook", "launch detach hook")
     launcher = place_of(command)
-    assert launcher == str(box.home / ".local/share/holdfast/bin/launch") and os.access(launcher, os.X_OK)
+    assert launcher == str(box.home / ".local/share/keepfast/bin/launch") and os.access(launcher, os.X_OK)
     assert result.json()["changed"] and result.json()["commands"] == [*starts, command, failure["command"]]
 
 
@@ -133,8 +133,8 @@ def test_the_first_copy_of_the_file_stays_and_later_ones_have_numbers(box: Box) 
     second = Path(box.call("uninstall", "claude", "--json").json()["backup"])
     third = Path(box.call("install", "claude", "--json").json()["backup"])
 
-    assert first.name == "settings.json.before-holdfast" and first.read_text() == text
-    assert second.name == "settings.json.before-holdfast.2" and second.read_text() == hooked
+    assert first.name == "settings.json.before-keepfast" and first.read_text() == text
+    assert second.name == "settings.json.before-keepfast.2" and second.read_text() == hooked
     assert third == first, "the same bytes are kept once"
 
 
@@ -143,8 +143,8 @@ def test_a_copy_with_our_hooks_never_has_the_name_of_the_pristine_one(box: Box) 
     hooked = settings_of(box).read_text()
     copy = Path(box.call("uninstall", "claude", "--json").json()["backup"])
 
-    assert copy.name == "settings.json.before-holdfast.2" and copy.read_text() == hooked
-    assert not settings_of(box).with_name("settings.json.before-holdfast").exists()
+    assert copy.name == "settings.json.before-keepfast.2" and copy.read_text() == hooked
+    assert not settings_of(box).with_name("settings.json.before-keepfast").exists()
 
 
 def test_dry_run_shows_and_changes_nothing(box: Box) -> None:
@@ -206,7 +206,7 @@ def test_an_agent_without_hooks_is_told_another_way(box: Box, verb: str) -> None
 
     assert (result.code, result.out) == (2, "")
     assert "There are no hooks for 'codex', only for claude." in result.err
-    assert "`holdfast watch` saves while any agent works" in result.err
+    assert "`keepfast watch` saves while any agent works" in result.err
 
 
 def test_install_without_a_name_lists_agents(box: Box) -> None:

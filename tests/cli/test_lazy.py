@@ -8,7 +8,7 @@ import sys
 import click
 import pytest
 
-from holdfast.frontends.cli.root import TABLE, root
+from keepfast.frontends.cli.root import TABLE, root
 
 from .box import SOURCE, Box
 
@@ -17,17 +17,17 @@ HEAVY = (
     "json",
     "blake3",
     "difflib",
-    "holdfast.engine",
-    "holdfast.settings",
-    "holdfast.store",
-    "holdfast.workspace",
+    "keepfast.engine",
+    "keepfast.settings",
+    "keepfast.store",
+    "keepfast.workspace",
 )
 
 
 @pytest.mark.parametrize("words", [["--help"], ["--version"]])
 def test_help_loads_no_command_and_no_database(words: list[str]) -> None:
     program = (
-        "import sys\nfrom holdfast.entry import main\n"
+        "import sys\nfrom keepfast.entry import main\n"
         "try: main()\nexcept SystemExit: pass\nprint(*sys.modules, file=sys.stderr)"
     )
 
@@ -42,7 +42,7 @@ def test_help_loads_no_command_and_no_database(words: list[str]) -> None:
     loaded = set(done.stderr.split())
     assert loaded.isdisjoint(HEAVY), loaded.intersection(HEAVY)
     assert not [
-        name for name in loaded if name.startswith("holdfast.frontends.cli.") and name.rpartition(".")[2] in TABLE
+        name for name in loaded if name.startswith("keepfast.frontends.cli.") and name.rpartition(".")[2] in TABLE
     ]
 
 
@@ -95,24 +95,24 @@ def test_a_near_miss_is_answered_with_a_suggestion(box: Box) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("holdfast sta", {"status", "statusline"}),
-        ("holdfast show v", {"v3", "v2", "v1"}),
-        ("holdfast show bef", {"before-refactoring"}),
-        ("holdfast cat lat", {"latest"}),
-        ("holdfast cat v2 src/", {"src/a.py", "src/b.py"}),
-        ("holdfast config ex", {"explain"}),
-        ("holdfast config get retention.k", {"retention.keep_last"}),
-        ("holdfast --col", {"--color"}),
+        ("keepfast sta", {"status", "statusline"}),
+        ("keepfast show v", {"v3", "v2", "v1"}),
+        ("keepfast show bef", {"before-refactoring"}),
+        ("keepfast cat lat", {"latest"}),
+        ("keepfast cat v2 src/", {"src/a.py", "src/b.py"}),
+        ("keepfast config ex", {"explain"}),
+        ("keepfast config get retention.k", {"retention.keep_last"}),
+        ("keepfast --col", {"--color"}),
     ],
 )
 def test_a_shell_completes_commands_and_references(kept: Box, words: str, expected: set[str]) -> None:
-    done = kept.run(_HOLDFAST_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=str(words.count(" ")))
+    done = kept.run(_KEEPFAST_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=str(words.count(" ")))
 
     assert {line.partition(",")[2] for line in done.out.splitlines()} == expected
 
 
 def test_completion_outside_of_a_workspace_offers_nothing(box: Box) -> None:
-    done = box.run(_HOLDFAST_COMPLETE="bash_complete", COMP_WORDS="holdfast show v", COMP_CWORD="2")
+    done = box.run(_KEEPFAST_COMPLETE="bash_complete", COMP_WORDS="keepfast show v", COMP_CWORD="2")
 
     assert (done.out.strip(), done.err) == ("", "")
 
@@ -122,4 +122,4 @@ def test_the_script_of_a_shell_asks_us(box: Box, shell: str) -> None:
     result = box.call("completion", shell)
 
     assert result.code == 0
-    assert f"_HOLDFAST_COMPLETE={shell}_complete" in result.out.replace("env ", "")
+    assert f"_KEEPFAST_COMPLETE={shell}_complete" in result.out.replace("env ", "")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import looking
+from keepfast import looking
 
 from .box import Box
 
@@ -20,8 +20,8 @@ def tree(box: Box) -> dict[str, tuple[str, int, bytes]]:
     """Path → (kind, mode, content) of what is on disk."""
     found = {}
     for folder, folders, files in os.walk(box.project):
-        if ".holdfast" in folders:
-            folders.remove(".holdfast")
+        if ".keepfast" in folders:
+            folders.remove(".keepfast")
         for name in [*folders, *files]:
             path = Path(folder, name)
             mode = path.lstat().st_mode & 0o7777
@@ -109,7 +109,7 @@ def test_the_patch_leads_from_one_state_to_the_other(box: Box, tmp_path: Path) -
     box.put("space name", "a\nb\n")
     disturb_text(box, chance)
     box.save()
-    shutil.copytree(box.project, tmp_path / "old", symlinks=True, ignore=shutil.ignore_patterns(".holdfast"))
+    shutil.copytree(box.project, tmp_path / "old", symlinks=True, ignore=shutil.ignore_patterns(".keepfast"))
     box.put("tail", "no newline\nat the end")
     box.put("space name", "a\nc\n")
     disturb_text(box, chance)

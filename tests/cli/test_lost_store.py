@@ -20,7 +20,7 @@ MISSING = 5
 
 
 def marker(box: Box, folder: Path | None = None) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(((folder or box.project) / ".holdfast/workspace.json").read_text())
+    found: dict[str, Any] = json.loads(((folder or box.project) / ".keepfast/workspace.json").read_text())
     return found
 
 
@@ -34,7 +34,7 @@ def hooks(box: Box) -> Iterator[tuple[str, int, int]]:
         payload = {"hook_event_name": event, "session_id": "s", "cwd": str(box.project), "source": "startup",
                    "transcript_path": "", "tool_name": "Bash", "tool_input": {"command": "rm -rf src"}}  # fmt: skip
         done = subprocess.run(
-            [sys.executable, "-m", "holdfast", *written(box.home), "hook", "claude-code"],
+            [sys.executable, "-m", "keepfast", *written(box.home), "hook", "claude-code"],
             input=json.dumps(payload).encode(),
             env={**box.variables, "PYTHONPATH": str(SOURCE)},
             cwd=box.project,
@@ -62,11 +62,11 @@ def test_every_command_says_that_the_store_is_not_there(kept: Box, words: tuple[
 def test_a_lost_store_is_missed_without_the_marker_too(kept: Box) -> None:
     """The list in the user's data folder knows that there was one."""
     kept.store.rename(kept.home / "elsewhere")
-    shutil.rmtree(kept.project / ".holdfast")
+    shutil.rmtree(kept.project / ".keepfast")
 
     assert [kept.call(verb).code for verb in ("list", "save", "init")] == [MISSING] * 3
     assert not kept.store.exists()
-    assert not (kept.project / ".holdfast").exists()
+    assert not (kept.project / ".keepfast").exists()
 
 
 def test_another_store_in_its_place_is_not_taken_for_it(kept: Box) -> None:
@@ -146,7 +146,7 @@ def test_a_wiped_marker_is_found_again_in_a_store_of_its_own(box: Box) -> None:
     box.call("--store", str(own), "init")
     box.put("a", "one")
     box.save()
-    shutil.rmtree(box.project / ".holdfast")
+    shutil.rmtree(box.project / ".keepfast")
 
     assert box.save() == "v2"
     assert not box.store.exists()
@@ -181,7 +181,7 @@ def test_another_store_can_be_checked_from_within_a_workspace(kept: Box) -> None
 def test_a_marker_of_an_older_version_gets_the_store_id_at_the_next_save(kept: Box) -> None:
     said = marker(kept)
     store_id = said.pop("store_id")
-    (kept.project / ".holdfast/workspace.json").write_text(json.dumps(said))
+    (kept.project / ".keepfast/workspace.json").write_text(json.dumps(said))
 
     assert kept.call("list").code == 0
     assert kept.save() == "v4"
@@ -191,12 +191,12 @@ def test_a_marker_of_an_older_version_gets_the_store_id_at_the_next_save(kept: B
 def test_a_marker_from_a_repository_opens_no_store_elsewhere(kept: Box) -> None:
     """Somebody's marker names a store that this user never used: it is neither opened, written to nor made."""
     foreign, clone = kept.base / "foreign", kept.home / "clone"
-    (clone / ".holdfast").mkdir(parents=True)
+    (clone / ".keepfast").mkdir(parents=True)
     stranger = Box(kept.base / "stranger")
     stranger.call("--store", str(foreign), "init")
     stranger.put("a", "one")
     stranger.save()
-    (clone / ".holdfast/workspace.json").write_bytes((stranger.project / ".holdfast/workspace.json").read_bytes())
+    (clone / ".keepfast/workspace.json").write_bytes((stranger.project / ".keepfast/workspace.json").read_bytes())
     before = kept.state(foreign)
     codes = {verb: kept.call(verb, cwd=clone).code for verb in ("list", "save", "status")}
 
@@ -214,10 +214,10 @@ def test_a_marker_from_a_repository_opens_no_store_elsewhere(kept: Box) -> None:
 def test_a_workspace_may_be_told_to_trust_a_store(kept: Box) -> None:
     """The same folder and store, seen by a user whose data folder is new."""
     shutil.move(kept.home / ".local", kept.home / "old")
-    (kept.home / ".local/share/holdfast").mkdir(parents=True)
-    shutil.move(kept.home / "old/share/holdfast/store", kept.home / "disk")
+    (kept.home / ".local/share/keepfast").mkdir(parents=True)
+    shutil.move(kept.home / "old/share/keepfast/store", kept.home / "disk")
     said = {**marker(kept), "store": str(kept.home / "disk")}
-    (kept.project / ".holdfast/workspace.json").write_text(json.dumps(said))
+    (kept.project / ".keepfast/workspace.json").write_text(json.dumps(said))
     assert kept.call("list").code == MISSING
     assert kept.call("--store", str(kept.home / "disk"), "init").code == 0
 
@@ -263,7 +263,7 @@ def test_the_store_of_an_older_history_is_not_taken_for_the_newer_one(swapped: B
     assert swapped.state(swapped.store) == before
 
 
-@pytest.mark.parametrize(("store", "versions"), [("new", ["v1"]), (".local/share/holdfast/store", ["v3", "v2", "v1"])])
+@pytest.mark.parametrize(("store", "versions"), [("new", ["v1"]), (".local/share/keepfast/store", ["v3", "v2", "v1"])])
 def test_a_store_that_knows_the_folder_is_taken_when_it_is_named(swapped: Box, store: str, versions: list[str]) -> None:
     result = swapped.call("--store", str(swapped.home / store), "init", "--json")
 
@@ -284,7 +284,7 @@ def test_of_two_stores_that_know_the_folder_the_named_one_is_taken(kept: Box) ->
 
 def test_a_folder_without_a_marker_hears_that_its_store_may_be_another(kept: Box) -> None:
     kept.store.rename(kept.home / "elsewhere")
-    shutil.rmtree(kept.project / ".holdfast")
+    shutil.rmtree(kept.project / ".keepfast")
     other = kept.home / "other"
     other.mkdir()
     assert str(kept.store) in kept.call("init", "--new-store", cwd=other).err
@@ -323,7 +323,7 @@ def test_a_store_that_went_with_its_list_is_missed_in_a_folder_below_and_by_doct
 
 def test_save_auto_is_not_silent_about_a_store_that_went_with_its_list(bereft: Box) -> None:
     done = subprocess.run(
-        [sys.executable, "-I", "-S", "-B", str(SOURCE / "holdfast/frontends/launch.py"), *written(bereft.home), "save"],
+        [sys.executable, "-I", "-S", "-B", str(SOURCE / "keepfast/frontends/launch.py"), *written(bereft.home), "save"],
         cwd=bereft.project,
         capture_output=True,
         timeout=60,
@@ -383,14 +383,14 @@ def test_a_store_that_the_marker_names_is_told_with_a_way_out(bare: Box, verb: s
     error = result.json()["error"]
 
     assert (result.code, error["kind"]) == (MISSING, "other_store")
-    assert str(bare.home / "disk/holdfast/store") in error["message"]
+    assert str(bare.home / "disk/keepfast/store") in error["message"]
     assert f"XDG_DATA_HOME={bare.home / 'disk'}" in error["hint"]
     assert marker(bare) == before
     assert not bare.store.exists()
 
 
 def test_the_store_that_the_marker_names_can_be_given(bare: Box) -> None:
-    assert len(bare.call("--store", str(bare.home / "disk/holdfast/store"), "list", "--json").json()) == 1
+    assert len(bare.call("--store", str(bare.home / "disk/keepfast/store"), "list", "--json").json()) == 1
 
 
 def test_a_person_is_asked_before_a_marker_that_names_another_store_is_rewritten(bare: Box) -> None:
@@ -417,7 +417,7 @@ def test_doctor_finds_hooks_that_use_other_folders_than_this_command(bare: Box) 
 def test_doctor_finds_hooks_without_a_launcher_that_use_other_folders(bare: Box) -> None:
     """As an earlier version wrote them: Python by itself, and no word of folders."""
     bare.variables["XDG_DATA_HOME"] = str(bare.home / "disk")
-    launch = SOURCE / "holdfast/frontends/launch.py"
+    launch = SOURCE / "keepfast/frontends/launch.py"
     line = {"type": "command", "command": f"{sys.executable} -I -S -B {launch} hook claude-code"}
     (bare.home / ".claude/settings.json").write_text(json.dumps({"hooks": {"Stop": [{"hooks": [line]}]}}))
     checks = bare.call("doctor", "--json").json()["checks"]
@@ -435,7 +435,7 @@ def unplugged(box: Box) -> Box:
     assert box.call("--store", str(box.base / "disk/store"), "init").code == 0
     box.save("-m", "first")
     (box.base / "disk").rename(box.base / "away")
-    shutil.rmtree(box.project / ".holdfast")
+    shutil.rmtree(box.project / ".keepfast")
     return box
 
 
@@ -447,7 +447,7 @@ def test_a_store_on_a_lost_disk_is_missed_without_the_marker(unplugged: Box, wor
     assert (result.code, kind(result)) == (MISSING, "store_missing")
     assert str(unplugged.base / "disk/store") in result.json()["error"]["message"]
     assert not unplugged.store.exists() and not (unplugged.base / "disk").exists()
-    assert not (unplugged.project / ".holdfast").exists()
+    assert not (unplugged.project / ".keepfast").exists()
 
 
 def test_a_folder_below_misses_the_store_too_and_another_folder_does_not(unplugged: Box) -> None:
@@ -473,7 +473,7 @@ def test_hooks_say_in_one_line_that_the_store_of_an_unmarked_folder_is_away(unpl
 
     assert told["SessionStart"] == (1, 1) and told["Stop"] == (1, 1)
     assert not unplugged.store.exists()
-    assert not (unplugged.project / ".holdfast").exists()
+    assert not (unplugged.project / ".keepfast").exists()
 
 
 def test_a_disk_that_comes_back_has_its_history(unplugged: Box) -> None:
@@ -502,10 +502,10 @@ def test_a_folder_in_a_store_that_was_purged_misses_no_store(box: Box) -> None:
 def test_a_folder_of_an_older_version_is_noted_at_its_next_save(box: Box) -> None:
     box.put("a", "one")
     box.call("--store", str(box.base / "disk/store"), "init")
-    (box.home / ".local/share/holdfast/folders").unlink()
+    (box.home / ".local/share/keepfast/folders").unlink()
     box.save()
     (box.base / "disk").rename(box.base / "away")
-    shutil.rmtree(box.project / ".holdfast")
+    shutil.rmtree(box.project / ".keepfast")
 
     assert box.call("init").code == MISSING
 
@@ -519,7 +519,7 @@ def test_a_folder_that_moved_leaves_its_old_path_to_others(box: Box) -> None:
     assert box.call("init", "--moved", cwd=moved).code == 0
     (box.base / "disk").rename(box.base / "away")
     box.project.mkdir()
-    shutil.rmtree(moved / ".holdfast")
+    shutil.rmtree(moved / ".keepfast")
 
     assert box.call("list", cwd=moved).code == MISSING
     assert box.call("init").code == 0

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.frontends.surroundings import FOLDERS
+from keepfast.frontends.surroundings import FOLDERS
 
 from .box import SOURCE, Box
 
@@ -28,14 +28,14 @@ CHANGING = [
 
 
 def said(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / ".holdfast/workspace.json").read_text())
+    found: dict[str, Any] = json.loads((folder / ".keepfast/workspace.json").read_text())
     return found
 
 
 def strange(folder: Path, **more: Any) -> Path:
     """Put a marker there as a repository may bring it."""
-    (folder / ".holdfast").mkdir(parents=True, exist_ok=True)
-    (folder / ".holdfast/workspace.json").write_text(json.dumps({"id": STRANGE, **more}))
+    (folder / ".keepfast").mkdir(parents=True, exist_ok=True)
+    (folder / ".keepfast/workspace.json").write_text(json.dumps({"id": STRANGE, **more}))
     return folder
 
 
@@ -47,7 +47,7 @@ def held(box: Box) -> list[str]:
 def by_itself(box: Box, folder: Path) -> int:
     """Save as a hook does that knows no session: whatever is not protected yet is protected then."""
     folders = [FOLDERS, str(box.home), str(box.home / ".config"), str(box.home / ".local/share")]
-    command = [sys.executable, "-I", "-S", "-B", str(SOURCE / "holdfast/frontends/launch.py")]
+    command = [sys.executable, "-I", "-S", "-B", str(SOURCE / "keepfast/frontends/launch.py")]
     return subprocess.run([*command, *folders, "save"], cwd=folder, env=box.variables, timeout=60).returncode
 
 
@@ -56,20 +56,20 @@ def by_itself(box: Box, folder: Path) -> int:
 
 @pytest.fixture(params=["relative", "absolute", "through another link", "to the marker alone"])
 def linked(kept: Box, request: pytest.FixtureRequest) -> Path:
-    """A repository whose `.holdfast` leads to that of another project."""
+    """A repository whose `.keepfast` leads to that of another project."""
     clone = kept.home / "clone"
     clone.mkdir()
     (clone / "mine.txt").write_text("mine\n")
     if request.param == "relative":
-        (clone / ".holdfast").symlink_to("../project/.holdfast")
+        (clone / ".keepfast").symlink_to("../project/.keepfast")
     elif request.param == "absolute":
-        (clone / ".holdfast").symlink_to(kept.project / ".holdfast")
+        (clone / ".keepfast").symlink_to(kept.project / ".keepfast")
     elif request.param == "through another link":
         (clone / "way").symlink_to("../project")
-        (clone / ".holdfast").symlink_to("way/.holdfast")
+        (clone / ".keepfast").symlink_to("way/.keepfast")
     else:
-        (clone / ".holdfast").mkdir()
-        (clone / ".holdfast/workspace.json").symlink_to(kept.project / ".holdfast/workspace.json")
+        (clone / ".keepfast").mkdir()
+        (clone / ".keepfast/workspace.json").symlink_to(kept.project / ".keepfast/workspace.json")
     return clone
 
 
@@ -100,20 +100,20 @@ def test_a_save_by_itself_protects_a_folder_whose_marker_is_a_link(kept: Box, li
 
 
 def test_notices_are_not_written_through_a_link(kept: Box, linked: Path) -> None:
-    if not (linked / ".holdfast").is_symlink():
+    if not (linked / ".keepfast").is_symlink():
         pytest.skip("the folder is its own")
     by_itself(kept, linked)
     kept.store.rename(kept.home / "away")
     by_itself(kept, linked)
 
-    assert not (kept.project / ".holdfast/notices").exists()
+    assert not (kept.project / ".keepfast/notices").exists()
 
 
 def test_the_project_s_settings_are_not_read_through_a_link(kept: Box, linked: Path) -> None:
-    if not (linked / ".holdfast").is_symlink():
+    if not (linked / ".keepfast").is_symlink():
         pytest.skip("the folder is its own")
     by_itself(kept, linked)
-    (kept.project / ".holdfast/config.json").write_text('{"checkpoint": {"capture_files": false}}')
+    (kept.project / ".keepfast/config.json").write_text('{"checkpoint": {"capture_files": false}}')
 
     assert kept.call("config", "get", "checkpoint.capture_files", cwd=linked).out == "true\n"
     assert kept.call("config", "get", "checkpoint.capture_files").out == "false\n"
@@ -138,26 +138,26 @@ def test_a_marker_from_a_repository_does_not_divert_protection(kept: Box, naming
     assert made.code == 0, made
     assert made.json()["checkpoint"]["version"] == "v4"
     assert kept.versions()[0] == "v4"
-    assert {"vendor/lib.c", "vendor/.holdfast/workspace.json"} <= shown
+    assert {"vendor/lib.c", "vendor/.keepfast/workspace.json"} <= shown
     assert not (kept.base / "evil").exists()
 
 
 def test_what_lies_in_a_marker_folder_of_a_repository_comes_back(kept: Box) -> None:
     vendor = strange(kept.project / "vendor")
-    (vendor / ".holdfast/notes.txt").write_text("mine\n")
-    before = (vendor / ".holdfast/workspace.json").read_bytes()
+    (vendor / ".keepfast/notes.txt").write_text("mine\n")
+    before = (vendor / ".keepfast/workspace.json").read_bytes()
     kept.save()
-    shutil.rmtree(vendor / ".holdfast")
+    shutil.rmtree(vendor / ".keepfast")
     kept.save()
     assert kept.call("restore", "v4", "-y").code == 0
 
-    assert (vendor / ".holdfast/notes.txt").read_text() == "mine\n"
-    assert (vendor / ".holdfast/workspace.json").read_bytes() == before
+    assert (vendor / ".keepfast/notes.txt").read_text() == "mine\n"
+    assert (vendor / ".keepfast/workspace.json").read_bytes() == before
 
 
 def test_the_settings_beside_a_marker_from_a_repository_do_not_count(kept: Box) -> None:
     vendor = strange(kept.project / "vendor")
-    (vendor / ".holdfast/config.json").write_text('{"checkpoint": {"capture_files": false}}')
+    (vendor / ".keepfast/config.json").write_text('{"checkpoint": {"capture_files": false}}')
 
     assert kept.call("config", "get", "checkpoint.capture_files", cwd=vendor).out == "true\n"
 
@@ -171,7 +171,7 @@ def test_the_marker_of_a_workspace_within_is_not_captured(kept: Box) -> None:
     rows = {row["path"] for row in kept.call("show", "--json", "--all").json()["changes"]}
 
     assert "inner/file" in rows
-    assert not any(path.startswith("inner/.holdfast/") for path in rows)
+    assert not any(path.startswith("inner/.keepfast/") for path in rows)
 
 
 def test_a_restore_leaves_the_marker_of_a_workspace_within_as_it_is(kept: Box) -> None:
@@ -179,11 +179,11 @@ def test_a_restore_leaves_the_marker_of_a_workspace_within_as_it_is(kept: Box) -
     inner = strange(kept.project / "inner")
     kept.save()
     assert kept.call("init", cwd=inner).code == 0
-    own = (inner / ".holdfast/workspace.json").read_bytes()
+    own = (inner / ".keepfast/workspace.json").read_bytes()
     assert said(inner)["id"] != STRANGE
     assert kept.call("restore", "v4", "-y").code == 0
 
-    assert (inner / ".holdfast/workspace.json").read_bytes() == own
+    assert (inner / ".keepfast/workspace.json").read_bytes() == own
 
 
 def test_a_folder_with_a_marker_from_a_repository_gets_an_id_of_its_own(kept: Box) -> None:
@@ -212,7 +212,7 @@ def overwritten(kept: Box, request: pytest.FixtureRequest) -> str:
     options = ("--store", str(kept.base / "second")) if request.param == "in another store" else ()
     assert kept.call(*options, "init", cwd=other).code == 0
     assert kept.call("save", "-m", "of the template", cwd=other).code == 0
-    shutil.copytree(other / ".holdfast", kept.project / ".holdfast", dirs_exist_ok=True)
+    shutil.copytree(other / ".keepfast", kept.project / ".keepfast", dirs_exist_ok=True)
     assert said(kept.project)["id"] != own
     if request.param == "moved":
         other.rename(kept.home / "elsewhere")
@@ -271,7 +271,7 @@ def nested(kept: Box, request: pytest.FixtureRequest) -> Path:
         assert kept.call(*options, "init", cwd=source).code == 0
         assert kept.call("save", cwd=source).code == 0
     vendor = kept.project / "vendor"
-    shutil.copytree(source / ".holdfast", vendor / ".holdfast")
+    shutil.copytree(source / ".keepfast", vendor / ".keepfast")
     if request.param == "one without a folder":
         assert kept.call("unprotect", "-y", cwd=source).code == 0
     return vendor
@@ -283,7 +283,7 @@ def test_a_known_marker_below_a_workspace_diverts_nothing(kept: Box, nested: Pat
     shown = {row["path"] for row in kept.call("show", "--json", "--all").json()["changes"]}
 
     assert (made.code, made.json()["checkpoint"]["version"]) == (0, "v4")
-    assert {"vendor/lib.c", "vendor/.holdfast/workspace.json"} <= shown
+    assert {"vendor/lib.c", "vendor/.keepfast/workspace.json"} <= shown
     assert len(kept.call("list", "--json", cwd=nested).json()) == 4
     assert kept.call("status", "--json", cwd=nested).json()["workspace"]["root"] == str(kept.project)
 
@@ -321,8 +321,8 @@ def test_a_workspace_that_moved_within_another_can_be_said_to_have_moved(kept: B
 def cloned(kept: Box) -> Path:
     """A repository that carries the very marker of another project, which is there."""
     clone = kept.home / "clone"
-    (clone / ".holdfast").mkdir(parents=True)
-    (clone / ".holdfast/workspace.json").write_bytes((kept.project / ".holdfast/workspace.json").read_bytes())
+    (clone / ".keepfast").mkdir(parents=True)
+    (clone / ".keepfast/workspace.json").write_bytes((kept.project / ".keepfast/workspace.json").read_bytes())
     return clone
 
 
@@ -384,7 +384,7 @@ def test_a_moved_folder_is_saved_at_once_and_its_history_can_still_be_taken_over
     assert (kept.home / "meanwhile/new.txt").read_text() == "meanwhile\n"
 
 
-@pytest.mark.parametrize("variable", ["CLAUDECODE", "CODEX_SANDBOX", "HOLDFAST_RUN_TOKEN"])
+@pytest.mark.parametrize("variable", ["CLAUDECODE", "CODEX_SANDBOX", "KEEPFAST_RUN_TOKEN"])
 def test_an_agent_cannot_say_that_a_folder_moved(kept: Box, variable: str) -> None:
     kept.project.rename(kept.home / "moved")
     kept.project = kept.home / "moved"
@@ -531,11 +531,11 @@ def test_a_list_of_folders_that_was_lost_is_made_again(kept: Box) -> None:
 
 def test_a_page_does_not_restore_into_another_project_s_folder(kept: Box) -> None:
     """The folder at the path that the store knows was exchanged for another workspace's."""
-    from holdfast.core.errors import Conflict
-    from holdfast.frontends.surroundings import Surroundings
-    from holdfast.frontends.web.desk import Desk
-    from holdfast.settings import Settings
-    from holdfast.wiring import build
+    from keepfast.core.errors import Conflict
+    from keepfast.frontends.surroundings import Surroundings
+    from keepfast.frontends.web.desk import Desk
+    from keepfast.settings import Settings
+    from keepfast.wiring import build
 
     other = kept.home / "other"
     other.mkdir()
@@ -559,15 +559,15 @@ def test_a_page_does_not_restore_into_another_project_s_folder(kept: Box) -> Non
             desk.refuse_another(desk.row(workspace))
     finally:
         desk.close()
-    assert sorted(path.name for path in kept.project.iterdir()) == [".holdfast", "theirs"]
+    assert sorted(path.name for path in kept.project.iterdir()) == [".keepfast", "theirs"]
 
 
 def test_doctor_says_where_something_else_lies_in_the_place_of_a_marker(kept: Box) -> None:
-    shutil.rmtree(kept.project / ".holdfast")
-    (kept.project / ".holdfast").write_text("mine\n")
+    shutil.rmtree(kept.project / ".keepfast")
+    (kept.project / ".keepfast").write_text("mine\n")
     report = kept.call("doctor", "--json")
     names = {check["name"] for check in report.json()["checks"] if check["level"] == "problem"}
 
     assert "git" in names
     assert kept.versions() == ["v3", "v2", "v1"]
-    assert (kept.project / ".holdfast").read_text() == "mine\n"
+    assert (kept.project / ".keepfast").read_text() == "mine\n"

@@ -16,11 +16,11 @@ from typing import Any, cast
 
 import pytest
 
-from holdfast.core.errors import HoldfastError, OutOfMemory, sentence, shortage
-from holdfast.frontends.cli.leaving import _explained
-from holdfast.frontends.cli.session import Session
-from holdfast.store.compressing import Workers
-from holdfast.workspace.apply import Apply
+from keepfast.core.errors import KeepfastError, OutOfMemory, sentence, shortage
+from keepfast.frontends.cli.leaving import _explained
+from keepfast.frontends.cli.session import Session
+from keepfast.store.compressing import Workers
+from keepfast.workspace.apply import Apply
 
 from .box import Box
 
@@ -41,7 +41,7 @@ class Machine:
             assert self.run(*words).returncode == 0
 
     def packs(self) -> list[str]:
-        return sorted(os.listdir(self.project.parent / ".local/share/holdfast/store/packs"))
+        return sorted(os.listdir(self.project.parent / ".local/share/keepfast/store/packs"))
 
     def run(self, *words: str, limit: int = 0) -> subprocess.CompletedProcess[bytes]:
         def limited() -> None:
@@ -49,7 +49,7 @@ class Machine:
                 resource.setrlimit(resource.RLIMIT_AS, (limit << 20, limit << 20))
 
         return subprocess.run(
-            [sys.executable, "-c", "from holdfast.entry import main; main()", *words],
+            [sys.executable, "-c", "from keepfast.entry import main; main()", *words],
             cwd=self.project, env=self.variables, capture_output=True, timeout=120, preexec_fn=limited, check=False,
         )  # fmt: skip
 
@@ -98,7 +98,7 @@ def test_memory_that_ran_out_is_known_whoever_says_so(error: Exception) -> None:
     assert sentence(error) == str(found)
 
 
-@pytest.mark.parametrize("error", [ValueError("x"), OSError(28, os.strerror(28)), HoldfastError("memory of things")])
+@pytest.mark.parametrize("error", [ValueError("x"), OSError(28, os.strerror(28)), KeepfastError("memory of things")])
 def test_other_errors_are_not_taken_for_it(error: Exception) -> None:
     assert shortage(error) is None
 
@@ -107,7 +107,7 @@ def test_frames_are_compressed_without_threads_where_there_can_be_none(monkeypat
     def none(work: Callable[..., Any], arguments: tuple[Any, ...]) -> int:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr("holdfast.store.compressing.start_new_thread", none)
+    monkeypatch.setattr("keepfast.store.compressing.start_new_thread", none)
     workers = Workers(2, lambda: lambda value: value[::-1])
 
     jobs = [workers.submit(b"one"), workers.submit(b"two")]
@@ -120,12 +120,12 @@ def test_frames_are_compressed_without_threads_where_there_can_be_none(monkeypat
 @pytest.mark.parametrize("limit", range(18, 34, 2))
 def test_a_command_that_cannot_even_be_loaded_says_so(machine: Machine, limit: int) -> None:
     done = machine.run("status", limit=limit)
-    if done.returncode == 0 or b"holdfast" not in done.stderr:
+    if done.returncode == 0 or b"keepfast" not in done.stderr:
         pytest.skip("all is well, or Python itself does not start")
 
     assert done.returncode == 1
     assert b"Traceback" not in done.stderr
-    assert done.stderr.startswith(b"holdfast: ")
+    assert done.stderr.startswith(b"keepfast: ")
 
 
 def test_memory_that_ran_out_outside_of_the_store_is_said_in_the_same_words() -> None:

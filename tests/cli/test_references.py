@@ -83,7 +83,7 @@ def test_an_unknown_reference_is_a_sentence_and_exit_code_4(kept: Box, reference
     result = kept.call("show", "--", reference)
 
     assert result.code == 4
-    assert result.err.startswith("holdfast: ")
+    assert result.err.startswith("keepfast: ")
     assert "Traceback" not in result.err
 
 

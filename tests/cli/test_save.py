@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from folders import written
-from holdfast.store import notices
+from keepfast.store import notices
 
 from .box import DAY, HOUR, MINUTE, SOURCE, Box
 
@@ -23,7 +23,7 @@ def test_the_first_save_says_what_was_kept(box: Box) -> None:
     result = box.call("save", "-m", "hello")
 
     assert box.plain(result.out) == 'Created v1 "hello" (Nms)\n'
-    assert result.err == "Kept 1 file, 5B.\nLeft out: 1 not looked at; `holdfast show --left-out` names them.\n"
+    assert result.err == "Kept 1 file, 5B.\nLeft out: 1 not looked at; `keepfast show --left-out` names them.\n"
 
 
 def test_a_manual_save_of_an_unchanged_tree_makes_a_version(kept: Box) -> None:
@@ -309,7 +309,7 @@ def test_status_shows_warnings_of_settings(kept: Box) -> None:
 
 
 def test_the_hook_keeps_its_notices_in_the_same_place(kept: Box) -> None:
-    launch = SOURCE / "holdfast/frontends/launch.py"
+    launch = SOURCE / "keepfast/frontends/launch.py"
     away = kept.store.with_name("away")
     kept.store.rename(away)
 
@@ -321,7 +321,7 @@ def test_the_hook_keeps_its_notices_in_the_same_place(kept: Box) -> None:
     away.rename(kept.store)
 
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
-    found = notices.read([str(kept.project / ".holdfast")])
+    found = notices.read([str(kept.project / ".keepfast")])
     assert [(notice["kind"], notice["trigger"]) for notice in found] == [("skipped", "auto")]
 
 

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from holdfast.store import search as searching
+from keepfast.store import search as searching
 
 from .box import SOURCE, Box
 
@@ -145,7 +145,7 @@ def test_more_hits_than_one_page_are_found(kept: Box, monkeypatch: pytest.Monkey
 
 
 def test_many_may_search_at_once_while_there_is_no_index_yet(kept: Box) -> None:
-    command = [sys.executable, "-m", "holdfast", "search", "--json", "first"]
+    command = [sys.executable, "-m", "keepfast", "search", "--json", "first"]
     environment = {**kept.variables, "PYTHONPATH": str(SOURCE)}
 
     children = [

@@ -76,4 +76,4 @@ def test_normal_mode_outside_is_an_error(box: Box) -> None:
 
     assert result.code == 3
     assert "is not in a workspace" in result.err
-    assert "holdfast init" in result.err
+    assert "keepfast init" in result.err

@@ -8,9 +8,9 @@ import shutil
 
 import pytest
 
-from holdfast.core.errors import TooMany
-from holdfast.frontends.cli.ground import file_system, is_remote, synced_folder
-from holdfast.store.notices import note_unsaved
+from keepfast.core.errors import TooMany
+from keepfast.frontends.cli.ground import file_system, is_remote, synced_folder
+from keepfast.store.notices import note_unsaved
 
 from .box import Box
 
@@ -59,15 +59,15 @@ def test_a_file_that_cannot_be_read_is_not_overwritten(box: Box, text: str) -> N
 def test_environment_wins_over_the_file_and_flags_over_both(box: Box) -> None:
     box.call("config", "set", "capture.max_files", "5")
     box.call("config", "set", "store.url", str(box.home / "elsewhere"))
-    box.variables["HOLDFAST_CAPTURE_MAX_FILES"] = "7"
-    box.variables["HOLDFAST_STORE_URL"] = "/somewhere"
+    box.variables["KEEPFAST_CAPTURE_MAX_FILES"] = "7"
+    box.variables["KEEPFAST_STORE_URL"] = "/somewhere"
 
     values = box.call("--store", "here", "config", "list", "--json").json()
 
-    assert values["capture.max_files"] == {"value": 7, "origin": "HOLDFAST_CAPTURE_MAX_FILES"}
+    assert values["capture.max_files"] == {"value": 7, "origin": "KEEPFAST_CAPTURE_MAX_FILES"}
     assert values["store.url"] == {"value": str(box.project / "here"), "origin": "--store"}
     assert values["capture.ignored"] == {"value": "all", "origin": "default"}
-    assert "HOLDFAST_STORE_URL is not taken from the environment" in box.call("config", "list").err
+    assert "KEEPFAST_STORE_URL is not taken from the environment" in box.call("config", "list").err
 
 
 def test_another_settings_file_is_used_and_written(box: Box) -> None:
@@ -107,7 +107,7 @@ def test_doctor_finds_a_store_that_others_may_read(kept: Box) -> None:
 
 
 def test_doctor_finds_a_marker_that_git_would_take(kept: Box) -> None:
-    (kept.project / ".holdfast/.gitignore").unlink()
+    (kept.project / ".keepfast/.gitignore").unlink()
 
     assert checks(kept)["git"]["level"] == "problem"
     assert kept.call("init").code == 0
@@ -138,7 +138,7 @@ def test_doctor_says_once_what_stops_many_checks(kept: Box) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_doctor_finds_a_home_that_takes_no_store(visited: Box) -> None:
     shutil.rmtree(visited.home / ".local")
-    shutil.rmtree(visited.project / ".holdfast")
+    shutil.rmtree(visited.project / ".keepfast")
 
     said = visited.call_as(65534, "doctor")
 
@@ -225,7 +225,7 @@ def _checks(box: Box) -> list[dict[str, str]]:
 def test_a_client_that_asks_wrongly_is_told_the_commands_own_usage(kept: Box) -> None:
     done = kept.run("hook", "claude", "--json")
 
-    assert done.code == 1 and done.err.startswith("usage: holdfast hook")
+    assert done.code == 1 and done.err.startswith("usage: keepfast hook")
 
 
 def test_the_status_line_without_a_payload_is_about_the_current_folder(kept: Box) -> None:

@@ -1,4 +1,4 @@
-"""What a person sees, one page per verb; `HOLDFAST_SNAPSHOTS=write pytest tests/cli/test_snapshots.py` writes them."""
+"""What a person sees, one page per verb; `KEEPFAST_SNAPSHOTS=write pytest tests/cli/test_snapshots.py` writes them."""
 
 from __future__ import annotations
 
@@ -40,34 +40,34 @@ def show(box: Box) -> str:
     box.put("src/a.py", "one\n2\n3\n")
     (box.project / "src/b.py").chmod(0o755)
     box.call("save", "-m", "with a pipe", "--session", "s-1", "--task", "t-1")
-    return page(box, "holdfast show", "holdfast show v2")
+    return page(box, "keepfast show", "keepfast show v2")
 
 
 def init(box: Box) -> str:
-    return page(box, "holdfast init new", "holdfast init new", "holdfast init new/inner", "holdfast init /")
+    return page(box, "keepfast init new", "keepfast init new", "keepfast init new/inner", "keepfast init /")
 
 
 def save(box: Box) -> str:
     box.put("new", "x")
-    return page(box, "holdfast save", "holdfast save -m again --name again --tag x --pin", "holdfast save --auto")
+    return page(box, "keepfast save", "keepfast save -m again --name again --tag x --pin", "keepfast save --auto")
 
 
 def diff(box: Box) -> str:
     damage(box)
     return page(
         box,
-        "holdfast diff",
-        "holdfast diff --stat",
-        "holdfast diff --name-only",
-        "holdfast diff v1 v2",
-        "holdfast diff v3 v3",
+        "keepfast diff",
+        "keepfast diff --stat",
+        "keepfast diff --name-only",
+        "keepfast diff v1 v2",
+        "keepfast diff v3 v3",
     )
 
 
 def status(box: Box) -> str:
     damage(box)
     box.now += 3 * HOUR
-    lines = page(box, "holdfast status")
+    lines = page(box, "keepfast status")
     store = next(line for line in lines.splitlines() if line.startswith("Store"))
     return lines.replace(store, store.rpartition(",")[0] + ", N bytes")
 
@@ -78,41 +78,41 @@ def forget(box: Box) -> str:
         box.call("save", "--auto")
     lines = page(
         box,
-        "holdfast forget --dry-run",
-        "holdfast forget v1 --dry-run",
-        "holdfast forget -y",
-        "holdfast forget -y",
-        "holdfast forget v3",
+        "keepfast forget --dry-run",
+        "keepfast forget v1 --dry-run",
+        "keepfast forget -y",
+        "keepfast forget -y",
+        "keepfast forget v3",
     )
     return "".join([line + "\n" for line in lines.splitlines() if "the store went from" not in line])
 
 
 def search(box: Box) -> str:
-    return page(box, "holdfast search 체크포인트", "holdfast search .py", "holdfast search nothing")
+    return page(box, "keepfast search 체크포인트", "keepfast search .py", "keepfast search nothing")
 
 
 def config(box: Box) -> str:
     return page(
         box,
-        "holdfast config path",
-        "holdfast config get capture.max_file_size",
-        "holdfast config set capture.max_file_size 2GB",
-        "holdfast config get capture.max_file_size",
-        "holdfast config set capture.ignored some",
-        "holdfast config get capture.max_fil_size",
-        "holdfast config explain capture.ignored",
-        "holdfast config set --project --dry-run capture.ignored all",
-        "holdfast config set --project hooks.verify_before_clear false",
+        "keepfast config path",
+        "keepfast config get capture.max_file_size",
+        "keepfast config set capture.max_file_size 2GB",
+        "keepfast config get capture.max_file_size",
+        "keepfast config set capture.ignored some",
+        "keepfast config get capture.max_fil_size",
+        "keepfast config explain capture.ignored",
+        "keepfast config set --project --dry-run capture.ignored all",
+        "keepfast config set --project hooks.verify_before_clear false",
     )
 
 
 def every_help(box: Box) -> str:
     """The help of every command and of every command below it."""
-    from holdfast.frontends.cli.root import root
+    from keepfast.frontends.cli.root import root
 
-    lines = ["holdfast --help"]
+    lines = ["keepfast --help"]
     with click.Context(root) as context:
-        waiting: list[tuple[str, click.Command]] = [("holdfast", root)]
+        waiting: list[tuple[str, click.Command]] = [("keepfast", root)]
         for words, command in waiting:
             if isinstance(command, click.Group):
                 for name in command.list_commands(context):
@@ -120,23 +120,23 @@ def every_help(box: Box) -> str:
                     assert part is not None
                     lines.append(f"{words} {name} --help")
                     waiting.append((f"{words} {name}", part))
-    return page(box, *lines, "holdfast --version")
+    return page(box, *lines, "keepfast --version")
 
 
 def restore(box: Box) -> str:
     damage(box)
     return page(
         box,
-        "holdfast restore v1 --dry-run",
-        "holdfast restore v1",
-        "holdfast restore v1 -y",
-        "holdfast restore v1 -y",
-        "holdfast list --all",
-        "holdfast undo -y",
-        "holdfast redo -y",
-        "holdfast restore v2 -y -- src/b.py",
-        "holdfast restore v2 -y -- nothing",
-        "holdfast restore --continue",
+        "keepfast restore v1 --dry-run",
+        "keepfast restore v1",
+        "keepfast restore v1 -y",
+        "keepfast restore v1 -y",
+        "keepfast list --all",
+        "keepfast undo -y",
+        "keepfast redo -y",
+        "keepfast restore v2 -y -- src/b.py",
+        "keepfast restore v2 -y -- nothing",
+        "keepfast restore --continue",
     )
 
 
@@ -145,25 +145,25 @@ def carry(box: Box) -> str:
     box.save("-m", "with a secret")
     return page(
         box,
-        "holdfast export v1 v4 ../two.bundle",
-        "holdfast import ../two.bundle --into ../elsewhere",
-        "holdfast import ../missing.bundle",
-        "holdfast fork v1 ../copy",
-        "holdfast fork v1 ../copy",
+        "keepfast export v1 v4 ../two.bundle",
+        "keepfast import ../two.bundle --into ../elsewhere",
+        "keepfast import ../missing.bundle",
+        "keepfast fork v1 ../copy",
+        "keepfast fork v1 ../copy",
     )
 
 
 def upkeep(box: Box) -> str:
     lines = page(
         box,
-        "holdfast verify",
-        "holdfast verify --quick",
-        "holdfast compact",
-        "holdfast rebuild",
-        "holdfast unprotect -y",
-        "holdfast status",
-        "holdfast init",
-        "holdfast purge -y",
+        "keepfast verify",
+        "keepfast verify --quick",
+        "keepfast compact",
+        "keepfast rebuild",
+        "keepfast unprotect -y",
+        "keepfast status",
+        "keepfast init",
+        "keepfast purge -y",
     )
     return re.sub(r"\b[\d.,]+ ?(bytes|B|KB|MB)\b", r"N \1", lines)
 
@@ -171,17 +171,17 @@ def upkeep(box: Box) -> str:
 def tasks(box: Box) -> str:
     return page(
         box,
-        "holdfast task list",
-        "holdfast task inbox",
-        "holdfast task show t-1",
-        "holdfast task new",
-        "holdfast report",
-        "holdfast resume v1",
-        "holdfast keep",
-        "holdfast drop",
-        "holdfast clear-check",
-        "holdfast install codex",
-        "holdfast install nobody",
+        "keepfast task list",
+        "keepfast task inbox",
+        "keepfast task show t-1",
+        "keepfast task new",
+        "keepfast report",
+        "keepfast resume v1",
+        "keepfast keep",
+        "keepfast drop",
+        "keepfast clear-check",
+        "keepfast install codex",
+        "keepfast install nobody",
     )
 
 
@@ -241,7 +241,7 @@ def forms(box: Box) -> str:
     text = ""
     for line in JSON:
         result = box.call(*line.split(" "), "--json")
-        text += f"$ holdfast {line} --json\n"
+        text += f"$ keepfast {line} --json\n"
         text += json.dumps(form(result.json()), indent=1) + "\n" if result.raw.strip() else ""
         text += f"exit code {result.code}\n" if result.code else ""
     return text
@@ -252,20 +252,20 @@ PAGES: dict[str, Callable[[Box], str]] = {
     "save": save,
     "list": lambda box: page(
         box,
-        "holdfast list",
-        "holdfast checkpoint list --tag work",
-        "holdfast list --trigger auto",
-        "holdfast latest --tag work",
-        "holdfast latest --trigger auto",
+        "keepfast list",
+        "keepfast checkpoint list --tag work",
+        "keepfast list --trigger auto",
+        "keepfast latest --tag work",
+        "keepfast latest --trigger auto",
     ),
     "show": show,
     "diff": diff,
-    "cat": lambda box: page(box, "holdfast cat v1 src/a.py", "holdfast cat v3 README", "holdfast cat v1 src"),
+    "cat": lambda box: page(box, "keepfast cat v1 src/a.py", "keepfast cat v3 README", "keepfast cat v1 src"),
     "search": search,
     "status": status,
-    "pin": lambda box: page(box, "holdfast pin v1", "holdfast pin v1", "holdfast unpin v1", "holdfast unpin v1"),
+    "pin": lambda box: page(box, "keepfast pin v1", "keepfast pin v1", "keepfast unpin v1", "keepfast unpin v1"),
     "name": lambda box: page(
-        box, "holdfast name v1 start", "holdfast name v1 start", "holdfast name v1 --remove", "holdfast name v1 v2"
+        box, "keepfast name v1 start", "keepfast name v1 start", "keepfast name v1 --remove", "keepfast name v1 v2"
     ),
     "forget": forget,
     "config": config,
@@ -276,7 +276,7 @@ PAGES: dict[str, Callable[[Box], str]] = {
     "help": every_help,
     "forms": forms,
     "json": lambda box: page(
-        box, "holdfast list --json --limit 1", "holdfast show v9 --json", "holdfast name v1 start --json"
+        box, "keepfast list --json --limit 1", "keepfast show v9 --json", "keepfast name v1 start --json"
     ),
 }
 
@@ -288,7 +288,7 @@ def test_a_verb_looks_as_it_should(kept: Box, name: str) -> None:
     seen = PAGES[name](kept)
 
     path = FOLDER / f"{name}.txt"
-    if os.environ.get("HOLDFAST_SNAPSHOTS") == "write":
+    if os.environ.get("KEEPFAST_SNAPSHOTS") == "write":
         path.write_text(seen)
     assert seen == path.read_text()
 

@@ -9,16 +9,16 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from holdfast.core.errors import Refused
-from holdfast.engine import DAY
-from holdfast.frontends import trust
-from holdfast.frontends.cli.client_files import is_hooked
-from holdfast.frontends.cli.session import Session
-from holdfast.frontends.surroundings import Surroundings, default_folders
-from holdfast.frontends.trust import refuse_strange
-from holdfast.settings import Settings, load
-from holdfast.store.notices import read
-from holdfast.wiring import build
+from keepfast.core.errors import Refused
+from keepfast.engine import DAY
+from keepfast.frontends import trust
+from keepfast.frontends.cli.client_files import is_hooked
+from keepfast.frontends.cli.session import Session
+from keepfast.frontends.surroundings import Surroundings, default_folders
+from keepfast.frontends.trust import refuse_strange
+from keepfast.settings import Settings, load
+from keepfast.store.notices import read
+from keepfast.wiring import build
 
 from .box import Box
 
@@ -26,8 +26,8 @@ EVIL = {"analysis": {"llm": "command", "command": ["/bin/false"]}, "capture": {"
 
 
 def configured(folder: Path) -> Path:
-    (folder / "holdfast").mkdir(parents=True)
-    (folder / "holdfast/config.json").write_text(json.dumps(EVIL))
+    (folder / "keepfast").mkdir(parents=True)
+    (folder / "keepfast/config.json").write_text(json.dumps(EVIL))
     return folder
 
 
@@ -88,14 +88,14 @@ def test_a_link_into_the_project_is_followed_before_it_is_judged(kept: Box) -> N
     configured(kept.project / ".cfg")
     (kept.base / "link").symlink_to(kept.project / ".cfg")
     (kept.base / "outside").mkdir()
-    (kept.base / "outside/holdfast").symlink_to(kept.project / ".cfg/holdfast")
-    (kept.base / "file/holdfast").mkdir(parents=True)
-    (kept.base / "file/holdfast/config.json").symlink_to(kept.project / ".cfg/holdfast/config.json")
+    (kept.base / "outside/keepfast").symlink_to(kept.project / ".cfg/keepfast")
+    (kept.base / "file/keepfast").mkdir(parents=True)
+    (kept.base / "file/keepfast/config.json").symlink_to(kept.project / ".cfg/keepfast/config.json")
 
     assert [refused(kept, XDG_CONFIG_HOME=str(kept.base / name)) for name in ("link", "outside", "file")] == [True] * 3
 
 
-@pytest.mark.parametrize("sign", [".git/HEAD", ".holdfast/workspace.json"])
+@pytest.mark.parametrize("sign", [".git/HEAD", ".keepfast/workspace.json"])
 def test_a_folder_in_any_other_project_is_refused_wherever_the_command_is_run(kept: Box, sign: str) -> None:
     """An absolute path may be known: in a container every repository lies in the same place."""
     other = kept.base / "other"
@@ -123,8 +123,8 @@ def test_another_folder_by_the_option_is_judged_again(kept: Box, tmp_path: Path)
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
 def test_a_folder_or_file_of_another_user_is_refused(kept: Box) -> None:
-    os.chown(configured(kept.base / "theirs") / "holdfast", 65534, 65534)
-    os.chown(configured(kept.base / "half") / "holdfast/config.json", 65534, 65534)
+    os.chown(configured(kept.base / "theirs") / "keepfast", 65534, 65534)
+    os.chown(configured(kept.base / "half") / "keepfast/config.json", 65534, 65534)
 
     assert [refused(kept, XDG_CONFIG_HOME=str(kept.base / name)) for name in ("theirs", "half")] == [True, True]
 
@@ -132,9 +132,9 @@ def test_a_folder_or_file_of_another_user_is_refused(kept: Box) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
 def test_the_systems_own_folders_are_taken_and_those_of_a_third_are_not() -> None:
     own = {b"HOME": default_folders()[0].encode()}
-    with TemporaryDirectory(prefix="holdfast-trust-") as name:  # pytest keeps its own folders for their owner
+    with TemporaryDirectory(prefix="keepfast-trust-") as name:  # pytest keeps its own folders for their owner
         os.chmod(name, 0o755)
-        os.chown(configured(Path(name)) / "holdfast/config.json", 12345, 12345)
+        os.chown(configured(Path(name)) / "keepfast/config.json", 12345, 12345)
         os.seteuid(65534)
         try:
             refuse_strange(Surroundings({**own, b"XDG_CONFIG_HOME": b"/usr/share"}), b"/")
@@ -145,19 +145,19 @@ def test_the_systems_own_folders_are_taken_and_those_of_a_third_are_not() -> Non
 
 
 def test_a_persons_own_folders_are_taken(box: Box) -> None:
-    for name in ("cfg/holdfast", "data"):
+    for name in ("cfg/keepfast", "data"):
         (box.base / name).mkdir(parents=True)
-    (box.base / "cfg/holdfast/config.json").write_text(json.dumps({"capture": {"max_file_size": "5MB"}}))
+    (box.base / "cfg/keepfast/config.json").write_text(json.dumps({"capture": {"max_file_size": "5MB"}}))
     box.variables.update(XDG_CONFIG_HOME=str(box.base / "cfg"), XDG_DATA_HOME=str(box.base / "data"))
 
     assert box.call("init").code == 0
     assert box.call("config", "get", "capture.max_file_size", "--json").json()["value"] == 5 << 20
-    assert (box.base / "data/holdfast/store").is_dir()
+    assert (box.base / "data/keepfast/store").is_dir()
 
 
 def test_a_folder_that_everybody_shares_is_no_project() -> None:
     own = {b"HOME": default_folders()[0].encode()}
-    with TemporaryDirectory(prefix="holdfast-trust-", dir="/tmp") as name:
+    with TemporaryDirectory(prefix="keepfast-trust-", dir="/tmp") as name:
         around = Surroundings({**own, b"XDG_CONFIG_HOME": name.encode()})
 
         refuse_strange(around, b"/tmp")
@@ -209,10 +209,10 @@ def test_folders_that_are_said_on_the_command_line_are_not_the_environments(tmp_
 def test_variables_of_an_agents_command_may_only_tighten(kept: Box) -> None:
     kept.variables.update(
         CLAUDECODE="1",
-        HOLDFAST_CAPTURE_EXCLUDE='["*"]',
-        HOLDFAST_CAPTURE_MAX_FILE_SIZE="1",
-        HOLDFAST_RETENTION_MAX_SIZE="1",
-        HOLDFAST_RETENTION_KEEP_LAST="1",
+        KEEPFAST_CAPTURE_EXCLUDE='["*"]',
+        KEEPFAST_CAPTURE_MAX_FILE_SIZE="1",
+        KEEPFAST_RETENTION_MAX_SIZE="1",
+        KEEPFAST_RETENTION_KEEP_LAST="1",
     )
 
     saved = kept.call("save", "--json").json()
@@ -223,14 +223,14 @@ def test_variables_of_an_agents_command_may_only_tighten(kept: Box) -> None:
 
 
 def test_a_persons_own_variables_count_as_before(kept: Box) -> None:
-    kept.variables["HOLDFAST_CAPTURE_EXCLUDE"] = '["*"]'
+    kept.variables["KEEPFAST_CAPTURE_EXCLUDE"] = '["*"]'
 
     assert kept.call("save", "--json").json()["coverage"]["files"] == 0
 
 
 @pytest.mark.parametrize("agent", [True, False])
 def test_settings_of_an_agent_take_short_names_where_they_tighten(tmp_path: Path, agent: bool) -> None:
-    given = {"HOLDFAST_CAPTURE_EXCLUDE": '["*"]', "HOLDFAST_AUTO_CHECKPOINT_ON_CLEAR": "true"}
+    given = {"KEEPFAST_CAPTURE_EXCLUDE": '["*"]', "KEEPFAST_AUTO_CHECKPOINT_ON_CLEAR": "true"}
 
     settings = load(str(tmp_path / "none"), given, agent=agent)
 
@@ -239,12 +239,12 @@ def test_settings_of_an_agent_take_short_names_where_they_tighten(tmp_path: Path
 
 
 def test_the_server_for_agents_takes_no_setting_from_its_variables(kept: Box) -> None:
-    from holdfast.frontends.mcp.visit import Visits
+    from keepfast.frontends.mcp.visit import Visits
 
     variables = {
         b"HOME": os.fsencode(kept.home),
-        b"HOLDFAST_CAPTURE_EXCLUDE": b'["*"]',
-        b"HOLDFAST_RETENTION_KEEP_LAST": b"1",
+        b"KEEPFAST_CAPTURE_EXCLUDE": b'["*"]',
+        b"KEEPFAST_RETENTION_KEEP_LAST": b"1",
     }
     visits = Visits({"cwd": os.fsencode(kept.project)}, Surroundings(variables), lambda: kept.now)
 
@@ -256,7 +256,7 @@ def test_the_server_for_agents_takes_no_setting_from_its_variables(kept: Box) ->
 
 @pytest.mark.parametrize("name", ["settings.json", "settings.local.json"])
 def test_what_looks_like_our_hooks_in_a_repository_is_none(kept: Box, name: str) -> None:
-    """`holdfast run` brings hooks where there are none: a repository must not keep it from that."""
+    """`keepfast run` brings hooks where there are none: a repository must not keep it from that."""
     session = Session(Surroundings({b"HOME": os.fsencode(kept.home)}), lambda: kept.now, 0.0)
     session.__dict__["cwd"] = os.fsencode(kept.project)
     text = json.dumps({"hooks": {"Odd": [{"hooks": [{"type": "command", "command": "launch hook claude-code"}]}]}})
@@ -273,19 +273,19 @@ def test_what_looks_like_our_hooks_in_a_repository_is_none(kept: Box, name: str)
 
 def test_doctor_names_what_a_projects_settings_would_put_into_hooks(kept: Box) -> None:
     (kept.project / ".claude").mkdir()
-    given = {"XDG_CONFIG_HOME": "/proc/self/cwd", "HOLDFAST_SUPERVISED": "claude-code", "EDITOR": "vi"}
+    given = {"XDG_CONFIG_HOME": "/proc/self/cwd", "KEEPFAST_SUPERVISED": "claude-code", "EDITOR": "vi"}
     (kept.project / ".claude/settings.json").write_text(json.dumps({"env": given}))
 
     [found] = [check for check in kept.call("doctor", "--json").json()["checks"] if check["name"] == "variables"]
 
     assert found["level"] == "note"
-    assert "HOLDFAST_SUPERVISED, XDG_CONFIG_HOME" in found["text"] and "EDITOR" not in found["text"]
+    assert "KEEPFAST_SUPERVISED, XDG_CONFIG_HOME" in found["text"] and "EDITOR" not in found["text"]
 
 
 def test_doctor_finds_a_launcher_that_leaves_hooks_to_another_home(box: Box) -> None:
     """It is of an earlier version, and the folders that we are given are not those of the passwd entry."""
     assert box.call("install", "claude").code == 0
-    path = box.home / ".local/share/holdfast/bin/launch"
+    path = box.home / ".local/share/keepfast/bin/launch"
     kept = [line for line in path.read_text().splitlines(True) if not line.startswith(("home=", "config=", "data="))]
 
     def levels() -> list[str]:
@@ -303,7 +303,7 @@ def test_a_notice_that_stands_there_already_is_left_again_after_a_day(kept: Box)
     now = kept.now
     engine = build(Settings(), around.data, around.home, lambda: now)
     root = os.fsencode(kept.project)
-    workspace = json.loads((kept.project / ".holdfast/workspace.json").read_text())["id"]
+    workspace = json.loads((kept.project / ".keepfast/workspace.json").read_text())["id"]
     counts = []
     try:
         for later, text in ((0, "one"), (1, "one"), (2, "two"), (DAY, "one"), (DAY + 1, "one"), (DAY + 2, "one")):
@@ -330,7 +330,7 @@ def test_whoever_has_kept_another_users_home_is_told_his_own(kept: Box) -> None:
 
 def test_doctor_does_not_say_that_everything_works_below_its_remarks(kept: Box) -> None:
     levels = [check["level"] for check in kept.call("doctor", "--json").json()["checks"]]
-    (kept.home / ".config/holdfast").mkdir(parents=True, exist_ok=True)
+    (kept.home / ".config/keepfast").mkdir(parents=True, exist_ok=True)
     kept.config.write_text('{"unheard": 1}')
     done = kept.call("doctor")
 

@@ -62,7 +62,7 @@ def test_in_a_home_of_ones_own_there_is_nothing_to_say(homes: Homes) -> None:
     homes.one.save()
     again = homes.one.call("init", "--json").json()
 
-    (homes.one.home / ".local/share/holdfast/stores").unlink()
+    (homes.one.home / ".local/share/keepfast/stores").unlink()
     listless = homes.one.call("init", "--json").json()
 
     for one in (said, again, listless):

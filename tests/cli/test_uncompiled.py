@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.entry import SEALED
-from holdfast.store.open import open_store
+from keepfast.core.entry import SEALED
+from keepfast.store.open import open_store
 
 from .box import SOURCE, Box
 
@@ -21,7 +21,7 @@ KEY = "sk-ant-" + "api03-Zm9vYmFyYmF6cXV4MTIzNDU2Nzg5MA"
 def uncompiled(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The sources without anything that a compiler made."""
     folder = tmp_path_factory.mktemp("uncompiled")
-    shutil.copytree(SOURCE / "holdfast", folder / "holdfast", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    shutil.copytree(SOURCE / "keepfast", folder / "keepfast", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
     return str(folder)
 
 
@@ -40,9 +40,9 @@ def test_doctor_names_what_is_missing(box: Box, uncompiled: str) -> None:
 def test_doctor_names_one_that_is_missing_where_others_are_there(box: Box, tmp_path: Path) -> None:
     folder = tmp_path / "partly"
     shutil.copytree(
-        SOURCE / "holdfast", folder / "holdfast", ignore=shutil.ignore_patterns("_marks*.so", "__pycache__")
+        SOURCE / "keepfast", folder / "keepfast", ignore=shutil.ignore_patterns("_marks*.so", "__pycache__")
     )
-    if not list((folder / "holdfast").rglob("*.so")):
+    if not list((folder / "keepfast").rglob("*.so")):
         pytest.skip("built without a compiler")
 
     found = check(box, str(folder))
@@ -70,7 +70,7 @@ def test_the_same_is_kept_sealed_and_brought_back(tmp_path: Path, uncompiled: st
         assert box.run("restore", "v1", "-y", PYTHONPATH=source).code == 0
         assert box.run("verify", PYTHONPATH=source).code == 0
         files = {path.name: path.read_bytes() for path in box.project.rglob("*") if path.suffix in (".py", ".bin")}
-        repository = open_store(str(box.store), keys=str(box.home / ".local/share/holdfast/keys"))
+        repository = open_store(str(box.store), keys=str(box.home / ".local/share/keepfast/keys"))
         rows = repository.ledger.state(repository.ledger.workspaces()[0].id, 1)
         kept = sorted([(row.path, row.kind, row.size, row.flags) for row in rows])
         repository.close()
@@ -88,7 +88,7 @@ def load(marks):
 """
 CRASHES = """
 import os
-from holdfast.core.compiled import DIGESTS
+from keepfast.core.compiled import DIGESTS
 __doc__ = DIGESTS[__name__]
 def load(*_):
     os.kill(os.getpid(), 11)
@@ -97,8 +97,8 @@ def load(*_):
 
 def with_marks(tmp_path: Path, uncompiled: str, text: str) -> str:
     """The sources beside a module that is found where the compiled one would be."""
-    shutil.copytree(Path(uncompiled) / "holdfast", tmp_path / "with" / "holdfast")
-    (tmp_path / "with/holdfast/workspace/_marks.py").write_text(text)
+    shutil.copytree(Path(uncompiled) / "keepfast", tmp_path / "with" / "keepfast")
+    (tmp_path / "with/keepfast/workspace/_marks.py").write_text(text)
     return str(tmp_path / "with")
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from folders import written
-from holdfast.store.open import open_store
-from holdfast.store.upkeep import forget
+from keepfast.store.open import open_store
+from keepfast.store.upkeep import forget
 
 from .box import SOURCE, Box
 
@@ -20,7 +20,7 @@ from .box import SOURCE, Box
 def hook(box: Box, folder: Path, event: str = "SessionStart") -> int:
     payload = {"hook_event_name": event, "session_id": "s", "cwd": str(folder), "source": "startup"}
     done = subprocess.run(
-        [sys.executable, "-m", "holdfast", *written(box.home), "hook", "claude-code"],
+        [sys.executable, "-m", "keepfast", *written(box.home), "hook", "claude-code"],
         input=json.dumps(payload).encode(),
         env={**box.variables, "PYTHONPATH": str(SOURCE)},
         cwd=folder,
@@ -50,7 +50,7 @@ def test_a_folder_is_no_longer_protected_and_its_history_stays(two: Box) -> None
     result = two.call("unprotect", "--json")
 
     assert (result.code, result.json()["unprotected"][0]["checkpoints"], result.json()["purged"]) == (0, 3, False)
-    assert not (two.project / ".holdfast").exists()
+    assert not (two.project / ".keepfast").exists()
     assert (two.project / "src/a.py").exists()
     assert [two.call(verb).code for verb in ("list", "save", "status")] == [3, 3, 3]
     assert len(two.call("list", "--all-workspaces", "--json").json()) == 4
@@ -75,7 +75,7 @@ def test_hooks_leave_it_alone_until_init(two: Box) -> None:
     assert hook(two, two.project) == 0
     assert hook(two, two.project / "sub") == 0
     assert two.call("save", "--auto").code == 0
-    assert not (two.project / ".holdfast").exists() and not (two.project / "sub/.holdfast").exists()
+    assert not (two.project / ".keepfast").exists() and not (two.project / "sub/.keepfast").exists()
     assert two.call("init").code == 0
 
     assert two.versions() == ["v3", "v2", "v1"]
@@ -92,12 +92,12 @@ def test_a_folder_is_given_by_its_path_even_if_it_is_gone(two: Box) -> None:
 
 
 def test_what_is_the_users_stays_in_the_marker(two: Box) -> None:
-    (two.project / ".holdfast/config.json").write_text("{}")
+    (two.project / ".keepfast/config.json").write_text("{}")
     report = two.call("unprotect", "--json").json()
 
     assert report["unprotected"][0]["left_in_marker"] == ["config.json"]
-    assert (two.project / ".holdfast/config.json").exists()
-    assert not (two.project / ".holdfast/workspace.json").exists()
+    assert (two.project / ".keepfast/config.json").exists()
+    assert not (two.project / ".keepfast/workspace.json").exists()
     assert two.call("list").code == 3
 
 
@@ -105,7 +105,7 @@ def test_a_folder_whose_store_is_lost_can_be_unprotected(two: Box) -> None:
     two.store.rename(two.home / "elsewhere")
 
     assert two.call("unprotect").code == 0
-    assert not (two.project / ".holdfast").exists()
+    assert not (two.project / ".keepfast").exists()
     assert not two.store.exists()
 
 
@@ -113,7 +113,7 @@ def test_everything_is_unprotected_at_once(two: Box) -> None:
     assert two.call("unprotect", "--all").code == 2
     assert two.call("unprotect", "--all", "-y").code == 0
 
-    assert not (two.project / ".holdfast").exists() and not (two.home / "other/.holdfast").exists()
+    assert not (two.project / ".keepfast").exists() and not (two.home / "other/.keepfast").exists()
     assert len(two.call("list", "--all-workspaces", "--json").json()) == 4
 
 
@@ -141,7 +141,7 @@ def test_purging_removes_the_history_of_one_workspace(two: Box, words: tuple[str
 
     assert (result.code, result.json()["purged"]) == (0, True)
     assert result.json()["bytes_after"] < result.json()["bytes_before"]
-    assert (two.project / "src/a.py").exists() and not (two.project / ".holdfast").exists()
+    assert (two.project / "src/a.py").exists() and not (two.project / ".keepfast").exists()
     assert two.call("list").code == 3
     assert [row["message"] for row in two.call("list", "--all-workspaces", "--json").json()] == ["of the other"]
     assert two.call("verify").code == 0
@@ -163,7 +163,7 @@ def test_purging_everything_removes_the_store_and_its_keys(two: Box) -> None:
     two.put(".env", "PASSWORD=s3cr3t-pA55-phrase\n")
     two.save()
     (two.store / "not ours").write_text("x")
-    keys = two.home / ".local/share/holdfast/keys"
+    keys = two.home / ".local/share/keepfast/keys"
     assert any(keys.iterdir())
     two.config.parent.mkdir(parents=True)
     two.config.write_text("{}")
@@ -173,14 +173,14 @@ def test_purging_everything_removes_the_store_and_its_keys(two: Box) -> None:
     assert [path.name for path in two.store.iterdir()] == ["not ours"]
     assert [path.name for path in keys.iterdir()] == ["lock"]
     assert str(two.config) in report["stays"]
-    assert not (two.project / ".holdfast").exists() and not (two.home / "other/.holdfast").exists()
+    assert not (two.project / ".keepfast").exists() and not (two.home / "other/.keepfast").exists()
     assert (two.project / "src/a.py").exists()
     assert two.call("init").code == 0
     assert two.save() == "v1"
 
 
 def test_a_restore_that_was_cut_off_is_ended_first(two: Box) -> None:
-    marker: dict[str, Any] = json.loads((two.project / ".holdfast/workspace.json").read_text())
+    marker: dict[str, Any] = json.loads((two.project / ".keepfast/workspace.json").read_text())
     journal = {"v": 1, "workspace": marker["id"], "target": 1, "from": marker["id"], "before": 3, "paths": [], "made": [],
                "kept": [], "closed": {}, "started_at": 1, "mtimes": False, "note": {}}  # fmt: skip
     (two.store / "workspaces" / marker["id"] / "restore").write_text(json.dumps(journal))
@@ -191,7 +191,7 @@ def test_a_restore_that_was_cut_off_is_ended_first(two: Box) -> None:
 
 def test_a_purge_that_was_cut_off_ends_when_it_is_run_again(two: Box) -> None:
     """Cut off after its rows are gone, a workspace comes back from its log with every version hidden."""
-    workspace = json.loads((two.project / ".holdfast/workspace.json").read_text())["id"]
+    workspace = json.loads((two.project / ".keepfast/workspace.json").read_text())["id"]
     repository = open_store(str(two.store))
     forget(repository, workspace, [1, 2, 3], "purged", str(two.store))
     with repository.ledger.transaction() as tx:
@@ -227,13 +227,13 @@ def test_a_copy_does_not_change_the_history_of_its_original(kept: Box, copied: P
 
     assert (result.code, result.json()["error"]["kind"]) == (14, "elsewhere")
     assert kept.call("list", "--json").json() == before
-    assert (kept.project / ".holdfast/workspace.json").exists() and (copied / ".holdfast/workspace.json").exists()
+    assert (kept.project / ".keepfast/workspace.json").exists() and (copied / ".keepfast/workspace.json").exists()
 
 
 def test_a_copy_is_unprotected_by_itself(kept: Box, copied: Path) -> None:
     assert kept.call("unprotect", cwd=copied).code == 0
 
-    assert not (copied / ".holdfast").exists()
+    assert not (copied / ".keepfast").exists()
     assert kept.versions() == ["v3", "v2", "v1"]
     assert kept.save() == "v4"
     assert kept.call("init", cwd=copied).code == 0
@@ -267,7 +267,7 @@ def test_what_is_in_a_lost_store_cannot_be_removed(kept: Box, words: tuple[str, 
     result = kept.call(*words, "--json")
 
     assert (result.code, result.json()["error"]["kind"]) == (5, "store_missing")
-    assert (kept.project / ".holdfast/workspace.json").exists()
+    assert (kept.project / ".keepfast/workspace.json").exists()
     (kept.home / "elsewhere").rename(kept.store)
     assert kept.save() == "v4"
 
@@ -285,4 +285,4 @@ def test_a_folder_of_the_system_is_refused_also_when_it_is_named(box: Box, folde
     result = box.call("init", folder, "--json")
 
     assert (result.code, result.json()["error"]["kind"]) == (2, "refused")
-    assert not (Path(folder) / ".holdfast").exists()
+    assert not (Path(folder) / ".keepfast").exists()

@@ -135,7 +135,7 @@ def stated() -> Label:
     s = Session()
     s.asked("do the release")
     s.call(
-        "mcp__holdfast__checkpoint_save",
+        "mcp__keepfast__checkpoint_save",
         {"summary": "Release 2.1", "decisions": ["Skip the beta channel"], "next_steps": ["Tag v2.1", "Announce it"]},
         "saved",
     )

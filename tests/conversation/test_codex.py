@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.conversation import notes, shell, transcript
-from holdfast.core import brief
+from keepfast.conversation import notes, shell, transcript
+from keepfast.core import brief
 
 CWD = "/w/shop"
 
@@ -83,8 +83,8 @@ def test_a_rollout_becomes_turns_files_and_notes() -> None:
 
 def test_what_our_supervisor_says_beside_a_task_is_passed_over() -> None:
     rollout = Rollout()
-    rollout.message("user", "# Task: a shop\n\nSell tea.\n\n<holdfast>\nnever ask for it\n</holdfast>")
-    rollout.message("user", "<holdfast>\nPhase 1 was approved.\n</holdfast>")
+    rollout.message("user", "# Task: a shop\n\nSell tea.\n\n<keepfast>\nnever ask for it\n</keepfast>")
+    rollout.message("user", "<keepfast>\nPhase 1 was approved.\n</keepfast>")
 
     assert [turn.text for turn in rollout.read().asked()] == ["# Task: a shop\n\nSell tea."]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.conversation import disk
-from holdfast.core.working import Span, WorkingFile
+from keepfast.conversation import disk
+from keepfast.core.working import Span, WorkingFile
 
 
 def file(path: Path | str, *lines: str | None) -> WorkingFile:

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import resuming
-from holdfast.conversation import earlier, notes, transcript
-from holdfast.conversation.earlier import Earlier, advance
-from holdfast.core.notes import Notes
-from holdfast.store import sessions
+from keepfast import resuming
+from keepfast.conversation import earlier, notes, transcript
+from keepfast.conversation.earlier import Earlier, advance
+from keepfast.core.notes import Notes
+from keepfast.store import sessions
 from sessions import Session
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" * 2
@@ -38,7 +38,7 @@ def begun() -> Session:
     session.call("TaskCreate", {"subject": "Use decimals"}, "ok", {"task": {"id": "1"}})
     session.call("TaskCreate", {"subject": "Round half up"}, "ok", {"task": {"id": "2"}})
     session.call(
-        "mcp__holdfast__checkpoint_save", {"summary": "Exact totals", "decisions": ["Decimals, not floats"]}, "saved"
+        "mcp__keepfast__checkpoint_save", {"summary": "Exact totals", "decisions": ["Decimals, not floats"]}, "saved"
     )
     session.said("Half of it is done.\n\n**Decisions Made**:\n- Refunds in a table of their own")
     session.said(f"I decided to keep the old rounding for refunds. The key is {SECRET}.")

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from claude.endpoint import Endpoint, Reply, call, say, use
-from holdfast.conversation import asking, notes
-from holdfast.conversation.extracting import MOST, shown
-from holdfast.conversation.transcript import read
-from holdfast.core.errors import Failed
-from holdfast.core.extract import Extract, checked, join, mark
-from holdfast.core.redact import redact
+from keepfast.conversation import asking, notes
+from keepfast.conversation.extracting import MOST, shown
+from keepfast.conversation.transcript import read
+from keepfast.core.errors import Failed
+from keepfast.core.extract import Extract, checked, join, mark
+from keepfast.core.redact import redact
 from sessions import Session
 
 KEY = "AKIA" + "Q3EGRXPLM7ZKNV2A"
@@ -96,7 +96,7 @@ def test_what_the_agent_stated_comes_first_then_the_model_then_our_rules() -> No
     assert joined.blockers == [*inferred, "No spec"]
 
     made = session()
-    made.call("mcp__holdfast__checkpoint_save", {"summary": "Mine", "next_steps": ["Own"], "decisions": ["First"]})
+    made.call("mcp__keepfast__checkpoint_save", {"summary": "Mine", "next_steps": ["Own"], "decisions": ["First"]})
     stated = notes.take(read(made.bytes()))
     joined = join(stated, checked(GOOD, prompt=mark(stated.asked)))
     assert (joined.current_task, joined.next_steps) == ("Mine", ["Own"])

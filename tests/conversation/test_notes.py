@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.conversation import notes, phrases, transcript
-from holdfast.conversation.phrases import sentences, steps
-from holdfast.core.brief_notes import render_notes
+from keepfast.conversation import notes, phrases, transcript
+from keepfast.conversation.phrases import sentences, steps
+from keepfast.core.brief_notes import render_notes
 from sessions import CWD, Session
 
 from .labelled import LABELLED, Label

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.conversation import fitting, measuring, recall
-from holdfast.conversation.recall import Cut, Score
-from holdfast.core.brief_rank import FEATURES
+from keepfast.conversation import fitting, measuring, recall
+from keepfast.conversation.recall import Cut, Score
+from keepfast.core.brief_rank import FEATURES
 from sessions import CWD, Session
 
 DATA = Path(__file__).parent.parent / "data" / "transcripts"

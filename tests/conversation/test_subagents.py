@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.conversation import notes, subagents
-from holdfast.conversation.transcript import read
+from keepfast.conversation import notes, subagents
+from keepfast.conversation.transcript import read
 from sessions import Session
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.conversation import transcript
+from keepfast.conversation import transcript
 from sessions import CWD, Session
 
 CART = "def total(items):\n    return sum(items)\n\n\ndef empty():\n    return []\n"
@@ -186,7 +186,7 @@ def test_words_about_an_object_are_a_prompt(text: str) -> None:
 
 def test_what_our_supervisor_says_beside_a_task_is_passed_over() -> None:
     session = Session()
-    session.asked("# Task: a shop\n\nSell tea.\n\n<holdfast>\nnever ask for it\n</holdfast>\n\nAnd coffee.")
+    session.asked("# Task: a shop\n\nSell tea.\n\n<keepfast>\nnever ask for it\n</keepfast>\n\nAnd coffee.")
 
     asked = transcript.read(session.bytes()).asked()
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.conversation import notes, transcript
-from holdfast.conversation.work import follow, heading, weight
-from holdfast.core.notes import shortened
+from keepfast.conversation import notes, transcript
+from keepfast.conversation.work import follow, heading, weight
+from keepfast.core.notes import shortened
 from sessions import Session
 
 ROOT = Path(__file__).parent.parent.parent

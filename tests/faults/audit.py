@@ -9,17 +9,17 @@ from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from holdfast.core.entry import FILE, UNREADABLE
-from holdfast.core.errors import Busy, HoldfastError
-from holdfast.core.model import CREATED, Event
-from holdfast.engine import Engine
-from holdfast.settings import Settings
-from holdfast.store.check import verify
-from holdfast.store.repository import Repository
-from holdfast.store.rows import Query
-from holdfast.store.upkeep import Compaction, compact
-from holdfast.wiring import build
-from holdfast.workspace.find import identity
+from keepfast.core.entry import FILE, UNREADABLE
+from keepfast.core.errors import Busy, KeepfastError
+from keepfast.core.model import CREATED, Event
+from keepfast.engine import Engine
+from keepfast.settings import Settings
+from keepfast.store.check import verify
+from keepfast.store.repository import Repository
+from keepfast.store.rows import Query
+from keepfast.store.upkeep import Compaction, compact
+from keepfast.wiring import build
+from keepfast.workspace.find import identity
 
 from .workload import contents, put
 
@@ -80,7 +80,7 @@ class Audit:
                 self._compact()
                 self._look(acknowledged | {self.newest}, hidden)
                 self._verify("after compaction")
-        except HoldfastError as error:
+        except KeepfastError as error:
             self.findings.append(f"{type(error).__name__}: {error}")
         finally:
             self.engine.close()
@@ -115,7 +115,7 @@ class Audit:
                     unreadable += 1
                 elif entry.kind == FILE:
                     found[entry.path.decode()] = sha256(repository.load(entry.content)).digest()
-        except HoldfastError as error:
+        except KeepfastError as error:
             self.findings.append(f"v{version} does not load: {error}")
             return
         wanted = {name: sha256(data).digest() for name, data in contents(version, self.extra).items()}
@@ -172,7 +172,7 @@ def leftovers(store: Path) -> list[str]:
 
 
 def rows_of_ledger(store: Path) -> set[int]:
-    """Versions in the ledger's own table, read with plain SQLite from a copy, before holdfast adopts anything."""
+    """Versions in the ledger's own table, read with plain SQLite from a copy, before keepfast adopts anything."""
     with TemporaryDirectory() as scratch:
         for name in ("ledger.db", "ledger.db-journal"):
             if (store / name).exists():

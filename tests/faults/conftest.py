@@ -25,5 +25,5 @@ def campaign(request: pytest.FixtureRequest) -> bool:
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """A folder on a real disk that is gone afterwards: campaigns make many stores, and pytest would keep them."""
-    with TemporaryDirectory(prefix="holdfast-faults-", ignore_cleanup_errors=True) as name:
+    with TemporaryDirectory(prefix="keepfast-faults-", ignore_cleanup_errors=True) as name:
         yield Path(name).resolve()

@@ -11,17 +11,17 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from pathlib import Path
 
-from holdfast.core import steps
-from holdfast.core.entry import FILE
-from holdfast.core.errors import Busy, HoldfastError
-from holdfast.core.model import CREATED, UNCHANGED, Event
-from holdfast.engine import Engine
-from holdfast.settings import Settings
-from holdfast.store.check import verify
-from holdfast.store.repository import Repository
-from holdfast.store.rows import Query
-from holdfast.store.upkeep import compact, forget
-from holdfast.wiring import build
+from keepfast.core import steps
+from keepfast.core.entry import FILE
+from keepfast.core.errors import Busy, KeepfastError
+from keepfast.core.model import CREATED, UNCHANGED, Event
+from keepfast.engine import Engine
+from keepfast.settings import Settings
+from keepfast.store.check import verify
+from keepfast.store.repository import Repository
+from keepfast.store.rows import Query
+from keepfast.store.upkeep import compact, forget
+from keepfast.wiring import build
 
 PATIENCE = 120.0
 
@@ -214,7 +214,7 @@ def _read(options: Namespace) -> None:
                     repository.load(entry.content)
             repository.document(row)
             done += 1
-        except HoldfastError as error:
+        except KeepfastError as error:
             now = repository.ledger.checkpoint(row.workspace, row.version)
             if now is None or not now.forgotten:
                 raise

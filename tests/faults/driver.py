@@ -10,10 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from sqlite3 import Connection
 
-from holdfast.core import steps
-from holdfast.core.errors import HoldfastError
-from holdfast.store import check, healing, local, sqlite, upkeep
-from holdfast.workspace.find import identity
+from keepfast.core import steps
+from keepfast.core.errors import KeepfastError
+from keepfast.store import check, healing, local, sqlite, upkeep
+from keepfast.workspace.find import identity
 from observing import observer
 
 from .audit import Audit, compact_patiently, open_engine, rows_of_ledger, save
@@ -21,7 +21,7 @@ from .workload import put
 
 
 def main(arguments: list[str]) -> int:
-    """Run one command. Its answer is one line on standard output; exit code 1 for an error that holdfast explains."""
+    """Run one command. Its answer is one line on standard output; exit code 1 for an error that keepfast explains."""
     options = _parser().parse_args(arguments)
     if options.mutant:
         MUTANTS[options.mutant](options)
@@ -29,7 +29,7 @@ def main(arguments: list[str]) -> int:
         steps.observer = observer(options.steps, options.kill)
     try:
         answer = COMMANDS[options.command](options)
-    except HoldfastError as error:
+    except KeepfastError as error:
         sys.stderr.write(f"{type(error).__name__}: {error}\n")
         return 1
     sys.stdout.write(json.dumps(answer) + "\n")
@@ -112,7 +112,7 @@ def _saves(options: Namespace) -> object:
         put(options.work, number, options.extra)
         version = save(engine, options.work)
         if version != number:
-            raise HoldfastError(f"State {number} became version {version}.")
+            raise KeepfastError(f"State {number} became version {version}.")
         if not options.mutant or not options.mutant.startswith("acknowledged"):
             acknowledge(options, f"ACK {number}")
     engine.close()

@@ -129,7 +129,7 @@ def crashed(durable: bytearray, in_flight: list[Entry], mode: str, random: Rando
 @contextmanager
 def revived(crash: Crash, folder: Path, kind: str) -> Iterator[bool]:
     """Mount the crashed disk where it was mounted before; False if the file system itself is beyond that."""
-    image = Path("/dev/shm") / f"holdfast-{os.getpid()}.img"
+    image = Path("/dev/shm") / f"keepfast-{os.getpid()}.img"
     try:
         image.write_bytes(crash.image)
         with disks.loop_device(image) as device:

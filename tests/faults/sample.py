@@ -10,20 +10,20 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from holdfast.core.entry import FILE, Entry
-from holdfast.core.errors import HoldfastError
-from holdfast.core.model import CREATED, Event
-from holdfast.engine import Engine
-from holdfast.settings import Settings
-from holdfast.store import labels
-from holdfast.store.check import label
-from holdfast.store.place import Place
-from holdfast.store.repository import Repository
-from holdfast.store.rows import CheckpointRow, Query
-from holdfast.store.search import search
-from holdfast.store.upkeep import compact, forget
-from holdfast.wiring import build
-from holdfast.workspace.find import identity
+from keepfast.core.entry import FILE, Entry
+from keepfast.core.errors import KeepfastError
+from keepfast.core.model import CREATED, Event
+from keepfast.engine import Engine
+from keepfast.settings import Settings
+from keepfast.store import labels
+from keepfast.store.check import label
+from keepfast.store.place import Place
+from keepfast.store.repository import Repository
+from keepfast.store.rows import CheckpointRow, Query
+from keepfast.store.search import search
+from keepfast.store.upkeep import compact, forget
+from keepfast.wiring import build
+from keepfast.workspace.find import identity
 
 START = 1_800_000_000_000_000_000
 SECOND = 1_000_000_000
@@ -119,7 +119,7 @@ class _Making:
         self.engine.close()
 
     def _plant(self, root: Path) -> None:
-        for name in ("src", "docs", "empty", ".holdfast"):
+        for name in ("src", "docs", "empty", ".keepfast"):
             (root / name).mkdir(parents=True)
         (root / "src/main.py").write_text("print('one')\n")
         (root / "docs/guide.md").write_text("# Guide\n" + "한글 문서\n" * 400)
@@ -134,7 +134,7 @@ class _Making:
         (root / ".env").write_text("API_KEY=made-up\n")  # sealed, by its name
         Path(os.fsdecode(os.fsencode(root) + b"/\xb0\xa1 odd\nname")).write_bytes(b"\0\1\2")
         (root / "large.bin").write_bytes(self.noise.randbytes(LARGE))
-        shutil.rmtree(root / ".holdfast")
+        shutil.rmtree(root / ".keepfast")
 
     def _grow(self, root: Path, shared: Path) -> None:
         (root / "deep/er").mkdir(parents=True)
@@ -183,7 +183,7 @@ def versions(repository: Repository) -> Iterator[tuple[str, CheckpointRow]]:
     for workspace in repository.ledger.workspaces():
         try:
             repository.workspace(workspace.id)  # as every command does: adopts what is complete
-        except HoldfastError:
+        except KeepfastError:
             continue  # so no command gives any of its versions
         for row in repository.ledger.find(Query(workspace=workspace.id)):
             yield label(row.version, workspace.path), row

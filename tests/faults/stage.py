@@ -13,18 +13,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from holdfast.frontends.surroundings import FOLDERS
+from keepfast.frontends.surroundings import FOLDERS
 
 from .workload import put
 
 ROOT = Path(__file__).resolve().parents[2]
 SITE = Path(sys.executable).parent.parent / f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
-LAUNCH = ROOT / "src/holdfast/frontends/launch.py"
+LAUNCH = ROOT / "src/keepfast/frontends/launch.py"
 PYTHON = [sys.executable, "-I", "-S", "-B"]
 """The interpreter as hooks start it; -B, because a short write must not leave a broken .pyc behind (cpython#126606)."""
 
 HUNG = 124
-_data = TemporaryDirectory(prefix="holdfast-faults-data-", ignore_cleanup_errors=True)
+_data = TemporaryDirectory(prefix="keepfast-faults-data-", ignore_cleanup_errors=True)
 """What a hook keeps beside the store; never in the home folder of whoever runs the tests."""
 Finished = subprocess.CompletedProcess[str]
 
@@ -97,10 +97,10 @@ class Stage:
         if self.base.exists():
             shutil.copytree(self.base, self.store)
         else:
-            shutil.rmtree(self.work / ".holdfast", ignore_errors=True)
+            shutil.rmtree(self.work / ".keepfast", ignore_errors=True)
             # Nor has anybody ever used a store: else it would be missed.
             shutil.rmtree(self.folder / "data", ignore_errors=True)
-            shutil.rmtree(Path(_data.name) / "holdfast", ignore_errors=True)
+            shutil.rmtree(Path(_data.name) / "keepfast", ignore_errors=True)
 
     def audit(
         self,

@@ -12,9 +12,9 @@ from typing import IO, Any
 
 import pytest
 
-from holdfast.store.check import verify
-from holdfast.store.rows import Location, Query
-from holdfast.store.upkeep import compact, forget
+from keepfast.store.check import verify
+from keepfast.store.rows import Location, Query
+from keepfast.store.upkeep import compact, forget
 
 from .crowd import open_engine, read, save
 from .stage import module

@@ -22,13 +22,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.entry import SEALED
-from holdfast.core.errors import HoldfastError
-from holdfast.core.model import Event
-from holdfast.store.check import Report, verify
-from holdfast.store.place import Place
-from holdfast.store.rows import Query
-from holdfast.store.search import search
+from keepfast.core.entry import SEALED
+from keepfast.core.errors import KeepfastError
+from keepfast.core.model import Event
+from keepfast.store.check import Report, verify
+from keepfast.store.place import Place
+from keepfast.store.rows import Query
+from keepfast.store.search import search
 
 from .mutations import mutate
 from .sample import Load, Sample, load, make, open_engine, truth, versions
@@ -43,7 +43,7 @@ Answers = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def sample() -> Iterator[Sample]:
-    with TemporaryDirectory(prefix="holdfast-flips-") as folder:
+    with TemporaryDirectory(prefix="keepfast-flips-") as folder:
         yield make(Path(folder))
 
 
@@ -178,7 +178,7 @@ def test_the_command_line_says_so_with_exit_code_13(sample: Sample, pattern: str
     path.write_bytes(data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 4]) + data[len(data) // 2 + 1 :])
     for command, code in ((["verify"], 13), (["verify", "--json"], 13)):
         run = subprocess.run(
-            [sys.executable, "-m", "holdfast", "--store", str(store), *command],
+            [sys.executable, "-m", "keepfast", "--store", str(store), *command],
             capture_output=True,
             text=True,
             cwd=tmp_path,
@@ -210,7 +210,7 @@ def _too_long(*_: object) -> None:
 
 
 def _damage_at_random(seed: int) -> dict[str, Any]:
-    with TemporaryDirectory(prefix="holdfast-flip-") as folder:
+    with TemporaryDirectory(prefix="keepfast-flip-") as folder:
         store = _sample.copy(Path(folder) / "store")
         words = mutate(store, Random(seed))
         damaged = Path(shutil.copytree(store, Path(folder) / "damaged"))
@@ -222,7 +222,7 @@ def _damage_at_random(seed: int) -> dict[str, Any]:
         finally:
             signal.alarm(0)
         if findings:
-            words += f" (kept in {shutil.copytree(damaged, mkdtemp(prefix=f'holdfast-flip-{seed}-') + '/store')})"
+            words += f" (kept in {shutil.copytree(damaged, mkdtemp(prefix=f'keepfast-flip-{seed}-') + '/store')})"
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return {"outcome": outcome, "memory": memory, "findings": [f"seed {seed}, {words}: {text}" for text in findings]}
 
@@ -236,7 +236,7 @@ def _verify(store: Path) -> tuple[str, Report | None]:
             report = verify(repository, str(store))
         finally:
             repository.close()
-    except HoldfastError:
+    except KeepfastError:
         return "refused", None
     return ("found" if report.problems else "nothing"), report
 
@@ -280,7 +280,7 @@ def _save(store: Path, roots: list[Path], outcome: str) -> list[str]:
                 findings.append(f"v{version} of {root.name} was acknowledged and is not there")
             else:
                 load(engine.repository(), row)
-        except HoldfastError as error:
+        except KeepfastError as error:
             if outcome == "nothing":
                 findings.append(f"nothing was found, but saving failed: {error}")
         except Exception as error:
@@ -295,15 +295,15 @@ def _load_all(place: Place) -> dict[str, Load]:
     loads: dict[str, Load] = {}
     try:
         repository = place.open()
-    except HoldfastError:
+    except KeepfastError:
         return {}
     try:
         for name, row in versions(repository):
             try:
                 loads[name] = load(repository, row)
-            except HoldfastError:
+            except KeepfastError:
                 pass
-    except HoldfastError:
+    except KeepfastError:
         pass
     finally:
         repository.close()

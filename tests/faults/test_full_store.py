@@ -13,7 +13,7 @@ from random import Random
 import pytest
 
 from cli.box import SOURCE, Box, Result
-from holdfast.store.reserve import needed
+from keepfast.store.reserve import needed
 
 from .disks import formatted, needs, tmpfs
 from .tracing import needs_strace
@@ -283,7 +283,7 @@ def test_without_the_reserve_nobody_is_sent_to_forget(folder: Path) -> None:
             assert done.code == 1
             error = json.loads(done.out)["error"]
             assert error["kind"] == "disk_full"
-            assert "`holdfast forget`" not in error["hint"]
+            assert "`keepfast forget`" not in error["hint"]
             assert "Free 2 MB" in error["hint"]
         assert desk.versions() == {1, 2}
         (mount / "other").unlink()
@@ -319,7 +319,7 @@ def test_an_import_into_a_full_store_changes_nothing_and_leaves_nothing(folder: 
         desk = Desk(folder, mount)
         desk.change(FEW, 30_000)
         desk.save()
-        bundle = str(folder / "bundle.holdfast")
+        bundle = str(folder / "bundle.keepfast")
         assert desk.run("export", "--all", bundle).code == 0
         last = desk.fill(FEW, 30_000)
         desk.stuff()
@@ -369,8 +369,8 @@ def test_whatever_is_tried_on_a_full_disk_changes_nothing_or_all_of_it(folder: P
 @needs("mount")
 def test_one_who_gives_space_back_has_the_reserve_for_himself(folder: Path) -> None:
     """A save that comes meanwhile must not take the room that the reserve has just made."""
-    from holdfast.core.errors import DiskFull
-    from holdfast.store.reserve import renew, with_reserve
+    from keepfast.core.errors import DiskFull
+    from keepfast.store.reserve import renew, with_reserve
 
     desk = Desk(folder, folder / "disk")
     desk.save()
@@ -424,7 +424,7 @@ def _forget_with_fault(desk: Desk, version: int, call: str, fault: str) -> tuple
     command = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={call}"]
     for path in paths:
         command += ["-P", str(path)]
-    command += ["-e", f"inject={call}:{fault}", sys.executable, "-m", "holdfast", "forget", "-y", f"v{version}"]
+    command += ["-e", f"inject={call}:{fault}", sys.executable, "-m", "keepfast", "forget", "-y", f"v{version}"]
     done = subprocess.run(
         command, cwd=desk.work, env={**desk.box.variables, "PYTHONPATH": str(SOURCE)}, capture_output=True, text=True,
         stdin=subprocess.DEVNULL, timeout=120,

@@ -17,15 +17,15 @@ from .workload import MANY
 
 SIZES = {"ext4": 32, "btrfs": 128, "xfs": 320}
 POINTS, POINTS_IN_SAMPLE = 200, 12
-ROWS, HOLDFAST = "the ledger's own rows", "holdfast"
+ROWS, KEEPFAST = "the ledger's own rows", "keepfast"
 MUTANTS = {
-    "packs_unsynced": HOLDFAST,
-    "records_unsynced": HOLDFAST,
+    "packs_unsynced": KEEPFAST,
+    "records_unsynced": KEEPFAST,
     "ledger_normal": ROWS,
     "acknowledged_before_commit": ROWS,
-    "acknowledged_before_record": HOLDFAST,
+    "acknowledged_before_record": KEEPFAST,
 }
-"""Where a planted bug must show. What only the ledger loses, holdfast adopts again from the logs."""
+"""Where a planted bug must show. What only the ledger loses, keepfast adopts again from the logs."""
 
 pytestmark = [
     needs("mount", "losetup", "mkfs.ext4", "fusermount3"),
@@ -42,7 +42,7 @@ class Trial:
         self.rows_lost: list[str] = []
         """Level 1: rows of acknowledged versions that the ledger itself has lost, before anything is adopted."""
         self.lost: list[str] = []
-        """Level 2: what holdfast cannot give back or finds wrong."""
+        """Level 2: what keepfast cannot give back or finds wrong."""
 
     def record(self, workload: Callable[[Stage, Disk], None]) -> None:
         with recording(self.folder, self.kind, SIZES[self.kind]) as disk:

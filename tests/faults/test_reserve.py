@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.errors import DiskFull, Failed
-from holdfast.store import reserve
-from holdfast.store.reserve import MOST, PART, make_reserve, needed, renew, with_reserve
+from keepfast.core.errors import DiskFull, Failed
+from keepfast.store import reserve
+from keepfast.store.reserve import MOST, PART, make_reserve, needed, renew, with_reserve
 
 from .disks import needs, tmpfs
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
-from holdfast.store.saving import MANY_ROWS
+from keepfast.store.saving import MANY_ROWS
 
 SLOTS = 5
 LARGE, BALLAST, MANY = "large", "ballast", "many"
@@ -41,5 +41,5 @@ def put(folder: Path, number: int, extra: str = "") -> None:
             path.write_bytes(data)
     for path in folder.rglob("*"):
         name = str(path.relative_to(folder))
-        if path.is_file() and name not in wanted and not name.startswith((".holdfast", ".git")):
+        if path.is_file() and name not in wanted and not name.startswith((".keepfast", ".git")):
             path.unlink()

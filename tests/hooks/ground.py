@@ -11,15 +11,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import holdfast
-from holdfast.engine import Engine
-from holdfast.frontends.surroundings import FOLDERS, Surroundings, now_ns
-from holdfast.settings import load
-from holdfast.store import pending, workers
-from holdfast.store.rows import CheckpointRow, Query
-from holdfast.wiring import build
+import keepfast
+from keepfast.engine import Engine
+from keepfast.frontends.surroundings import FOLDERS, Surroundings, now_ns
+from keepfast.settings import load
+from keepfast.store import pending, workers
+from keepfast.store.rows import CheckpointRow, Query
+from keepfast.wiring import build
 
-LAUNCH = Path(holdfast.__file__).parent / "frontends" / "launch.py"
+LAUNCH = Path(keepfast.__file__).parent / "frontends" / "launch.py"
 PAYLOADS = Path(__file__).parent.parent / "claude" / "payloads"
 SESSION = "11111111-2222-4333-8444-555555555555"
 
@@ -84,7 +84,7 @@ class Ground:
                 file.write(json.dumps({"type": "assistant", "isSidechain": False, "message": message, **fields}) + "\n")
 
     def configure(self, **sections: Any) -> None:
-        place = self.home / ".config" / "holdfast"
+        place = self.home / ".config" / "keepfast"
         place.mkdir(parents=True, exist_ok=True)
         (place / "config.json").write_text(json.dumps(sections))
 
@@ -135,7 +135,7 @@ class Ground:
             engine.close()
 
     def notices(self) -> list[str]:
-        from holdfast.store.notices import read
+        from keepfast.store.notices import read
 
         engine = self.engine
         found = read(engine.notice_folders(os.fsencode(self.project), self.workspace))

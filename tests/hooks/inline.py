@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from holdfast.attending import Attending
-from holdfast.core.agent_event import AgentEvent
-from holdfast.engine import Engine
+from keepfast.attending import Attending
+from keepfast.core.agent_event import AgentEvent
+from keepfast.engine import Engine
 
 
 class Inline:
-    """Implements the port `Background` of `holdfast.attending`."""
+    """Implements the port `Background` of `keepfast.attending`."""
 
     def detach(self, work: Callable[[], object]) -> None:
         work()

@@ -29,7 +29,7 @@ def told(done: subprocess.CompletedProcess[bytes]) -> str:
 
 
 def marked(ground: Ground) -> list[str]:
-    return sorted(str(path.parent.relative_to(ground.base)) for path in ground.base.rglob(".holdfast"))
+    return sorted(str(path.parent.relative_to(ground.base)) for path in ground.base.rglob(".keepfast"))
 
 
 def test_a_folder_without_git_is_protected_by_its_first_session(plain: Ground) -> None:
@@ -90,7 +90,7 @@ def test_a_home_folder_is_named_once_and_left_alone(plain: Ground, name: str) ->
         json.dumps(plain.payload("SessionStart", source="startup", cwd=str(folder))).encode(), "--part", "2"
     )
 
-    assert str(folder) in said and "holdfast init" in said and "\n" not in said
+    assert str(folder) in said and "keepfast init" in said and "\n" not in said
     assert [(done.returncode, done.stdout, done.stderr) for done in [*others, second]] == [(0, b"", b"")] * 5
     assert marked(plain) == [] and not (plain.home / ".local").exists()
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from claude.endpoint import Endpoint, Reply, call, say, use
-from holdfast.store import sessions
+from keepfast.store import sessions
 from sessions import Session
 
 from .ground import SESSION, Ground, wait
@@ -58,7 +58,7 @@ def over_http(ground: Ground, endpoint: Endpoint, **more: Any) -> None:
 
 def run(ground: Ground, *words: str) -> str:
     """What the command says, in the project and with the home of the ground."""
-    program = "import sys; from holdfast.entry import main; main()"
+    program = "import sys; from keepfast.entry import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", program, *words],
         cwd=ground.project,
@@ -162,7 +162,7 @@ def test_a_command_may_answer_instead(
     ],
 )
 def test_nobody_is_asked_unless_the_user_wants_notes(ground: Ground, sections: dict[str, Any]) -> None:
-    from holdfast.analysing import analyse
+    from keepfast.analysing import analyse
 
     ground.configure(**sections)
     converse(ground, "Fix the totals of the cart.")
@@ -192,8 +192,8 @@ def test_doctor_says_what_is_missing(
 def test_a_project_cannot_choose_who_reads_the_conversation(started: Ground, endpoint: Endpoint) -> None:
     """The project's file comes with a repository, and so may variables of our hooks."""
     own = {"analysis": {"llm": "anthropic", "url": endpoint.url, "command": ["/bin/cat"], "key_file": "/dev/null"}}
-    (started.project / ".holdfast" / "config.json").write_text(json.dumps(own))
-    started.variables |= {"HOLDFAST_ANALYSIS_LLM": "anthropic", "ANTHROPIC_BASE_URL": endpoint.url}
+    (started.project / ".keepfast" / "config.json").write_text(json.dumps(own))
+    started.variables |= {"KEEPFAST_ANALYSIS_LLM": "anthropic", "ANTHROPIC_BASE_URL": endpoint.url}
     converse(started, "Fix the totals of the cart.")
     (started.project / "a.txt").write_text("changed\n")
     assert started.hook("Stop", last_assistant_message="The totals are rounded now.").returncode == 0

@@ -13,11 +13,11 @@ import pytest
 
 from agents.client import judge
 from faults.disks import needs, tmpfs
-from holdfast.agents import claude_code
-from holdfast.frontends.surroundings import Surroundings
-from holdfast.settings import load
-from holdfast.store import sessions
-from holdfast.wiring import build
+from keepfast.agents import claude_code
+from keepfast.frontends.surroundings import Surroundings
+from keepfast.settings import load
+from keepfast.store import sessions
+from keepfast.wiring import build
 
 from .ground import SESSION, Ground
 from .inline import attending
@@ -47,7 +47,7 @@ def every_event(ground: Ground) -> Iterator[tuple[str, subprocess.CompletedProce
 
 
 def shown_by(ground: Ground, *command: str) -> str:
-    program = str(Path(ground.command()[0]).parent / "holdfast")
+    program = str(Path(ground.command()[0]).parent / "keepfast")
     done = subprocess.run(
         [program, *command], env=ground.variables, cwd=ground.project, capture_output=True, text=True, check=False
     )
@@ -61,7 +61,7 @@ def test_broken_json(started: Ground, payload: bytes) -> None:
     done = started.send(payload)
 
     assert (done.returncode, done.stdout) == (1, b"")
-    assert done.stderr.startswith(b"holdfast: The client's payload cannot be read: ")
+    assert done.stderr.startswith(b"keepfast: The client's payload cannot be read: ")
     assert done.stderr.count(b"\n") == 1
     assert "skipped: The client's payload cannot be read" in shown_by(started, "status")
 
@@ -128,7 +128,7 @@ def test_a_transcript_that_is_none(started: Ground, what: str) -> None:
 
 
 def test_a_home_that_cannot_be_written(ground: Ground) -> None:
-    ground.data = Path("/proc/holdfast")
+    ground.data = Path("/proc/keepfast")
 
     said = [name for name, done in every_event(ground) if done.returncode]
 
@@ -194,7 +194,7 @@ def test_a_full_disk(ground: Ground) -> None:
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"hooks": 5}', '{"hooks": {"before_command": "perhaps"}}', "\x00"])
 def test_a_broken_settings_file(started: Ground, text: str) -> None:
-    place = started.home / ".config" / "holdfast"
+    place = started.home / ".config" / "keepfast"
     place.mkdir(parents=True)
     (place / "config.json").write_text(text)
 

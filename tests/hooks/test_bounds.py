@@ -33,9 +33,9 @@ def test_made_as_a_summary_it_is_shown_as_one(ground: Ground) -> None:
 
 
 def test_the_environment_of_the_hook_counts(ground: Ground) -> None:
-    ground.variables["HOLDFAST_CHECKPOINT_MODE"] = "summary"
+    ground.variables["KEEPFAST_CHECKPOINT_MODE"] = "summary"
     made(ground)
-    del ground.variables["HOLDFAST_CHECKPOINT_MODE"]
+    del ground.variables["KEEPFAST_CHECKPOINT_MODE"]
 
     assert "state" not in show(ground)
 
@@ -67,7 +67,7 @@ def test_stricter_settings_of_now_hold_too(ground: Ground, bound: dict[str, Any]
 
 
 def test_a_checkpoint_without_the_record_is_bounded_by_the_settings_of_now(ground: Ground) -> None:
-    from holdfast.describing import bounds_of
+    from keepfast.describing import bounds_of
 
     settings = ground.engine.settings
     odd = {"mode": 7, "capture_files": "no", "max_file_size": True, "exclude_patterns": [3], "more": 1}

@@ -14,8 +14,8 @@ from .test_delivery import answer, start, told, worked
 __all__ = ["worked"]
 
 
-def holdfast(ground: Ground, *words: str) -> str:
-    command = [sys.executable, "-m", "holdfast", *words]
+def keepfast(ground: Ground, *words: str) -> str:
+    command = [sys.executable, "-m", "keepfast", *words]
     done = subprocess.run(
         command, cwd=ground.project, env=ground.variables, capture_output=True, text=True, check=False
     )
@@ -27,7 +27,7 @@ def test_it_does_not_keep_the_next_session_from_its_brief(worked: Ground) -> Non
     answer(worked, "SessionEnd", reason="prompt_input_exit")
     (worked.project / "a.txt").write_text("three\n")
     (worked.project / "by_hand.txt").write_text("new\n")
-    holdfast(worked, "save", "-m", "before lunch")
+    keepfast(worked, "save", "-m", "before lunch")
     newest = worked.checkpoints()[-1]
     assert newest.message == "before lunch"
 
@@ -40,11 +40,11 @@ def test_it_does_not_keep_the_next_session_from_its_brief(worked: Ground) -> Non
 
 def test_resume_without_a_reference_tells_that_work(worked: Ground) -> None:
     answer(worked, "SessionEnd", reason="prompt_input_exit")
-    holdfast(worked, "save", "-m", "before lunch")
-    holdfast(worked, "save", "-m", "after lunch")
+    keepfast(worked, "save", "-m", "before lunch")
+    keepfast(worked, "save", "-m", "after lunch")
     os.unlink(worked.transcript)  # the checkpoint of the session has it
 
-    found: dict[str, Any] = json.loads(holdfast(worked, "resume", "--json"))
+    found: dict[str, Any] = json.loads(keepfast(worked, "resume", "--json"))
 
     assert found["version"] == f"v{worked.checkpoints()[-1].version}"
     assert "after lunch" in found["text"] and "make the totals exact" in found["text"]
@@ -52,8 +52,8 @@ def test_resume_without_a_reference_tells_that_work(worked: Ground) -> None:
 
 
 def test_without_any_session_the_message_is_told_alone(ground: Ground) -> None:
-    holdfast(ground, "init")
+    keepfast(ground, "init")
     (ground.project / "a.txt").write_text("one\n")
-    holdfast(ground, "save", "-m", "before lunch")
+    keepfast(ground, "save", "-m", "before lunch")
 
-    assert "before lunch" in json.loads(holdfast(ground, "resume", "--json"))["text"]
+    assert "before lunch" in json.loads(keepfast(ground, "resume", "--json"))["text"]

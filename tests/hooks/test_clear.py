@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import delivering
-from holdfast.core.messages import change
-from holdfast.frontends import ancestors
-from holdfast.looking import ADDED, DELETED, LEFT, MODE, MODIFIED, TYPE
+from keepfast import delivering
+from keepfast.core.messages import change
+from keepfast.frontends import ancestors
+from keepfast.looking import ADDED, DELETED, LEFT, MODE, MODIFIED, TYPE
 
 from .ground import Ground
 from .test_delivery import OTHER, answer, start

@@ -11,8 +11,8 @@ import pytest
 from .ground import Ground
 from .test_talk import Talk, command, kept
 
-TYPED = "/holdfast:clear-check"
-WRITTEN = f"<command-message>holdfast:clear-check</command-message>\n<command-name>{TYPED}</command-name>"
+TYPED = "/keepfast:clear-check"
+WRITTEN = f"<command-message>keepfast:clear-check</command-message>\n<command-name>{TYPED}</command-name>"
 """How the client writes such a prompt down."""
 
 

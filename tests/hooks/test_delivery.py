@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.agents import claude_code
-from holdfast.frontends.hook import respond
-from holdfast.frontends.surroundings import Surroundings
-from holdfast.store import sessions
+import keepfast
+from keepfast.agents import claude_code
+from keepfast.frontends.hook import respond
+from keepfast.frontends.surroundings import Surroundings
+from keepfast.store import sessions
 from sessions import Session
 
 from .ground import SESSION, Ground
@@ -81,7 +81,7 @@ def test_the_settings_decide_what_is_told(worked: Ground, hooks: dict[str, Any])
     reply = start(worked)
 
     assert told(reply) == ""
-    assert ("holdfast resume" in reply.get("systemMessage", "")) is ("prompt" in hooks.values())
+    assert ("keepfast resume" in reply.get("systemMessage", "")) is ("prompt" in hooks.values())
 
 
 PLUGIN = Path(__file__).parents[2] / "plugin"
@@ -94,7 +94,7 @@ def offered(ground: Ground) -> list[str]:
     answer(ground, "SessionEnd", reason="clear")
     shown = start(ground, "clear")["systemMessage"]
     assert "resume v3 goes on from it" in shown
-    return re.findall(r"/holdfast:\w+|! (?:'[^']*'|\S)+(?: -m holdfast)? \w+", shown)
+    return re.findall(r"/keepfast:\w+|! (?:'[^']*'|\S)+(?: -m keepfast)? \w+", shown)
 
 
 def test_with_the_plugin_its_commands_are_offered(worked: Ground) -> None:
@@ -112,18 +112,18 @@ def test_without_the_plugin_commands_are_offered_that_a_shell_can_run(
 ) -> None:
     if is_on_path:
         (tmp_path / "bin").mkdir()
-        program = tmp_path / "bin/holdfast"
-        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m holdfast "$@"\n')
+        program = tmp_path / "bin/keepfast"
+        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m keepfast "$@"\n')
         program.chmod(0o755)
         worked.variables["PATH"] = f"{tmp_path}/bin:/usr/bin:/bin"
 
     commands = offered(worked)
 
     assert [command.split()[-1] for command in commands] == ["keep", "drop", "resume"]
-    assert all(command.startswith("! holdfast ") is is_on_path for command in commands)
+    assert all(command.startswith("! keepfast ") is is_on_path for command in commands)
     for command in commands:
         line = f"{command[2:]} --help"
-        variables = {**worked.variables, "PYTHONPATH": str(Path(holdfast.__file__).parents[1])}
+        variables = {**worked.variables, "PYTHONPATH": str(Path(keepfast.__file__).parents[1])}
         assert subprocess.run(line, shell=True, env=variables, capture_output=True).returncode == 0, line
 
 
@@ -137,7 +137,7 @@ def test_what_is_offered_is_told_after_a_prompt_too(worked: Ground) -> None:
 
     version = re.findall(r"resume (v\d+)", offer)[0]
     done = subprocess.run(
-        [sys.executable, "-m", "holdfast", "resume", version],
+        [sys.executable, "-m", "keepfast", "resume", version],
         cwd=worked.project, env=worked.variables, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0 and "make the totals exact" in done.stdout
@@ -167,7 +167,7 @@ def test_a_clear_that_asks_tells_what_was_kept(worked: Ground) -> None:
 
     shown = reply["systemMessage"]
     assert 'Checkpoint saved: "make the totals exact"' in shown and "Files changed: 14" in shown
-    assert "and 2 more" in shown and "holdfast keep" in shown
+    assert "and 2 more" in shown and "keepfast keep" in shown
     assert "make the totals exact" in told(reply)
 
 

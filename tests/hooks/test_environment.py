@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from cli.box import Box
-from holdfast.agents import launcher
-from holdfast.frontends import supervision
-from holdfast.frontends.surroundings import Surroundings, default_folders
-from holdfast.supervisor import process
+from keepfast.agents import launcher
+from keepfast.frontends import supervision
+from keepfast.frontends.surroundings import Surroundings, default_folders
+from keepfast.supervisor import process
 
 from .ground import LAUNCH, Ground, wait
 
@@ -37,7 +37,7 @@ def hostile(ground: Ground) -> Path:
         "capture": {"exclude": ["*"]},
         "store": {"url": str(ground.project / "their-store")},
     }
-    for place in (".cfg/holdfast", ".config/holdfast"):
+    for place in (".cfg/keepfast", ".config/keepfast"):
         (ground.project / place).mkdir(parents=True)
         (ground.project / place / "config.json").write_text(json.dumps(config))
     return proof
@@ -52,9 +52,9 @@ def hostile(ground: Ground) -> Path:
         {"HOME": "{project}"},
         {"XDG_DATA_HOME": "/proc/self/cwd/.data"},
         {"HOME": "{project}", "XDG_CONFIG_HOME": "{project}/.cfg", "XDG_DATA_HOME": "{project}/.data"},
-        {"HOLDFAST_CAPTURE_EXCLUDE": '["*"]', "HOLDFAST_ADOPT": "never", "HOLDFAST_CAPTURE_MAX_FILE_SIZE": "1"},
-        {"HOLDFAST_SUPERVISED": "claude-code"},
-        {"HOLDFAST_SUPERVISED": "claude-code", "HOLDFAST_RUN": "../../..", "HOLDFAST_RUN_TOKEN": "x"},
+        {"KEEPFAST_CAPTURE_EXCLUDE": '["*"]', "KEEPFAST_ADOPT": "never", "KEEPFAST_CAPTURE_MAX_FILE_SIZE": "1"},
+        {"KEEPFAST_SUPERVISED": "claude-code"},
+        {"KEEPFAST_SUPERVISED": "claude-code", "KEEPFAST_RUN": "../../..", "KEEPFAST_RUN_TOKEN": "x"},
         {"PYTHONPATH": "{project}", "PYTHONHOME": "{project}", "PYTHONSTARTUP": "{project}/evil"},
         {"GIT_DIR": "{project}/.cfg", "GIT_EXTERNAL_DIFF": "{project}/evil", "GIT_CONFIG_GLOBAL": "{project}/evil"},
         {"TMPDIR": "{project}/.data", "CLAUDE_CONFIG_DIR": "{project}/.cfg"},
@@ -79,7 +79,7 @@ def test_without_written_folders_a_hook_goes_by_the_passwd_entry(tmp_path: Path)
     """As hooks that an earlier version installed are started."""
     shown = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from holdfast.frontends.surroundings import hook_surroundings\n"
+        "from keepfast.frontends.surroundings import hook_surroundings\n"
         "print('\\n'.join(hook_surroundings(None).folders))"
     )
     variables = {name: str(tmp_path) for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")}
@@ -98,12 +98,12 @@ class Shimmed:
 
     def __init__(self, ground: Ground) -> None:
         self.ground = ground
-        self.folder = ground.data / "holdfast/supervisor/runs" / RUN.replace(":", "-")
+        self.folder = ground.data / "keepfast/supervisor/runs" / RUN.replace(":", "-")
         self.variables = {
             **ground.variables,
-            "HOLDFAST_SUPERVISED": "claude-code",
-            "HOLDFAST_RUN": RUN,
-            "HOLDFAST_RUN_TOKEN": TOKEN,
+            "KEEPFAST_SUPERVISED": "claude-code",
+            "KEEPFAST_RUN": RUN,
+            "KEEPFAST_RUN_TOKEN": TOKEN,
         }
 
     def run(self, *command: str, stdin: Path, client: str = "claude-code") -> None:
@@ -201,7 +201,7 @@ def test_a_run_that_is_over_lets_hooks_work_again(started: Ground) -> None:
 
 
 def test_the_guard_before_a_destructive_command_cannot_be_switched_off(started: Ground) -> None:
-    started.variables["HOLDFAST_SUPERVISED"] = "claude-code"
+    started.variables["KEEPFAST_SUPERVISED"] = "claude-code"
     (started.project / "precious.txt").write_text("precious\n")
 
     started.tool("Bash", command="rm -rf precious.txt")
@@ -214,7 +214,7 @@ def test_the_guard_before_a_destructive_command_cannot_be_switched_off(started: 
     [("claude-code", ["not_believed"]), ("1", ["not_believed"]), ("codex", ["not_believed"]), ("", [])],
 )
 def test_whatever_claims_a_supervisor_where_none_runs_is_noticed(started: Ground, value: str, said: list[str]) -> None:
-    started.variables["HOLDFAST_SUPERVISED"] = value
+    started.variables["KEEPFAST_SUPERVISED"] = value
     (started.project / "a.txt").write_text("two\n")
     before = len(started.checkpoints())
 
@@ -230,7 +230,7 @@ def test_a_client_that_a_supervised_one_of_another_kind_starts_is_no_reason_for_
     said = started.payload("PreToolUse", tool_name="Bash", tool_input={"command": "rm precious.txt"})
     payload.write_text(json.dumps(said))
     shimmed = Shimmed(started)
-    shimmed.variables["HOLDFAST_SUPERVISED"] = "codex"
+    shimmed.variables["KEEPFAST_SUPERVISED"] = "codex"
 
     shimmed.run("sh", "-c", f"{' '.join(started.command())} <{payload}", stdin=payload, client="codex")
 
@@ -240,7 +240,7 @@ def test_a_client_that_a_supervised_one_of_another_kind_starts_is_no_reason_for_
 
 
 def test_status_and_doctor_say_that_hooks_were_told_to_stand_down(started: Ground) -> None:
-    started.variables["HOLDFAST_SUPERVISED"] = "claude-code"
+    started.variables["KEEPFAST_SUPERVISED"] = "claude-code"
     started.send(stop(started))
     started.settle()
     box = Box.__new__(Box)
@@ -261,10 +261,10 @@ def test_status_and_doctor_say_that_hooks_were_told_to_stand_down(started: Groun
 def installed(ground: Ground, *words: str) -> Path:
     variables = {**ground.variables, "PYTHONPATH": str(LAUNCH.parents[2])}
     del variables["CLAUDE_PID"]  # a person's own shell
-    command = [sys.executable, "-m", "holdfast", *words]
+    command = [sys.executable, "-m", "keepfast", *words]
     done = subprocess.run(command, cwd=ground.project, env=variables, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return ground.data / "holdfast/bin" / launcher.NAME
+    return ground.data / "keepfast/bin" / launcher.NAME
 
 
 def test_hooks_that_are_installed_keep_to_the_folders_of_whoever_installed_them(ground: Ground) -> None:
@@ -272,7 +272,7 @@ def test_hooks_that_are_installed_keep_to_the_folders_of_whoever_installed_them(
     path = installed(ground, "install", "claude")
     tools = ground.project / "tools"
     tools.mkdir()
-    for name in ("cat", "find", "rm", "setsid", "sh", "env", "python", "holdfast", "git"):
+    for name in ("cat", "find", "rm", "setsid", "sh", "env", "python", "keepfast", "git"):
         (tools / name).write_text(f"#!/bin/sh\necho {name} >> {proof}\n")
         (tools / name).chmod(0o755)
     variables = {
@@ -351,7 +351,7 @@ def test_an_agents_command_does_not_change_the_folders_of_hooks(ground: Ground) 
     }
 
     for words in (["install", "claude"], ["init"]):
-        subprocess.run([sys.executable, "-m", "holdfast", *words], cwd=ground.project, env=variables, check=True)
+        subprocess.run([sys.executable, "-m", "keepfast", *words], cwd=ground.project, env=variables, check=True)
 
     assert launcher.folders(path.read_text()) == ground.folders
 
@@ -359,7 +359,7 @@ def test_an_agents_command_does_not_change_the_folders_of_hooks(ground: Ground) 
 @pytest.mark.parametrize("told", [True, False], ids=["ancestors", "token alone"])
 def test_a_run_counts_only_while_its_lock_is_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: bool) -> None:
     """A number that the shim of an old run had may be another's by now; some systems tell no ancestors."""
-    folder = tmp_path / "holdfast/supervisor/runs/t-1"
+    folder = tmp_path / "keepfast/supervisor/runs/t-1"
     folder.mkdir(parents=True)
     (folder / "lock").write_text(json.dumps({"run": "t:1", "pid": os.getppid()}))
     (folder / "token").write_text(TOKEN)
@@ -368,7 +368,7 @@ def test_a_run_counts_only_while_its_lock_is_held(tmp_path: Path, monkeypatch: p
     here = str(tmp_path)
 
     def found(token: str) -> str:
-        variables = {b"HOLDFAST_RUN": b"t:1", b"HOLDFAST_RUN_TOKEN": token.encode()}
+        variables = {b"KEEPFAST_RUN": b"t:1", b"KEEPFAST_RUN_TOKEN": token.encode()}
         return supervision.run_above(Surroundings(variables, (here, here, here)))
 
     free = found(TOKEN)
@@ -382,23 +382,23 @@ def test_a_run_counts_only_while_its_lock_is_held(tmp_path: Path, monkeypatch: p
 @pytest.mark.parametrize("name", ["../elsewhere", "..", ".hidden", "/tmp", "a/b", "", "t\n1", "../../../project/run"])
 def test_a_run_lies_in_the_folder_of_runs_and_nowhere_else(tmp_path: Path, name: str) -> None:
     """A repository that names a folder of its own, with a lock that its own program holds, switches nothing off."""
-    folder = tmp_path / "holdfast/supervisor/runs" / name
-    (tmp_path / "holdfast/supervisor/runs").mkdir(parents=True)
-    folder = folder if name.startswith((".", "a", "t")) else tmp_path / "holdfast/supervisor/runs"
+    folder = tmp_path / "keepfast/supervisor/runs" / name
+    (tmp_path / "keepfast/supervisor/runs").mkdir(parents=True)
+    folder = folder if name.startswith((".", "a", "t")) else tmp_path / "keepfast/supervisor/runs"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "lock").write_text(json.dumps({"run": name, "pid": os.getppid()}))
     here = str(tmp_path)
 
     with open(folder / "lock") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        found = supervision.run_above(Surroundings({b"HOLDFAST_RUN": name.encode()}, (here, here, here)))
+        found = supervision.run_above(Surroundings({b"KEEPFAST_RUN": name.encode()}, (here, here, here)))
 
     assert found == ""
 
 
 def test_no_token_is_not_the_token_of_a_run_that_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervision, "ancestors", list)  # as on a system that tells none
-    folder = tmp_path / "holdfast/supervisor/runs/t-1"
+    folder = tmp_path / "keepfast/supervisor/runs/t-1"
     folder.mkdir(parents=True)
     (folder / "lock").touch()
     here = str(tmp_path)
@@ -408,7 +408,7 @@ def test_no_token_is_not_the_token_of_a_run_that_has_none(tmp_path: Path, monkey
         for token in (None, ""):
             if token is not None:
                 (folder / "token").write_text(token)
-            assert supervision.run_above(Surroundings({b"HOLDFAST_RUN": b"t:1"}, (here, here, here))) == ""
+            assert supervision.run_above(Surroundings({b"KEEPFAST_RUN": b"t:1"}, (here, here, here))) == ""
 
 
 def test_a_run_is_told_once_that_hooks_stand_down(tmp_path: Path) -> None:
@@ -442,7 +442,7 @@ def test_no_library_of_a_repository_is_loaded(ground: Ground) -> None:
         assert ground.send(payload, "--part", part).returncode == 0
     assert ground.hook("Stop", last_assistant_message="Done.").returncode == 0
     for words in (["show", "v1"], ["resume"], ["doctor"]):
-        command = [sys.executable, "-m", "holdfast", *ground.written, *words]
+        command = [sys.executable, "-m", "keepfast", *ground.written, *words]
         variables = {**ground.variables, "CLAUDECODE": "1"}
         subprocess.run(command, cwd=ground.project, env=variables, capture_output=True, timeout=60)
 
@@ -451,7 +451,7 @@ def test_no_library_of_a_repository_is_loaded(ground: Ground) -> None:
 
 def test_the_package_that_mounts_is_told_of_no_library_by_an_agent() -> None:
     shown = (
-        "from holdfast.frontends.surroundings import surroundings\nsurroundings()\nimport os; print(sorted(os.environ))"
+        "from keepfast.frontends.surroundings import surroundings\nsurroundings()\nimport os; print(sorted(os.environ))"
     )
     for name, kept in (("CLAUDECODE", False), ("SHELL", True)):
         variables = {name: "1", "FUSE_LIBRARY_PATH": "/proc/self/cwd/evil.so"}
@@ -461,8 +461,8 @@ def test_the_package_that_mounts_is_told_of_no_library_by_an_agent() -> None:
 
 
 def test_a_variable_for_completion_does_not_stand_in_for_a_command(ground: Ground) -> None:
-    variables = {**ground.variables, "_HOLDFAST_COMPLETE": "bash_source"}
-    command = [sys.executable, "-m", "holdfast", *ground.written]
+    variables = {**ground.variables, "_KEEPFAST_COMPLETE": "bash_source"}
+    command = [sys.executable, "-m", "keepfast", *ground.written]
 
     made = subprocess.run([*command, "init", "--json"], cwd=ground.project, env=variables, capture_output=True)
     asked = subprocess.run(command, cwd=ground.project, env=variables, capture_output=True, text=True)

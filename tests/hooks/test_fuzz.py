@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from agents.client import judge
-from holdfast.agents import claude_code
-from holdfast.frontends.hook import respond
-from holdfast.frontends.surroundings import Surroundings
+from keepfast.agents import claude_code
+from keepfast.frontends.hook import respond
+from keepfast.frontends.surroundings import Surroundings
 
 from .ground import PAYLOADS, SESSION, Ground
 from .inline import Inline
@@ -166,4 +166,4 @@ def test_as_a_process_it_is_no_different(machine: Ground) -> None:
         assert done.stderr.count(b"\n") == done.returncode
         if done.stdout.startswith(b"{"):
             json.loads(done.stdout)
-    assert Path(machine.project / ".holdfast").exists()
+    assert Path(machine.project / ".keepfast").exists()

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from agents.client import judge
-from holdfast.attending import LARGE_CACHE
-from holdfast.store import pending, sessions, workers
+from keepfast.attending import LARGE_CACHE
+from keepfast.store import pending, sessions, workers
 
 from .ground import SESSION, Ground, wait
 
@@ -153,7 +153,7 @@ def test_a_folder_below_the_root_belongs_to_its_workspace(started: Ground) -> No
     started.hook("Stop", cwd=str(below))
 
     assert started.triggers() == ["session_start", "turn"]
-    assert not (below / ".holdfast").exists()
+    assert not (below / ".keepfast").exists()
 
 
 def test_a_folder_that_is_gone_does_not_keep_its_workspace_from_being_saved(started: Ground) -> None:
@@ -175,7 +175,7 @@ def test_hooks_that_come_first_together_adopt_one_workspace(ground: Ground) -> N
 
 def test_people_reach_the_same_by_the_command(started: Ground) -> None:
     (started.project / "a.txt").write_text("two\n")
-    command = [str(Path(started.command()[0]).parent / "holdfast"), *started.written, "hook", "claude-code"]
+    command = [str(Path(started.command()[0]).parent / "keepfast"), *started.written, "hook", "claude-code"]
     payload = json.dumps(started.payload("Stop")).encode()
 
     done = subprocess.run(command, input=payload, env=started.variables, cwd=started.project, check=False)
@@ -259,7 +259,7 @@ def test_what_a_killed_worker_left_is_done_by_the_next_command(started: Ground) 
     with held(started):
         started.hook("Stop")
         kill_worker(started)
-    command = [str(Path(started.command()[0]).parent / "holdfast"), "list", "--json"]
+    command = [str(Path(started.command()[0]).parent / "keepfast"), "list", "--json"]
 
     done = subprocess.run(command, env=started.variables, cwd=started.project, capture_output=True, check=True)
 
@@ -316,7 +316,7 @@ def test_a_checkpoint_that_fails_later_is_told_by_status(started: Ground) -> Non
 
     assert len(started.notices()) == 1
     assert started.notices()[0].startswith("failed (turn): ")
-    command = [str(Path(started.command()[0]).parent / "holdfast"), "status"]
+    command = [str(Path(started.command()[0]).parent / "keepfast"), "status"]
     shown = subprocess.run(
         command, env=started.variables, cwd=started.project, capture_output=True, text=True, check=True
     )
@@ -338,7 +338,7 @@ def test_status_rounds_the_percentage_down(started: Ground) -> None:
     started.hook("UserPromptSubmit", prompt="x")
     started.settle()
 
-    command = [str(Path(started.command()[0]).parent / "holdfast"), "status"]
+    command = [str(Path(started.command()[0]).parent / "keepfast"), "status"]
     shown = subprocess.run(
         command, env=started.variables, cwd=started.project, capture_output=True, text=True, check=True
     )
@@ -347,7 +347,7 @@ def test_status_rounds_the_percentage_down(started: Ground) -> None:
 
 
 def test_status_shows_what_is_under_way(started: Ground) -> None:
-    command = [str(Path(started.command()[0]).parent / "holdfast"), "status", "--json"]
+    command = [str(Path(started.command()[0]).parent / "keepfast"), "status", "--json"]
     started.answers(500_000)
     started.hook("UserPromptSubmit", prompt="x")
     started.settle()

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from brief.counting import count
-from holdfast.agents import claude_code
-from holdfast.frontends.hook import respond
-from holdfast.frontends.surroundings import Surroundings
 from hostile import ATTACKS, HIDDEN, Attack, check_part
+from keepfast.agents import claude_code
+from keepfast.frontends.hook import respond
+from keepfast.frontends.surroundings import Surroundings
 
 from .ground import Ground
 from .inline import Inline

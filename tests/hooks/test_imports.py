@@ -14,10 +14,10 @@ from .ground import Ground
 STANDARD = {"__future__", "_json", "_stat", "errno", "fcntl", "gc", "zlib", "time"}
 """Modules written in C that cost microseconds, and the one in Python that imports nothing itself."""
 HEAVY_OF_OURS = (
-    "holdfast.store.repository",
-    "holdfast.store.sqlite",
-    "holdfast.workspace.scan",
-    "holdfast.core.redact",
+    "keepfast.store.repository",
+    "keepfast.store.sqlite",
+    "keepfast.workspace.scan",
+    "keepfast.core.redact",
 )
 
 
@@ -65,7 +65,7 @@ def test_the_client_waits_for_little_more_than_an_interpreter(
     found = imported(started, started.payload(name, **fields))
 
     started.settle()
-    standard = {module for module in found if not module.startswith("holdfast")}
+    standard = {module for module in found if not module.startswith("keepfast")}
     assert standard <= STANDARD
     assert not found & set(HEAVY_OF_OURS)
 
@@ -76,5 +76,5 @@ def test_a_tool_that_has_ended_costs_even_less(started: Ground) -> None:
 
     found = imported(started, payload)
 
-    assert not found & {"holdfast.finishing", "holdfast.store.workers", "holdfast.frontends.background"}
-    assert not found & {"holdfast.core.shell", "holdfast.conversation.usage", "holdfast.core.messages"}
+    assert not found & {"keepfast.finishing", "keepfast.store.workers", "keepfast.frontends.background"}
+    assert not found & {"keepfast.core.shell", "keepfast.conversation.usage", "keepfast.core.messages"}

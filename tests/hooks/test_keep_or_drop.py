@@ -56,7 +56,7 @@ def test_beside_the_session_it_is_answered_too(asked: Ground) -> None:
 
 def test_the_prompt_that_drops_may_have_saved_before(asked: Ground) -> None:
     (asked.project / "again.txt").write_text("x\n")
-    answer(asked, "UserPromptSubmit", prompt="/holdfast:drop", session_id=OTHER)
+    answer(asked, "UserPromptSubmit", prompt="/keepfast:drop", session_id=OTHER)
     assert asked.triggers()[-1] == "prompt"
 
     assert drop(asked)[0] == 0

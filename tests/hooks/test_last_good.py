@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.settings import load
-from holdfast.settings.lasting import place, recall, remember
+from keepfast.settings import load
+from keepfast.settings.lasting import place, recall, remember
 
 from .ground import Ground
 
@@ -26,7 +26,7 @@ def elsewhere(ground: Ground) -> Ground:
 
 
 def config(ground: Ground) -> Path:
-    return ground.home / ".config/holdfast/config.json"
+    return ground.home / ".config/keepfast/config.json"
 
 
 def versions(ground: Ground) -> int:
@@ -58,12 +58,12 @@ def test_hooks_go_on_in_the_same_store(elsewhere: Ground, break_it: Any) -> None
 
     assert b"config.json" in done.stderr  # it is told, once
     assert versions(elsewhere) == 2
-    assert not (elsewhere.home / ".local/share/holdfast/store").exists()
+    assert not (elsewhere.home / ".local/share/keepfast/store").exists()
 
 
 def test_what_can_be_read_counts_and_the_rest_is_as_it_was(elsewhere: Ground) -> None:
     config(elsewhere).write_text(json.dumps({"store": {"url": 7}, "language": "ko"}))
-    data = str(elsewhere.home / ".local/share/holdfast")
+    data = str(elsewhere.home / ".local/share/keepfast")
 
     found = load(str(config(elsewhere)), {}, hook=True, data=data)
 
@@ -76,7 +76,7 @@ def test_what_can_be_read_counts_and_the_rest_is_as_it_was(elsewhere: Ground) ->
 def test_a_file_that_was_moved_away_means_the_defaults(elsewhere: Ground) -> None:
     config(elsewhere).unlink()
 
-    found = load(str(config(elsewhere)), {}, hook=True, data=str(elsewhere.home / ".local/share/holdfast"))
+    found = load(str(config(elsewhere)), {}, hook=True, data=str(elsewhere.home / ".local/share/keepfast"))
 
     assert found["store.url"] == "" and not found.broken
 

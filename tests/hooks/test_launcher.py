@@ -1,4 +1,4 @@
-"""The command in a client's settings: harmless where holdfast is gone, torn or broken, and never exit code 2."""
+"""The command in a client's settings: harmless where keepfast is gone, torn or broken, and never exit code 2."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-import holdfast
+import keepfast
 from folders import marketplace
-from holdfast.agents import launcher
+from keepfast.agents import launcher
 
-PACKAGE = Path(holdfast.__file__).parent
+PACKAGE = Path(keepfast.__file__).parent
 LARGE = "x" * 300_000
 """More than a pipe holds: a hook that does not read it would break the client's write."""
 
@@ -29,18 +29,18 @@ class Installed:
 
     def __init__(self, base: Path) -> None:
         self.base, self.home, self.project = base, base / "home", base / "project"
-        self.package = base / "a site/holdfast"  # a blank: paths must be quoted
+        self.package = base / "a site/keepfast"  # a blank: paths must be quoted
         shutil.copytree(PACKAGE, self.package)
         for folder in (self.home, self.project / ".git"):
             folder.mkdir(parents=True)
         (self.project / ".git/HEAD").write_text("ref: refs/heads/main\n")
         self.variables = {"HOME": str(self.home), "PATH": "/usr/bin:/bin", "CLAUDE_PID": "4242"}
-        self.data = self.home / ".local/share/holdfast"
+        self.data = self.home / ".local/share/keepfast"
         self.launcher = self.data / "bin" / launcher.NAME
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "holdfast", *words],
+            [sys.executable, "-m", "keepfast", *words],
             cwd=self.project,
             env={**self.variables, "PYTHONPATH": str(self.package.parent)},
             capture_output=True,
@@ -185,7 +185,7 @@ def test_an_event_that_an_upgrade_cut_off_is_done_after_it(installed: Installed)
 
     installed.hook("Stop")
 
-    wait_for(lambda: any("holdfast.making" in notice["text"] for notice in notices_of(workspaces)))
+    wait_for(lambda: any("keepfast.making" in notice["text"] for notice in notices_of(workspaces)))
     assert list(workspaces.glob("*/pending/*"))
     making.write_bytes(text)
     listed = json.loads(installed.run("list", "--json").stdout)
@@ -222,7 +222,7 @@ def test_what_did_not_start_is_in_status_and_doctor(installed: Installed) -> Non
 def claude_checks(installed: Installed) -> list[str]:
     """The levels of what `doctor` finds about the client, with the copy of the package that the tests have."""
     done = subprocess.run(
-        [sys.executable, "-m", "holdfast", "doctor", "--json"],
+        [sys.executable, "-m", "keepfast", "doctor", "--json"],
         cwd=installed.project,
         env={**installed.variables, "PYTHONPATH": str(PACKAGE.parent)},
         capture_output=True,
@@ -256,7 +256,7 @@ def test_a_lost_data_folder_is_told_by_status_and_init_writes_the_launcher_again
     [warned] = json.loads(installed.run("status", "--json").stdout)["remarks"]
     again = installed.run("--store", str(store), "init")
 
-    assert str(installed.launcher) in warned and "holdfast install claude" in warned
+    assert str(installed.launcher) in warned and "keepfast install claude" in warned
     assert again.returncode == 0 and "launcher" in again.stderr
     assert installed.launcher.read_text() == kept
     assert json.loads(installed.run("status", "--json").stdout)["remarks"] == []
@@ -310,7 +310,7 @@ def test_a_real_failure_keeps_its_exit_code_and_its_line(installed: Installed) -
     code, out, err = installed.shell(installed.commands("Stop")[0], b"no JSON")
 
     assert (code, out, err.count(b"\n")) == (1, b"", 1)
-    assert err.startswith(b"holdfast: ")
+    assert err.startswith(b"keepfast: ")
 
 
 @pytest.mark.parametrize(
@@ -345,7 +345,7 @@ def test_a_launcher_that_cannot_write_is_harmless(installed: Installed) -> None:
 
 
 @pytest.mark.parametrize("lose", [lose_package, lose_launcher])
-def test_the_users_own_status_line_stays_when_holdfast_is_gone(
+def test_the_users_own_status_line_stays_when_keepfast_is_gone(
     tmp_path: Path, lose: Callable[[Installed], None]
 ) -> None:
     installed = Installed(tmp_path)
@@ -363,7 +363,7 @@ def test_the_users_own_status_line_stays_when_holdfast_is_gone(
     assert installed.shell(command, b"{}") == (0, b"it's mine: {}", b"")
 
 
-def test_a_status_line_of_ours_alone_is_empty_when_holdfast_is_gone(tmp_path: Path) -> None:
+def test_a_status_line_of_ours_alone_is_empty_when_keepfast_is_gone(tmp_path: Path) -> None:
     installed = Installed(tmp_path)
     installed.install("--statusline")
     installed.uninstall_package()
@@ -427,7 +427,7 @@ def test_the_plugins_hooks_are_harmless_too(tmp_path: Path, state: str) -> None:
         installed.variables["CLAUDE_PLUGIN_ROOT"] = str(tmp_path / "gone")
     elif state != "prepared":
         installed.uninstall_package()
-        program = installed.home / ".local/bin/holdfast"
+        program = installed.home / ".local/bin/keepfast"
         program.parent.mkdir()
         program.write_text(f"#!{sys.executable} -I\nimport sys\nsys.exit(2)\n")
         program.chmod(0o755)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.store.notices import unsaved
+from keepfast.store.notices import unsaved
 
 from .ground import Ground
 
@@ -30,7 +30,7 @@ def told(done: subprocess.CompletedProcess[bytes]) -> str:
 
 def call(ground: Ground, *words: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        [sys.executable, "-c", "from holdfast.entry import main; main()", *words],
+        [sys.executable, "-c", "from keepfast.entry import main; main()", *words],
         env=ground.variables, cwd=ground.project, capture_output=True, timeout=60, check=False,
     )  # fmt: skip
 
@@ -214,7 +214,7 @@ def test_a_store_that_takes_nothing_is_named_at_the_start_and_at_the_end_of_a_tu
     break_store(started, how)
 
     def at(name: str, **fields: Any) -> str:
-        from holdfast.store import workers
+        from keepfast.store import workers
 
         said = told(started.hook(name, session_id="s2", **fields))
         from .ground import wait

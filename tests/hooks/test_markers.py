@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.store.rows import CheckpointRow, Query
+from keepfast.store.rows import CheckpointRow, Query
 
 from .ground import Ground, wait
 
@@ -32,7 +32,7 @@ def visit(victim: Ground, name: str) -> Ground:
 
 
 def marker(ground: Ground) -> Path:
-    return ground.project / ".holdfast"
+    return ground.project / ".keepfast"
 
 
 @pytest.mark.parametrize("way", ["link", "copied marker"])
@@ -40,7 +40,7 @@ def test_a_clone_is_told_nothing_of_the_project_that_its_marker_leads_to(victim:
     clone = visit(victim, "clone")
     (clone.project / "mine.txt").write_text("mine\n")
     if way == "link":
-        marker(clone).symlink_to("../victim/.holdfast")
+        marker(clone).symlink_to("../victim/.keepfast")
     else:
         marker(clone).mkdir()
         (marker(clone) / "workspace.json").write_bytes((marker(victim) / "workspace.json").read_bytes())
@@ -58,9 +58,9 @@ def test_a_clone_is_told_nothing_of_the_project_that_its_marker_leads_to(victim:
 
 def test_a_nested_marker_of_a_repository_diverts_no_hook(victim: Ground) -> None:
     vendor = victim.project / "vendor"
-    (vendor / ".holdfast").mkdir(parents=True)
-    store = {"store": str(victim.home / ".local/share/holdfast/store"), "store_id": "f" * 32}
-    (vendor / ".holdfast/workspace.json").write_text(json.dumps({"id": "ab" * 16, **store}))
+    (vendor / ".keepfast").mkdir(parents=True)
+    store = {"store": str(victim.home / ".local/share/keepfast/store"), "store_id": "f" * 32}
+    (vendor / ".keepfast/workspace.json").write_text(json.dumps({"id": "ab" * 16, **store}))
     (vendor / "lib.c").write_text("int x;\n")
     answer = victim.tool("Bash", {"cwd": str(vendor)}, command="rm lib.c")
 
@@ -68,7 +68,7 @@ def test_a_nested_marker_of_a_repository_diverts_no_hook(victim: Ground) -> None
     newest = victim.checkpoints()[-1]
     assert newest.trigger == "before_command"
     assert victim.contents(newest)["vendor/lib.c"] == b"int x;\n"
-    assert "vendor/.holdfast/workspace.json" in victim.contents(newest)
+    assert "vendor/.keepfast/workspace.json" in victim.contents(newest)
 
 
 def nest(victim: Ground, of: str) -> Path:
@@ -79,8 +79,8 @@ def nest(victim: Ground, of: str) -> Path:
         source.hook("SessionStart", source="startup", cwd=str(source.project))
         source.settle()
     vendor = victim.project / "vendor"
-    (vendor / ".holdfast").mkdir(parents=True)
-    (vendor / ".holdfast/workspace.json").write_bytes((marker(source) / "workspace.json").read_bytes())
+    (vendor / ".keepfast").mkdir(parents=True)
+    (vendor / ".keepfast/workspace.json").write_bytes((marker(source) / "workspace.json").read_bytes())
     return vendor
 
 
@@ -88,15 +88,15 @@ def nest(victim: Ground, of: str) -> Path:
 def test_a_nested_marker_that_the_store_knows_diverts_no_hook(victim: Ground, of: str) -> None:
     vendor = nest(victim, of)
     (victim.project / "top").write_text("top\n")
-    registered = (victim.data / "holdfast/store/paths").read_bytes()
+    registered = (victim.data / "keepfast/store/paths").read_bytes()
     answer = victim.tool("Bash", {"cwd": str(vendor)}, command="rm -rf ../top")
 
     assert answer == {}
     newest = victim.checkpoints()[-1]
     assert newest.trigger == "before_command"
     assert victim.contents(newest)["top"] == b"top\n"
-    assert "vendor/.holdfast/workspace.json" in victim.contents(newest)
-    assert (victim.data / "holdfast/store/paths").read_bytes() == registered
+    assert "vendor/.keepfast/workspace.json" in victim.contents(newest)
+    assert (victim.data / "keepfast/store/paths").read_bytes() == registered
 
 
 @pytest.mark.parametrize("of", ["its own", "another project's"])
@@ -275,7 +275,7 @@ def test_hooks_of_a_user_whose_data_folder_is_gone_say_so_and_begin_nothing(vict
         "UserPromptSubmit": (0, 0),
         "Stop": (1, 1),
     }
-    assert not (victim.data / "holdfast/store").exists()
+    assert not (victim.data / "keepfast/store").exists()
 
 
 # Markers that cannot be believed, or not be written
@@ -330,6 +330,6 @@ def test_a_folder_in_the_place_of_a_marker_s_file_stops_no_hook(tmp_path: Path, 
     wait(lambda: saved(ground)[-1].trigger == "turn")
 
     assert (start.returncode, end.returncode, command) == (0, 0, {})
-    assert json.loads(start.stdout)["systemMessage"].count(".holdfast") == 1
+    assert json.loads(start.stdout)["systemMessage"].count(".keepfast") == 1
     assert [row.trigger for row in saved(ground)][-2:] == ["before_command", "turn"]
     assert (marker(ground) / name / "x").read_text() == "theirs\n"

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.conversation import transcript
-from holdfast.store import parts, sessions
+from keepfast.conversation import transcript
+from keepfast.store import parts, sessions
 
 from .ground import SESSION, Ground
 from .test_delivery import OTHER, answer, start, told, worked
@@ -27,7 +27,7 @@ KEY = ["ws", "s-1", "compact", "cp-1", "00"]
 TEXTS = ["the notes", "the files"]
 HOLDER = """
 import os, sys
-from holdfast.store import parts
+from keepfast.store import parts
 
 def build():
     print("building", flush=True)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.agents.claude_code import KINDS
-from holdfast.core.agent_event import (
+from keepfast.agents.claude_code import KINDS
+from keepfast.core.agent_event import (
     COMPACTION_STARTS,
     OTHER,
     PROMPT,
@@ -20,9 +20,9 @@ from holdfast.core.agent_event import (
     TURN_FAILED,
     AgentEvent,
 )
-from holdfast.core.model import ONLY_IF_CHANGED, takes
-from holdfast.core.policy import MINUTE, RULES, Ask, Decision, Skip, State, Take, decide
-from holdfast.settings import Settings
+from keepfast.core.model import ONLY_IF_CHANGED, takes
+from keepfast.core.policy import MINUTE, RULES, Ask, Decision, Skip, State, Take, decide
+from keepfast.settings import Settings
 
 NOON = 1_800_000_000_000_000_000
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.frontends.mcp.looking import checkpoint_list
-from holdfast.frontends.mcp.visit import Visits
-from holdfast.frontends.surroundings import Surroundings, now_ns
-from holdfast.frontends.web.desk import opened
-from holdfast.store import pending
+from keepfast.frontends.mcp.looking import checkpoint_list
+from keepfast.frontends.mcp.visit import Visits
+from keepfast.frontends.surroundings import Surroundings, now_ns
+from keepfast.frontends.web.desk import opened
+from keepfast.store import pending
 
 from .ground import SESSION, Ground
 
@@ -53,7 +53,7 @@ def on_the_page(ground: Ground) -> list[str]:
 
 
 def by_command(ground: Ground) -> list[str]:
-    program = "import sys; from holdfast.entry import main; main()"
+    program = "import sys; from keepfast.entry import main; main()"
     words = [sys.executable, "-c", program, "list", "--json"]
     done = subprocess.run(words, cwd=ground.project, env=ground.variables, capture_output=True, check=True)
     return [row["trigger"] for row in json.loads(done.stdout)]

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.agents import claude_code
-from holdfast.agents.base import Reply
-from holdfast.frontends.surroundings import Surroundings, now_ns
-from holdfast.settings import load
-from holdfast.wiring import build
+from keepfast.agents import claude_code
+from keepfast.agents.base import Reply
+from keepfast.frontends.surroundings import Surroundings, now_ns
+from keepfast.settings import load
+from keepfast.wiring import build
 
 from .ground import Ground
 from .inline import Inline, attending
@@ -141,7 +141,7 @@ def test_the_sentence_of_a_failure_ends_once(client: Client) -> None:
 
 
 def left(ground: Ground) -> list[tuple[str, str, bool]]:
-    command = [str(Path(sys.executable).parent / "holdfast"), "status", "--json"]
+    command = [str(Path(sys.executable).parent / "keepfast"), "status", "--json"]
     done = subprocess.run(command, env=ground.variables, cwd=ground.project, capture_output=True, check=True)
     return [(one["kind"], one["trigger"], one["told"]) for one in json.loads(done.stdout)["notices"]]
 

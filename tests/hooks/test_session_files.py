@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import describing
-from holdfast.agents import claude_code
-from holdfast.frontends.hook import respond
-from holdfast.frontends.surroundings import Surroundings
+from keepfast import describing
+from keepfast.agents import claude_code
+from keepfast.frontends.hook import respond
+from keepfast.frontends.surroundings import Surroundings
 from sessions import Session
 
 from .ground import Ground

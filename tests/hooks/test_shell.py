@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.shell import threat_of, threatened
-from holdfast.core.shell_words import Redirection, Word, read
+from keepfast.core.shell import threat_of, threatened
+from keepfast.core.shell_words import Redirection, Word, read
 
 ROOT = b"/home/dev/project"
 

@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
+import keepfast
 
 SHOW = """
 import sys
 sys.path.append({above!r})
-from holdfast.frontends import starting
+from keepfast.frontends import starting
 if {shortly}:
     sys.meta_path.insert(0, starting.Finder({above!r}))
-for name in [name for name in sys.modules if name.startswith("holdfast")]:
+for name in [name for name in sys.modules if name.startswith("keepfast")]:
     del sys.modules[name]
-from holdfast.workspace import find
-import holdfast.settings.lasting
-for name in sorted(name for name in sys.modules if name.startswith("holdfast")):
+from keepfast.workspace import find
+import keepfast.settings.lasting
+for name in sorted(name for name in sys.modules if name.startswith("keepfast")):
     found = sys.modules[name]
     print(name, found.__file__, found.__cached__, found.__package__, list(getattr(found, "__path__", [])))
     print(found.__spec__.origin, found.__spec__.has_location, found.__loader__.get_source(name)[:40])
@@ -34,18 +34,18 @@ print(find.identity.__doc__, getattr(find, "PLANTED", None))
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """Our package, compiled, in a place where it can be changed."""
-    shutil.copytree(Path(holdfast.__file__).parent, tmp_path / "holdfast", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(Path(keepfast.__file__).parent, tmp_path / "keepfast", ignore=shutil.ignore_patterns("__pycache__"))
     compile_all = [
         sys.executable,
         "-m",
         "compileall",
         "-q",
-        "holdfast/workspace",
-        "holdfast/settings",
-        "holdfast/store",
+        "keepfast/workspace",
+        "keepfast/settings",
+        "keepfast/store",
         "-l",
     ]
-    for command in (compile_all, [*compile_all[:4], "holdfast", "holdfast/core", "holdfast/frontends", "-l"]):
+    for command in (compile_all, [*compile_all[:4], "keepfast", "keepfast/core", "keepfast/frontends", "-l"]):
         env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         subprocess.run(command, cwd=tmp_path, check=True, env=env)
     return tmp_path
@@ -73,7 +73,7 @@ def test_modules_are_the_same_by_the_shorter_way(copy: Path) -> None:
 
 @pytest.mark.parametrize("size", ["the same", "another"])
 def test_a_source_that_was_changed_since_is_compiled_anew(copy: Path, size: str) -> None:
-    source = copy / "holdfast" / "workspace" / "find.py"
+    source = copy / "keepfast" / "workspace" / "find.py"
     text = source.read_text()
     if size == "another":
         text += "PLANTED = 1\n"
@@ -94,18 +94,18 @@ def test_a_source_that_was_changed_since_is_compiled_anew(copy: Path, size: str)
 
 def compiled_at(copy: Path) -> int:
     """The time of the source that the compiled file remembers."""
-    return int.from_bytes(compiled(copy, "holdfast/workspace/find.py").read_bytes()[8:12], "little")
+    return int.from_bytes(compiled(copy, "keepfast/workspace/find.py").read_bytes()[8:12], "little")
 
 
 @pytest.mark.parametrize("damage", ["cut", "empty", "version", "missing", "by hash"])
 def test_what_is_odd_about_a_compiled_file_is_left_to_python(copy: Path, damage: str) -> None:
-    path = compiled(copy, "holdfast/workspace/find.py")
+    path = compiled(copy, "keepfast/workspace/find.py")
     raw = path.read_bytes()
     plain, _ = show(copy, shortly=False)
     path.unlink()
     if damage == "by hash":
         subprocess.run(
-            [sys.executable, "-m", "compileall", "-q", "--invalidation-mode", "checked-hash", "holdfast/workspace/find.py"],
+            [sys.executable, "-m", "compileall", "-q", "--invalidation-mode", "checked-hash", "keepfast/workspace/find.py"],
             cwd=copy, check=True, env={name: os.environ[name] for name in os.environ if name != "PYTHONDONTWRITEBYTECODE"},
         )  # fmt: skip
     elif damage != "missing":

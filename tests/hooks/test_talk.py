@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.conversing import Conversing
-from holdfast.core.policy import RULES
-from holdfast.core.retention import plan
-from holdfast.store import sessions
-from holdfast.store.rows import CheckpointRow, Query
+from keepfast.conversing import Conversing
+from keepfast.core.policy import RULES
+from keepfast.core.retention import plan
+from keepfast.store import sessions
+from keepfast.store.rows import CheckpointRow, Query
 from sessions import Session
 
 from .ground import Ground
@@ -293,8 +293,8 @@ def test_each_session_has_its_turn_with_its_own_conversation(both: tuple[Talk, T
 
 def test_events_that_waited_together_are_done_for_each_session(both: tuple[Talk, Talk]) -> None:
     """Nobody worked on them until now: the worker had been killed."""
-    from holdfast.finishing import finish
-    from holdfast.store import pending
+    from keepfast.finishing import finish
+    from keepfast.store import pending
 
     a, b = both
     folder = str(a.ground.folder)
@@ -334,7 +334,7 @@ def test_the_commands_know_the_sessions_apart(both: tuple[Talk, Talk]) -> None:
 
 
 def command(ground: Ground, *words: str) -> subprocess.CompletedProcess[str]:
-    program = str(Path(ground.command()[0]).parent / "holdfast")
+    program = str(Path(ground.command()[0]).parent / "keepfast")
     return subprocess.run(
         [program, *words], env=ground.variables, cwd=ground.project, capture_output=True, text=True, check=False
     )

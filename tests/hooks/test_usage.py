@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.conversation.usage import STEPS, last_usage
+from keepfast.conversation.usage import STEPS, last_usage
 
 MEGABYTE, GIGABYTE = 1 << 20, 1 << 30
 

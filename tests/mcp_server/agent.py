@@ -12,9 +12,9 @@ from mcp.client.stdio import StdioServerParameters
 from mcp.types import CallToolResult
 
 from cli.box import SOURCE, Box
-from holdfast.frontends.mcp.server import build
-from holdfast.frontends.mcp.visit import Visits
-from holdfast.frontends.surroundings import Surroundings
+from keepfast.frontends.mcp.server import build
+from keepfast.frontends.mcp.visit import Visits
+from keepfast.frontends.surroundings import Surroundings
 
 
 class Answer:
@@ -73,7 +73,7 @@ def server(box: Box, *words: str) -> StdioServerParameters:
     """The real program, as a client would start it."""
     return StdioServerParameters(
         command=sys.executable,
-        args=["-m", "holdfast", "-C", str(box.project), "mcp", *words],
+        args=["-m", "keepfast", "-C", str(box.project), "mcp", *words],
         env={**box.variables, "PYTHONPATH": str(SOURCE)},
     )
 

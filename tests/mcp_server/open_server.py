@@ -8,10 +8,10 @@ import time
 import uvicorn
 from mcp.server import MCPServer
 
-from holdfast.frontends.mcp.http import HOST, WHERE, application, listen
-from holdfast.frontends.mcp.server import build
-from holdfast.frontends.mcp.visit import Visits
-from holdfast.frontends.surroundings import Surroundings
+from keepfast.frontends.mcp.http import HOST, WHERE, application, listen
+from keepfast.frontends.mcp.server import build
+from keepfast.frontends.mcp.visit import Visits
+from keepfast.frontends.surroundings import Surroundings
 
 
 def with_fixtures(server: MCPServer) -> MCPServer:

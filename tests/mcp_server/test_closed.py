@@ -134,7 +134,7 @@ def test_each_wrong_value_of_each_argument_is_an_error_that_names_the_argument(k
     within(kept, scenario)
 
     assert len(kept.versions()) == 3
-    assert not (kept.project / ".holdfast/config.json").exists()
+    assert not (kept.project / ".keepfast/config.json").exists()
 
 
 @pytest.mark.parametrize("tool", [name for name, needed in NEEDED.items() if needed])
@@ -212,8 +212,8 @@ def test_over_http_it_is_the_same(kept: Box) -> None:
         async with known, Client(streamable_http_client(address, http_client=known)) as client:
             return await refusals(Agent(client))
 
-    with started(kept, "-m", "holdfast", "mcp", "--http", "--port", "0") as (address, _):
-        token = (kept.home / ".local/share/holdfast/mcp.token").read_text().strip()
+    with started(kept, "-m", "keepfast", "mcp", "--http", "--port", "0") as (address, _):
+        token = (kept.home / ".local/share/keepfast/mcp.token").read_text().strip()
         unknown, absent, right = asyncio.run(play(address, token))
 
     assert [unknown.failed, absent.failed, right.failed] == [True, True, False]

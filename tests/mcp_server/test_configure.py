@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from cli.box import Box
-from holdfast.core.checking import shown, tightens
-from holdfast.core.schema import TABLE
+from keepfast.core.checking import shown, tightens
+from keepfast.core.schema import TABLE
 from settings.values import KEYS, wrong
 
 from .agent import Agent, call, within
 
 
 def project_file(box: Box) -> dict[str, Any]:
-    path = box.project / ".holdfast/config.json"
+    path = box.project / ".keepfast/config.json"
     found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     return found
 
@@ -62,7 +62,7 @@ def test_what_loosens_is_prepared_for_the_user(kept: Box) -> None:
     assert answer["success"] is False
     assert answer["config"]["verify_before_clear"] is True
     assert answer["config"]["auto_checkpoint_on_clear"] is True
-    assert [one["command"] for one in answer["prepared"]] == ["holdfast config set hooks.verify_before_clear false"]
+    assert [one["command"] for one in answer["prepared"]] == ["keepfast config set hooks.verify_before_clear false"]
     words = answer["prepared"][0]["command"].split()[1:]
     assert kept.call(*words).code == 0
     assert call(kept, "checkpoint_configure", verify_before_clear=False)["success"] is True
@@ -72,11 +72,11 @@ def test_what_a_variable_hides_in_the_projects_file_is_taken_out_by_the_prepared
     key = "hooks.checkpoint_threshold_percent"
     kept.call("config", "set", key, "90")
     call(kept, "checkpoint_configure", checkpoint_threshold=80)
-    kept.variables["HOLDFAST_CHECKPOINT_THRESHOLD"] = "75"
+    kept.variables["KEEPFAST_CHECKPOINT_THRESHOLD"] = "75"
 
     answer = call(kept, "checkpoint_configure", checkpoint_threshold=88)
     commands = [one["command"] for one in answer["prepared"]]
-    del kept.variables["HOLDFAST_CHECKPOINT_THRESHOLD"]
+    del kept.variables["KEEPFAST_CHECKPOINT_THRESHOLD"]
     for command in commands:
         assert kept.call(*shlex.split(command)[1:]).code == 0, command
 
@@ -92,7 +92,7 @@ def test_every_setting_is_tightened_or_prepared_and_never_loosened(kept: Box) ->
             setting = TABLE[key]
             ends = list(setting.allowed or ()) if setting.kind != "an object of whole numbers" else []
             for value in [setting.default, *[end for end in ends if end is not None]]:
-                (kept.project / ".holdfast/config.json").unlink(missing_ok=True)
+                (kept.project / ".keepfast/config.json").unlink(missing_ok=True)
                 answer = await agent.call("checkpoint_configure", settings={key: value})
                 assert not answer.failed, answer.text
                 tight = value == setting.default or tightens(key, setting.default, value)
@@ -141,8 +141,8 @@ def test_a_wrong_value_of_the_source_form_is_refused(kept: Box, arguments: dict[
 
 def test_a_project_folder_that_is_a_link_is_not_written_through(kept: Box) -> None:
     elsewhere = kept.home / "elsewhere"
-    (kept.project / ".holdfast").rename(elsewhere)
-    (kept.project / ".holdfast").symlink_to(elsewhere)
+    (kept.project / ".keepfast").rename(elsewhere)
+    (kept.project / ".keepfast").symlink_to(elsewhere)
 
     answer = call(kept, "checkpoint_configure", auto_checkpoint_on_clear=True)
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from cli.box import Box
-from holdfast.core.errors import Failed
-from holdfast.frontends.cli.root import run
-from holdfast.frontends.mcp.http import Guarded, application, listen, token_in
-from holdfast.frontends.mcp.server import build
-from holdfast.frontends.surroundings import Surroundings
+from keepfast.core.errors import Failed
+from keepfast.frontends.cli.root import run
+from keepfast.frontends.mcp.http import Guarded, application, listen, token_in
+from keepfast.frontends.mcp.server import build
+from keepfast.frontends.surroundings import Surroundings
 
 from .agent import visits
 

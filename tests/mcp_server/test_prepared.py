@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from cli.box import SOURCE, Box
-from holdfast.frontends.mcp.command import command
+from keepfast.frontends.mcp.command import command
 
 from .agent import call, visits, within
 
@@ -28,8 +28,8 @@ class Person:
         self.box = box
         folder = box.home / "bin"
         folder.mkdir(exist_ok=True)
-        program = folder / "holdfast"
-        program.write_text(f'#!/bin/sh\nPYTHONPATH={SOURCE} exec {sys.executable} -m holdfast "$@"\n')
+        program = folder / "keepfast"
+        program.write_text(f'#!/bin/sh\nPYTHONPATH={SOURCE} exec {sys.executable} -m keepfast "$@"\n')
         program.chmod(0o755)
         self.variables = {**box.variables, "PATH": f"{folder}:{os.environ['PATH']}", "TERM": "dumb"}
 
@@ -112,7 +112,7 @@ def test_a_shell_reads_every_word_of_a_command_as_it_is(kept: Box) -> None:
     words = [*ODD, b"\xff\xfe", b"\x1b[31m", "\u202e".encode(), b"tab\there", b"!x", b"*", b"~", b"a\\nb"]
     made = command(visits(kept), words, b"/a \xff/b")
 
-    shown = subprocess.run(["bash", "-c", 'holdfast() { printf "%s\\0" "$@"; }; ' + made], capture_output=True).stdout
+    shown = subprocess.run(["bash", "-c", 'keepfast() { printf "%s\\0" "$@"; }; ' + made], capture_output=True).stdout
 
     assert shown.split(b"\0")[:-1] == [b"-C", b"/a \xff/b", *words]
     assert made.isprintable()
@@ -152,9 +152,9 @@ def test_a_prepared_export_writes_a_file_that_can_be_imported(kept: Box, person:
     code, said = person.runs(prepared["command"], kept.project)
 
     assert code == 0, said
-    written = [path for path in kept.home.iterdir() if path.suffix == ".holdfast" and path.is_file()]
+    written = [path for path in kept.home.iterdir() if path.suffix == ".keepfast" and path.is_file()]
     assert len(written) == 1
-    assert not any(path.suffix == ".holdfast" for path in kept.project.iterdir() if path.is_file())
+    assert not any(path.suffix == ".keepfast" for path in kept.project.iterdir() if path.is_file())
     other = Box(tmp_path / "elsewhere")
     assert other.call("import", str(written[0]), "--into", str(other.home / "copy")).code == 0
     assert [row["version"] for row in other.call("list", "--json", cwd=other.home / "copy").json()] == ["v3", "v2"]
@@ -216,7 +216,7 @@ def test_where_the_projects_file_wins_the_prepared_commands_take_it_out(
         assert code == 0, said
 
     assert answer["success"] is False
-    assert str(kept.project / ".holdfast/config.json") in answer["prepared"][0]["why"]
+    assert str(kept.project / ".keepfast/config.json") in answer["prepared"][0]["why"]
     assert kept.call("config", "get", "hooks.auto_checkpoint_on_clear").out == "false\n"
 
 
@@ -224,17 +224,17 @@ def test_where_the_projects_file_wins_the_prepared_commands_take_it_out(
 def test_where_the_environment_wins_the_agent_is_told_so(kept: Box, person: Person, value: int) -> None:
     """Of what an agent has started, variables count where they tighten: no looser file counts while they are there."""
     assert kept.call("config", "set", "hooks.checkpoint_threshold_percent", "85").code == 0
-    kept.variables["HOLDFAST_CHECKPOINT_THRESHOLD"] = "75"
+    kept.variables["KEEPFAST_CHECKPOINT_THRESHOLD"] = "75"
 
     answer = call(kept, "checkpoint_configure", checkpoint_threshold=value)
 
     assert answer["success"] is False
     assert answer["config"]["checkpoint_threshold_percent"] == 75
     assert answer["prepared"]
-    assert all("HOLDFAST_CHECKPOINT_THRESHOLD" in one["why"] for one in answer["prepared"])
+    assert all("KEEPFAST_CHECKPOINT_THRESHOLD" in one["why"] for one in answer["prepared"])
     for one in answer["prepared"]:
         assert person.runs(one["command"])[0] == 0
-    del kept.variables["HOLDFAST_CHECKPOINT_THRESHOLD"]
+    del kept.variables["KEEPFAST_CHECKPOINT_THRESHOLD"]
     assert kept.call("config", "get", "hooks.checkpoint_threshold_percent").out == f"{value}\n"
 
 

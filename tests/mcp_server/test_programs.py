@@ -52,7 +52,7 @@ def started(box: Box, *words: str) -> Iterator[tuple[str, list[str]]]:
 
 def inspect(box: Box, *words: str) -> Any:
     """What the inspector's command line prints for one method."""
-    program = [sys.executable, "-P", "-m", "holdfast", "-C", str(box.project), "mcp"]
+    program = [sys.executable, "-P", "-m", "keepfast", "-C", str(box.project), "mcp"]
     done = run("mcp-inspector", "--cli", *program, *words, home=box.home, cwd=box.home)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -90,8 +90,8 @@ def ask(address: str, headers: dict[str, str], message: dict[str, Any] = HELLO) 
 
 
 def test_over_http_only_the_token_opens_and_only_our_own_name(kept: Box) -> None:
-    token_file = kept.home / ".local/share/holdfast/mcp.token"
-    with started(kept, "-m", "holdfast", "mcp", "--http", "--port", "0") as (address, said):
+    token_file = kept.home / ".local/share/keepfast/mcp.token"
+    with started(kept, "-m", "keepfast", "mcp", "--http", "--port", "0") as (address, said):
         token = token_file.read_text().strip()
         known = {"Authorization": f"Bearer {token}"}
         answers = {
@@ -107,7 +107,7 @@ def test_over_http_only_the_token_opens_and_only_our_own_name(kept: Box) -> None
     assert said == [f"The token is in {token_file}."]
     assert token_file.stat().st_mode & 0o777 == 0o600
     assert answers == {"right": 200, "none": 401, "wrong": 401, "half": 401, "other name": 421, "other page": 403}
-    assert "holdfast keeps every state" in told
+    assert "keepfast keeps every state" in told
 
 
 def test_a_token_that_others_may_read_or_guess_is_refused(kept: Box) -> None:
@@ -127,7 +127,7 @@ def test_flags_that_do_not_fit_are_refused(kept: Box, words: list[str]) -> None:
 
 
 def test_a_taken_port_is_a_sentence(kept: Box) -> None:
-    with started(kept, "-m", "holdfast", "mcp", "--http", "--port", "0") as (address, _):
+    with started(kept, "-m", "keepfast", "mcp", "--http", "--port", "0") as (address, _):
         port = address.rpartition(":")[2].partition("/")[0]
         refused = kept.run("mcp", "--http", "--port", port)
 

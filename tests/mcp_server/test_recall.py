@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.box import Box
-from holdfast.core.passages import around_words, definitions, told, visible, with_range
+from keepfast.core.passages import around_words, definitions, told, visible, with_range
 
 from .agent import Answer, call
 
@@ -220,6 +220,6 @@ def test_what_lies_outside_or_is_never_captured_is_not_read(kept: Box) -> None:
     (kept.project / "direct.txt").symlink_to(secret)
     os.mkfifo(kept.project / "pipe")
 
-    for what in ("link/outside.txt", "direct.txt", "../outside.txt", str(secret), ".holdfast/workspace.json", "pipe"):
+    for what in ("link/outside.txt", "direct.txt", "../outside.txt", str(secret), ".keepfast/workspace.json", "pipe"):
         answer = call(kept, "recall", what=what)
         assert "outside\n" not in answer.text and '"id"' not in answer.text, what

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cli.box import HOUR, Box
-from holdfast.store import sessions
+from keepfast.store import sessions
 
 from .agent import Agent, call, within
 
@@ -22,7 +22,7 @@ READING = (
 
 
 def tree(box: Box) -> dict[str, bytes]:
-    paths = [path for path in box.project.rglob("*") if path.is_file() and ".holdfast" not in path.parts]
+    paths = [path for path in box.project.rglob("*") if path.is_file() and ".keepfast" not in path.parts]
     return {str(path): path.read_bytes() for path in paths}
 
 
@@ -137,7 +137,7 @@ def test_before_the_first_checkpoint_there_is_nothing_to_resume(box: Box) -> Non
 
 
 def test_a_save_belongs_to_the_session_that_its_client_is_in_now(kept: Box) -> None:
-    folder = str(kept.store / "workspaces" / json.loads((kept.project / ".holdfast/workspace.json").read_text())["id"])
+    folder = str(kept.store / "workspaces" / json.loads((kept.project / ".keepfast/workspace.json").read_text())["id"])
     kept.variables["CLAUDE_CODE_SESSION_ID"] = "first"
     client = str(os.getppid())
     sessions.remember(folder, "first", session="first", client=client)
@@ -196,7 +196,7 @@ def test_a_preview_says_what_a_restore_would_do_and_changes_nothing(kept: Box) -
         ("src/b.py", "delete"),
     }
     assert preview["conflicts"] == ["README"]
-    assert preview["prepared"]["command"] == f"holdfast -C {kept.project} restore v1 -- src README"
+    assert preview["prepared"]["command"] == f"keepfast -C {kept.project} restore v1 -- src README"
     assert tree(kept) == before
     assert len(kept.call("list", "--json").json()) == 3
 
@@ -219,7 +219,7 @@ def test_a_preview_names_what_was_left_out_and_is_missing(kept: Box) -> None:
 def test_what_only_a_person_may_do_is_prepared(kept: Box, action: str) -> None:
     prepared = call(kept, "checkpoint_prepare", action=action, references=["third"])
 
-    assert prepared["command"].startswith(f"holdfast -C {kept.project} {action} v3")
+    assert prepared["command"].startswith(f"keepfast -C {kept.project} {action} v3")
     assert "the user decides" in prepared["why"]
     assert len(kept.call("list", "--json").json()) == 3
 
@@ -300,7 +300,7 @@ def test_outside_of_a_workspace_every_tool_says_so(box: Box) -> None:
         keys = ["action", "references"] if tool == "checkpoint_prepare" else wanted.get(tool, [])
         answer = call(box, tool, **{key: needed[key] for key in keys})
         assert answer.failed
-        assert "holdfast init" in answer.text
+        assert "keepfast init" in answer.text
     assert not box.store.exists()
 
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from cli.box import SOURCE, Box
-from holdfast.frontends.mcp.wire import mended
+from keepfast.frontends.mcp.wire import mended
 
 from .test_programs import HELLO
 
@@ -41,7 +41,7 @@ def test_a_call_with_half_a_character_is_answered(kept: Box) -> None:
         {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": save},
     ]
     server = subprocess.Popen(
-        [sys.executable, "-m", "holdfast", "-C", str(kept.project), "mcp"],
+        [sys.executable, "-m", "keepfast", "-C", str(kept.project), "mcp"],
         env={**kept.variables, "PYTHONPATH": str(SOURCE)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -21,7 +21,7 @@ PATIENCE = 600
 
 def bin_folder() -> tuple[Path, Path]:
     """The folder of the programs, and that of Node. Skips loudly where npm does not give them."""
-    base = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "holdfast-tests"
+    base = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "keepfast-tests"
     base.mkdir(parents=True, exist_ok=True)
     node = NODE.format(system=platform.system().lower(), machine=MACHINES.get(platform.machine(), platform.machine()))
     with open(base / "mcp.lock", "w") as lock:

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from cli.box import SOURCE, Box
-from holdfast.core.errors import HoldfastError
-from holdfast.mounting import library
+from keepfast.core.errors import KeepfastError
+from keepfast.mounting import library
 
 PATIENCE = 60.0
 
@@ -26,7 +26,7 @@ def missing() -> str:
     """Why nothing can be mounted here, or nothing."""
     try:
         library()
-    except HoldfastError as error:
+    except KeepfastError as error:
         return str(error)
     return ""
 
@@ -51,10 +51,10 @@ def _hear_signals() -> None:
 
 @contextmanager
 def mounted(box: Box, *words: str) -> Iterator[Mounted]:
-    """`holdfast mount [REF] DIR` with a folder beside the home."""
+    """`keepfast mount [REF] DIR` with a folder beside the home."""
     folder = box.base / "mnt"
     process = subprocess.Popen(
-        [sys.executable, "-m", "holdfast", "mount", *words, str(folder)],
+        [sys.executable, "-m", "keepfast", "mount", *words, str(folder)],
         cwd=box.project,
         env={**box.variables, "PYTHONPATH": str(SOURCE)},
         stdin=subprocess.DEVNULL,

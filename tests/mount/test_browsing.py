@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.browsing import Browser, file_name
-from holdfast.core.errors import Busy
-from holdfast.store.mounts import hold
-from holdfast.store.ranges import Ranges
-from holdfast.store.upkeep import compact, forget
+from keepfast.browsing import Browser, file_name
+from keepfast.core.errors import Busy
+from keepfast.store.mounts import hold
+from keepfast.store.ranges import Ranges
+from keepfast.store.upkeep import compact, forget
 from saver import Saver
 
 
@@ -60,13 +60,13 @@ def test_what_is_not_there_is_not_found(saver: Saver, root: Path, path: bytes) -
 
 
 def test_a_file_of_that_name_comes_before_our_list(saver: Saver, root: Path) -> None:
-    (root / ".holdfast-left-out").write_text("mine")
+    (root / ".keepfast-left-out").write_text("mine")
     (root / "node_modules").mkdir()
     saver.save()
     browser = browse(saver)
 
-    assert browser.read(browser.find(b"v1/.holdfast-left-out"), 0, 100) == b"mine"
-    assert names(browser, b"v1") == [b".holdfast-left-out"]
+    assert browser.read(browser.find(b"v1/.keepfast-left-out"), 0, 100) == b"mine"
+    assert names(browser, b"v1") == [b".keepfast-left-out"]
 
 
 def test_the_states_of_many_versions_share_their_memory(saver: Saver, root: Path) -> None:

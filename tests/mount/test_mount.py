@@ -1,4 +1,4 @@
-"""`holdfast mount`: every version can be read as it was saved, and nothing can be changed."""
+"""`keepfast mount`: every version can be read as it was saved, and nothing can be changed."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from cli.box import SOURCE, Box
-from holdfast.store.open import open_store
-from holdfast.store.rows import CHUNKS
+from keepfast.store.open import open_store
+from keepfast.store.rows import CHUNKS
 
 from .mounted import PATIENCE, is_mounted, mounted, needs_fuse, tree, unmount, wait_for
 
-OURS = {b".holdfast", b".holdfast/workspace.json", b".holdfast/.gitignore"}
+OURS = {b".keepfast", b".keepfast/workspace.json", b".keepfast/.gitignore"}
 
 
 def saved_tree(box: Box, *without: bytes) -> dict[bytes, object]:
@@ -65,8 +65,8 @@ def test_what_was_left_out_is_absent_and_listed(box: Box) -> None:
 
     with mounted(box) as mount:
         assert sorted(path.name for path in (mount.path / "v1").iterdir()) == ["a"]
-        assert sorted(path.name for path in (mount.path / "v2").iterdir()) == [".holdfast-left-out", "a"]
-        assert (mount.path / "v2/.holdfast-left-out").read_text() == "node_modules\tnot looked at\n"
+        assert sorted(path.name for path in (mount.path / "v2").iterdir()) == [".keepfast-left-out", "a"]
+        assert (mount.path / "v2/.keepfast-left-out").read_text() == "node_modules\tnot looked at\n"
 
 
 @needs_fuse
@@ -164,7 +164,7 @@ def test_what_a_mount_shows_is_not_swept(box: Box) -> None:
         refused = box.call("compact", "--everything")
 
         assert forgotten.code == 0
-        assert "is given back by a later `holdfast compact`" in forgotten.err
+        assert "is given back by a later `keepfast compact`" in forgotten.err
         assert refused.code == 11
         assert f"mounted at {mount.path} (process {mount.process.pid})" in refused.err
         assert tree(mount.path / "v1") == first

@@ -9,16 +9,16 @@ import time
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from holdfast import carrying
-from holdfast.core import steps
-from holdfast.core.errors import HoldfastError
-from holdfast.core.model import Event
-from holdfast.engine import Engine
-from holdfast.restoring import Restoring
-from holdfast.settings import Settings
-from holdfast.wiring import build
-from holdfast.workspace import preparing
-from holdfast.workspace.system import System
+from keepfast import carrying
+from keepfast.core import steps
+from keepfast.core.errors import KeepfastError
+from keepfast.core.model import Event
+from keepfast.engine import Engine
+from keepfast.restoring import Restoring
+from keepfast.settings import Settings
+from keepfast.wiring import build
+from keepfast.workspace import preparing
+from keepfast.workspace.system import System
 from observing import observer
 
 HERE = Path(__file__).resolve()
@@ -33,7 +33,7 @@ def command(*words: object) -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """One answer as JSON on standard output; exit code 1 and one line for an error that holdfast explains."""
+    """One answer as JSON on standard output; exit code 1 and one line for an error that keepfast explains."""
     parser = ArgumentParser()
     parser.add_argument("command", choices=["save", "restore", "continue", "abort", "undo", "status"])
     parser.add_argument("root", type=Path)
@@ -68,7 +68,7 @@ def main(arguments: list[str]) -> int:
 def _carry_out(engine: Engine, options: Namespace) -> int:
     try:
         root, row = engine.root(os.fsencode(options.root))
-    except HoldfastError as error:
+    except KeepfastError as error:
         return _failed(error)
     except OSError as error:  # the command line has a sentence for these
         sys.stderr.write(f"{error.strerror}: {error.filename}\n")
@@ -87,7 +87,7 @@ def _carry_out(engine: Engine, options: Namespace) -> int:
             done = restoring.undo(conflicts=options.conflicts)
         else:
             done = restoring.resume() if options.command == "continue" else restoring.abort()
-    except HoldfastError as error:
+    except KeepfastError as error:
         return _failed(error)
     if done is None:
         return _answer(None)
@@ -97,7 +97,7 @@ def _carry_out(engine: Engine, options: Namespace) -> int:
     return _answer({"target": done.target, "before": done.before, "kept": kept, "aside": aside})
 
 
-def _failed(error: HoldfastError) -> int:
+def _failed(error: KeepfastError) -> int:
     sys.stderr.write(f"{type(error).__name__}: {error} {error.hint}\n")
     return 1
 

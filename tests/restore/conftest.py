@@ -52,7 +52,7 @@ def points(request: pytest.FixtureRequest, campaign: bool) -> Points:
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """A folder on a real disk that is gone afterwards."""
-    with TemporaryDirectory(prefix="holdfast-restore-", ignore_cleanup_errors=True) as name:
+    with TemporaryDirectory(prefix="keepfast-restore-", ignore_cleanup_errors=True) as name:
         yield Path(name).resolve()
 
 

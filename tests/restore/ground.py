@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from holdfast.core import steps
-from holdfast.core.planning import Plan
-from holdfast.engine import Engine
-from holdfast.restoring import THEIRS, Restored, Restoring
+from keepfast.core import steps
+from keepfast.core.planning import Plan
+from keepfast.engine import Engine
+from keepfast.restoring import THEIRS, Restored, Restoring
 from saver import Saver
 
 Stats = dict[bytes, tuple[int, int, int]]
@@ -69,7 +69,7 @@ class Ground:
 
 
 def stats(root: Path) -> Stats:
-    """Inode, time and size of everything that is not a folder, but `.holdfast`; what lies in `.git` too."""
+    """Inode, time and size of everything that is not a folder, but `.keepfast`; what lies in `.git` too."""
     found: Stats = {}
 
     def look(folder: int, prefix: bytes) -> None:
@@ -77,7 +77,7 @@ def stats(root: Path) -> Stats:
             listed = list(entries)
         for entry in listed:
             name = os.fsencode(entry.name)
-            if name == b".holdfast":
+            if name == b".keepfast":
                 continue
             if entry.is_dir(follow_symlinks=False):
                 inside = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
@@ -99,11 +99,11 @@ def stats(root: Path) -> Stats:
 
 def staging_left(root: Path) -> list[str]:
     """Folders that a restore left behind."""
-    return [path.name for path in (root / ".holdfast").iterdir() if path.name.startswith("restore-")]
+    return [path.name for path in (root / ".keepfast").iterdir() if path.name.startswith("restore-")]
 
 
 def aside(root: Path) -> list[Path]:
-    folder = root / ".holdfast/aside"
+    folder = root / ".keepfast/aside"
     return sorted(folder.iterdir()) if folder.exists() else []
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.workspace import scan
+from keepfast.workspace import scan
 from trees import disk
 
 from .ground import Ground

@@ -10,7 +10,7 @@ import pytest
 
 from cli.box import Box
 from cli.conftest import fill
-from holdfast.restoring import Restoring
+from keepfast.restoring import Restoring
 
 
 @pytest.fixture
@@ -264,7 +264,7 @@ def cut_off(kept: Box) -> Box:
     """A restore of v1 that ended after its safety checkpoint and its journal."""
     kept.call("restore", "v1", "-y")
     kept.call("undo", "-y")
-    marker = json.loads((kept.project / ".holdfast/workspace.json").read_text())["id"]
+    marker = json.loads((kept.project / ".keepfast/workspace.json").read_text())["id"]
     journal = {"v": 1, "workspace": marker, "target": 1, "from": marker, "before": 5, "paths": [], "made": [],
                "kept": [], "closed": {}, "started_at": 1, "mtimes": False, "note": {}}  # fmt: skip
     (kept.store / "workspaces" / marker / "restore").write_text(json.dumps(journal))

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import carrying
-from holdfast.carrying import Begun
-from holdfast.core import together
-from holdfast.core.errors import Damaged, Failed, HoldfastError
-from holdfast.core.planning import Plan
-from holdfast.workspace import room
+from keepfast import carrying
+from keepfast.carrying import Begun
+from keepfast.core import together
+from keepfast.core.errors import Damaged, Failed, KeepfastError
+from keepfast.core.planning import Plan
+from keepfast.workspace import room
 from trees import disk
 
 from .child import command
@@ -107,7 +107,7 @@ def test_without_a_safety_checkpoint_nothing_is_changed_and_nothing_is_left(
     ground: Ground, saved: object, error: BaseException, step: str
 ) -> None:
     before = disk(ground.root)
-    with at(step, fail(error)), pytest.raises((Failed, KeyboardInterrupt, HoldfastError)):
+    with at(step, fail(error)), pytest.raises((Failed, KeyboardInterrupt, KeepfastError)):
         ground.restore(1)
     assert disk(ground.root) == before and not staging_left(ground.root)
     assert ground.restoring().cut_off() is None

@@ -1,4 +1,4 @@
-"""`holdfast restore`, `undo` and `redo` as a person and a script meet them."""
+"""`keepfast restore`, `undo` and `redo` as a person and a script meet them."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_path_that_is_nowhere_is_named(box: Box, more: tuple[str, ...]) -> Non
 
     result = box.call("restore", "v1", *more, "--", "a.txt", "src/typo.txt")
 
-    assert (result.code, result.err.splitlines()[0]) == (4, "holdfast: src/typo.txt is neither in v1 nor here.")
+    assert (result.code, result.err.splitlines()[0]) == (4, "keepfast: src/typo.txt is neither in v1 nor here.")
     assert box.state() == before
 
 
@@ -157,7 +157,7 @@ def test_a_pointer_that_leads_into_the_folder_is_named_also_where_nothing_else_i
 
 def test_each_step_names_the_command_that_takes_it_back(box: Box) -> None:
     named = [
-        box.call(*words, "-y").out.rpartition("`holdfast ")[2] for words in (("restore", "v1"), ("undo",), ("redo",))
+        box.call(*words, "-y").out.rpartition("`keepfast ")[2] for words in (("restore", "v1"), ("undo",), ("redo",))
     ]
 
     assert [words.partition("`")[0] for words in named] == ["undo", "redo", "undo"]
@@ -171,7 +171,7 @@ def test_whose_version_counts_is_said_once(box: Box, words: tuple[str, ...]) -> 
 
         assert (said.code, said.err.splitlines()[0]) == (
             2,
-            "holdfast: --keep-mine and --theirs exclude each other.",
+            "keepfast: --keep-mine and --theirs exclude each other.",
         )
 
 
@@ -249,7 +249,7 @@ def on_a_terminal(box: Box, *words: str, answers: list[tuple[bytes, bytes]]) -> 
     """Run the real program on a terminal; type each answer when its question has been shown."""
     leader, follower = pty.openpty()
     child = subprocess.Popen(
-        [sys.executable, "-m", "holdfast", *words],
+        [sys.executable, "-m", "keepfast", *words],
         cwd=box.project,
         env={**box.variables, "PYTHONPATH": str(SOURCE), "TERM": "dumb"},
         stdin=follower,

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from faults.disks import loop_device, mounted, needs
-from holdfast.core import document
-from holdfast.core.entry import FILE, FOLDER, LINK, Entry
-from holdfast.core.errors import Conflict, Damaged
-from holdfast.core.planning import plan
-from holdfast.store.digest import digest
-from holdfast.store.saving import Replaced
-from holdfast.workspace.folding import fold
+from keepfast.core import document
+from keepfast.core.entry import FILE, FOLDER, LINK, Entry
+from keepfast.core.errors import Conflict, Damaged
+from keepfast.core.planning import plan
+from keepfast.store.digest import digest
+from keepfast.store.saving import Replaced
+from keepfast.workspace.folding import fold
 from trees import disk
 
 from .ground import Ground
@@ -28,9 +28,9 @@ UNSAFE = [
     b"\0", b"a/\0", b"../../../../../../etc/cron.d/x", b"..\0", b"a/b/../../..", b"/proc/self/fd/0", b"/dev/sda",
 ]  # fmt: skip
 OURS = [
-    b".git/.git", b".git/config", b".git/hooks/pre-commit", b"a/.git/config", b"a/.git/b/.git", b".holdfast",
-    b".holdfast/workspace.json",
-    b".holdfast/a/.holdfast/x", b".git/../x", b".holdfast/restore-1/1", b"sub/.git/modules/x",
+    b".git/.git", b".git/config", b".git/hooks/pre-commit", b"a/.git/config", b"a/.git/b/.git", b".keepfast",
+    b".keepfast/workspace.json",
+    b".keepfast/a/.keepfast/x", b".git/../x", b".keepfast/restore-1/1", b"sub/.git/modules/x",
 ]  # fmt: skip
 KINDS = ["c", "b", "p", "S", "", "ff", "-", "F", "\0", "h"]
 MODES = [0o100644, 0o40755, 0o60000, 1 << 20, -1, 0o20000]

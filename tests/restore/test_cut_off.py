@@ -14,7 +14,7 @@ import pytest
 
 from faults.stage import report
 from faults.tracing import WRITING, Call, needs_strace
-from holdfast.core.errors import Busy, Conflict, NotFound
+from keepfast.core.errors import Busy, Conflict, NotFound
 from trees import disk
 
 from .conftest import Points
@@ -199,8 +199,8 @@ def test_the_staging_of_a_restore_that_was_cut_off_is_swept_and_nothing_in_it_is
     ground.put("a", "new\n")
     killed_at(ground, "restore:staged:1")
     (left,) = staging_left(ground.root)
-    (ground.root / ".holdfast" / left / "77").write_text("somebody's work that no checkpoint has\n")
-    (ground.root / ".holdfast" / left / "78").symlink_to("somewhere unknown")
+    (ground.root / ".keepfast" / left / "77").write_text("somebody's work that no checkpoint has\n")
+    (ground.root / ".keepfast" / left / "78").symlink_to("somewhere unknown")
 
     done = ground.restoring().resume()
 

@@ -11,7 +11,7 @@ import pytest
 from faults.disks import needs, tmpfs
 from faults.stage import report
 from faults.tracing import WRITING, Call, needs_strace
-from holdfast.core.errors import DiskFull
+from keepfast.core.errors import DiskFull
 from trees import disk
 
 from .conftest import Points
@@ -90,10 +90,10 @@ def test_a_link_that_the_safety_checkpoint_cannot_read_is_left_and_named(folder:
 def _may_fail(call: Call, error: str) -> bool:
     # What the interpreter and SQLite read is not ours; a text that cannot be printed is nobody's loss.
     # So are shared libraries that cannot be loaded: the command line makes a sentence of that, the child of these tests does not.
-    if any(part in call.text for part in ("/lib/python", "/src/holdfast", "/ld.so.cache", ".so.", '.so"')):
+    if any(part in call.text for part in ("/lib/python", "/src/keepfast", "/ld.so.cache", ".so.", '.so"')):
         return False
     if call.name in ("read", "fstat", "newfstatat", "fcntl", "getdents64", "pread64"):
-        return "/work/" in call.text and "/.holdfast/workspace.json" not in call.text
+        return "/work/" in call.text and "/.keepfast/workspace.json" not in call.text
     if error in ("EROFS", "ENOSPC") and call.name == "openat":
         return WRITING.search(call.text) is not None
     return not call.text.startswith(("1<", "2<"))
@@ -143,9 +143,9 @@ def test_a_disk_that_fills_up_during_a_restore_leaves_both_ways_open(folder: Pat
             return True
 
         restoring = ground.restoring()
-        filler = ground.root / ".holdfast/filler"
+        filler = ground.root / ".keepfast/filler"
         room = os.statvfs(ground.root)
-        from holdfast.core import steps
+        from keepfast.core import steps
 
         def observe(name: str) -> None:
             if name == "restore:journal":

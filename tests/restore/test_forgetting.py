@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.core import steps
-from holdfast.core.errors import Conflict
-from holdfast.restoring import Restoring
-from holdfast.store.upkeep import forget
-from holdfast.tidying import tidy
+from keepfast.core import steps
+from keepfast.core.errors import Conflict
+from keepfast.restoring import Restoring
+from keepfast.store.upkeep import forget
+from keepfast.tidying import tidy
 from saver import Saver
 
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import click
 import pytest
 
-import holdfast
+import keepfast
 from folders import written
-from holdfast.frontends.cli.root import root as commands
+from keepfast.frontends.cli.root import root as commands
 
-SOURCE = Path(holdfast.__file__).parents[1]
+SOURCE = Path(keepfast.__file__).parents[1]
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is missing")
 
 ARGUMENTS: dict[str, list[list[str]]] = {
@@ -81,7 +81,7 @@ def test_no_command_runs_a_program_that_the_repository_names(tmp_path: Path) -> 
 
     def run(*words: str) -> int:
         process = subprocess.Popen(
-            [sys.executable, "-m", "holdfast", *words], cwd=project, env=variables, stdin=subprocess.DEVNULL,
+            [sys.executable, "-m", "keepfast", *words], cwd=project, env=variables, stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
         )  # fmt: skip
         try:
@@ -104,7 +104,7 @@ def test_no_command_runs_a_program_that_the_repository_names(tmp_path: Path) -> 
         for words in ARGUMENTS.get(name[0], [[]]) if len(name) == 1 else [[]]:
             (project / "a.txt").write_text(f"{name} {words}\n")
             run(*name, *words)
-    hook = Path(holdfast.__file__).parent / "frontends/launch.py"
+    hook = Path(keepfast.__file__).parent / "frontends/launch.py"
     words = [*written(home), "save", "--cwd", str(project)]
     subprocess.run([sys.executable, "-I", str(hook), *words], env=variables, capture_output=True)
 

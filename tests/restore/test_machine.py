@@ -13,10 +13,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
-from holdfast.core.entry import CAPTURED, LEFT_OUT
-from holdfast.core.errors import Conflict, NotFound
-from holdfast.restoring import MINE, THEIRS, Restored
-from holdfast.store.upkeep import forget
+from keepfast.core.entry import CAPTURED, LEFT_OUT
+from keepfast.core.errors import Conflict, NotFound
+from keepfast.restoring import MINE, THEIRS, Restored
+from keepfast.store.upkeep import forget
 from trees import Agent, Step, disk, numbers, steps
 
 from .ground import Ground, Stats, staging_left
@@ -35,7 +35,7 @@ class Machine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp(prefix="holdfast-machine-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="keepfast-machine-"))
         self.ground = Ground(self.folder, **OPTIONS)
         self.root, self.saver = self.ground.root, self.ground.saver
         self.agent = Agent(self.root)
@@ -133,7 +133,7 @@ class Machine(RuleBasedStateMachine):
     # What must hold
 
     def living(self) -> list[int]:
-        from holdfast.store.rows import Query
+        from keepfast.store.rows import Query
 
         found = self.saver._read().ledger.find(Query(workspace=self.saver.workspace))
         return [row.version for row in found]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.errors import Damaged
+from keepfast.core.errors import Damaged
 from trees import disk
 
 from .ground import Ground, aside, at, staging_left
@@ -102,7 +102,7 @@ def test_a_link_in_the_staging_folder_leads_nothing_outside(wide: Wide) -> None:
     outside.mkdir()
 
     def swap() -> None:
-        for built in wide.root.glob(".holdfast/restore-*/n*"):
+        for built in wide.root.glob(".keepfast/restore-*/n*"):
             if built.is_dir():
                 built.rename(built.with_name("77"))
                 built.symlink_to(outside)

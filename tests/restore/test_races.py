@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.entry import FILE, Entry
-from holdfast.core.planning import Plan, Step
-from holdfast.store.digest import digest
-from holdfast.workspace.apply import Apply
-from holdfast.workspace.preparing import Contents
+from keepfast.core.entry import FILE, Entry
+from keepfast.core.planning import Plan, Step
+from keepfast.store.digest import digest
+from keepfast.workspace.apply import Apply
+from keepfast.workspace.preparing import Contents
 
 from .child import command
 from .ground import Ground, aside, staging_left

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from cli.box import SOURCE, Box, Result
-from holdfast.core import steps
-from holdfast.frontends.cli import scripted
+from keepfast.core import steps
+from keepfast.frontends.cli import scripted
 
 LINES = [
     "restore v1 -y",
@@ -89,7 +89,7 @@ def make(base: Path) -> Box:
 def everything(box: Box) -> object:
     """What is on disk, and what the checkpoints are."""
     tree = {name.removeprefix(str(box.base)): state for name, state in box.state(box.project).items()}
-    del tree["/home/project/.holdfast/workspace.json"]  # a workspace's id is its own
+    del tree["/home/project/.keepfast/workspace.json"]  # a workspace's id is its own
     status = [line for line in box.call("status").out.splitlines() if not line.startswith("Store ")]
     return tree, box.plain(box.call("list", "--json").out), box.plain("\n".join(status))
 
@@ -181,8 +181,8 @@ def test_every_word_that_is_understood_is_one_that_click_has(box_words: dict[str
 @pytest.fixture
 def box_words() -> dict[str, set[str]]:
     """All options of the commands concerned, and of the root under an empty name."""
-    from holdfast.frontends.cli import restore
-    from holdfast.frontends.cli.root import root
+    from keepfast.frontends.cli import restore
+    from keepfast.frontends.cli.root import root
 
     commands = {"": root, "restore": restore.restore, "undo": restore.undo, "redo": restore.redo}
     return {name: {word for option in command.params for word in option.opts} for name, command in commands.items()}
@@ -200,11 +200,11 @@ def test_a_file_comes_back_without_anything_heavy_being_loaded(tmp_path: Path, s
     if sealed:
         box.put(".env", "DB_PASSWORD=Xk3jf9Lq0vZt7Rw2\n")
         box.save()
-        assert list((box.home / ".local/share/holdfast/keys").glob("*.key"))
+        assert list((box.home / ".local/share/keepfast/keys").glob("*.key"))
     # Without the site module: what the installation itself loads at every start of Python is not ours.
     start = (
-        "import sys; sys.path[:0] = sys.argv.pop(1).split(':'); from holdfast.frontends.cli.scripted import run;"
-        "from holdfast.frontends.surroundings import now_ns, surroundings;"
+        "import sys; sys.path[:0] = sys.argv.pop(1).split(':'); from keepfast.frontends.cli.scripted import run;"
+        "from keepfast.frontends.surroundings import now_ns, surroundings;"
         "code = run(sys.argv[1:], surroundings(), now_ns); print(code, *sorted(sys.modules), file=sys.stderr)"
     )
     paths = [str(SOURCE), *(path for path in sys.path if path.endswith("site-packages"))]
@@ -226,12 +226,12 @@ def test_a_file_comes_back_without_anything_heavy_being_loaded(tmp_path: Path, s
 
 
 def test_the_program_itself_goes_this_way(tmp_path: Path) -> None:
-    """`python -m holdfast` and the installed script both: click is taken away, and the restore works all the same."""
+    """`python -m keepfast` and the installed script both: click is taken away, and the restore works all the same."""
     box = make(tmp_path)
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken/click.py").write_text("raise SystemExit('click was loaded')\n")
-    script = Path(sys.executable).with_name("holdfast")
-    starts = [[sys.executable, "-m", "holdfast"], *([[str(script)]] if script.exists() else [])]
+    script = Path(sys.executable).with_name("keepfast")
+    starts = [[sys.executable, "-m", "keepfast"], *([[str(script)]] if script.exists() else [])]
     path = os.pathsep.join((str(tmp_path / "broken"), str(SOURCE)))
 
     for start in starts:

@@ -1,4 +1,4 @@
-"""The table of what other tools lose (facts/other-agents.md 3b), row by row, with holdfast: every row is right."""
+"""The table of what other tools lose (facts/other-agents.md 3b), row by row, with keepfast: every row is right."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.errors import Conflict
-from holdfast.restoring import MINE, THEIRS
+from keepfast.core.errors import Conflict
+from keepfast.restoring import MINE, THEIRS
 
 from .ground import Ground
 

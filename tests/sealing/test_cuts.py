@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
-from holdfast.conversation.turns import INPUT, OUTPUT_HEAD, OUTPUT_TAIL, clip, clip_input, clip_output
-from holdfast.core import brief_notes, notes
-from holdfast.core.cuts import head, tail
-from holdfast.core.redact import redact
-from holdfast.frontends.mcp.telling import told
+from keepfast.conversation.turns import INPUT, OUTPUT_HEAD, OUTPUT_TAIL, clip, clip_input, clip_output
+from keepfast.core import brief_notes, notes
+from keepfast.core.cuts import head, tail
+from keepfast.core.redact import redact
+from keepfast.frontends.mcp.telling import told
 
 from .planted import MIXED, pem
 from .samples import Sample, known
@@ -67,7 +67,7 @@ def test_a_cut_within_a_private_key_leaves_none_of_its_lines() -> None:
     ],
 )
 def test_every_text_of_a_conversation_is_cut_so(cut: Callable[[str], str], place: int | str) -> None:
-    from holdfast.conversation.turns import LONGEST
+    from keepfast.conversation.turns import LONGEST
 
     at = LONGEST[place] * 3 // 4 if isinstance(place, str) else place
     sample = Sample("github-token", "ghp_" + "".join(Random(5).choices(MIXED, k=36)))

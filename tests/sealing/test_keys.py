@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from holdfast.core import steps
-from holdfast.core.errors import Failed, HoldfastError, WrongKey
-from holdfast.store import local
-from holdfast.store.digest import digest
-from holdfast.store.open import create_store
-from holdfast.store.sealed import PART, Sealer
+from keepfast.core import steps
+from keepfast.core.errors import Failed, KeepfastError, WrongKey
+from keepfast.store import local
+from keepfast.store.digest import digest
+from keepfast.store.open import create_store
+from keepfast.store.sealed import PART, Sealer
 
 STRONG = "four unrelated words here"
 
@@ -337,8 +337,8 @@ def test_a_rotation_on_a_full_or_closed_disk_is_refused_and_everything_opens(
             raise OSError(code, os.strerror(code), path)
         really(path, *given)
 
-    monkeypatch.setattr("holdfast.store.keys.replace", replace)
-    with pytest.raises(HoldfastError):
+    monkeypatch.setattr("keepfast.store.keys.replace", replace)
+    with pytest.raises(KeepfastError):
         again(sealer).rotate()
     monkeypatch.undo()
 
@@ -359,7 +359,7 @@ def test_a_store_that_cannot_be_written_keeps_its_keys(sealer: Sealer) -> None:
     old, before = sealer.seal(b"old"), key_files(sealer)
     os.rename(sealer.store + "/tmp", sealer.store + "/gone")
 
-    with pytest.raises(HoldfastError):
+    with pytest.raises(KeepfastError):
         again(sealer).rotate()
 
     assert key_files(sealer) == before

@@ -8,10 +8,10 @@ from random import Random
 
 import pytest
 
-from holdfast.core import services
-from holdfast.core.redact import redact
-from holdfast.workspace import judge, plain_marks
-from holdfast.workspace.judge import is_secret
+from keepfast.core import services
+from keepfast.core.redact import redact
+from keepfast.workspace import judge, plain_marks
+from keepfast.workspace.judge import is_secret
 
 from .planted import MIXED, others, secrets
 from .samples import OTHERWISE, PLACES, Sample, files, known, told
@@ -101,7 +101,7 @@ def test_a_token_of_a_bot_is_found_whatever_its_number(first: str, digits: int) 
 def test_base64_that_stands_for_a_text_is_found_in_either_way(compiled: bool) -> None:
     coded = judge.coded if compiled else plain_marks.coded
     text = b64encode(b"x=hf_ and other words of a text").decode()
-    sources = ["a" * 40, "src/holdfast/workspace/inner_texts", "-" * 80, "_" * 30, "A" * 99, "QUJD" * 5]
+    sources = ["a" * 40, "src/keepfast/workspace/inner_texts", "-" * 80, "_" * 30, "A" * 99, "QUJD" * 5]
     random = [b64encode(Random(seed).randbytes(48)).decode() for seed in range(400)]
 
     for before in ("", "x ", "'", "d=", "=" * 30, "word " * 9):

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.redact import redact
-from holdfast.workspace.judge import is_secret
+from keepfast.core.redact import redact
+from keepfast.workspace.judge import is_secret
 
 TREES = Path(__file__).parents[2] / ".bench" / "trees"
 CODE = {
@@ -28,7 +28,7 @@ KEY = b" PRIVATE KEY-----\n"
 
 def files(folder: Path) -> Iterator[Path]:
     for place, folders, names in os.walk(folder):
-        folders[:] = sorted(set(folders) - {"site-packages", "__pycache__", ".holdfast"})
+        folders[:] = sorted(set(folders) - {"site-packages", "__pycache__", ".keepfast"})
         for name in sorted(names):
             path = Path(place, name)
             if path.is_file() and not path.is_symlink() and path.stat().st_size < 4 << 20:

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from cli.box import Box
-from holdfast.store.conversations import load
-from holdfast.store.open import open_store
-from holdfast.store.repository import Repository
-from holdfast.store.rows import Query
-from holdfast.store.sealed import Sealer
+from keepfast.store.conversations import load
+from keepfast.store.open import open_store
+from keepfast.store.repository import Repository
+from keepfast.store.rows import Query
+from keepfast.store.sealed import Sealer
 
 SAMPLE = Path(__file__).parents[1] / "data/sealed-1"
 CONTENTS = [

@@ -12,10 +12,10 @@ from struct import unpack, unpack_from
 import pytest
 
 from cli.box import Box
-from holdfast.core.model import Event
-from holdfast.core.redact import redact
-from holdfast.settings import Settings
-from holdfast.wiring import build
+from keepfast.core.model import Event
+from keepfast.core.redact import redact
+from keepfast.settings import Settings
+from keepfast.wiring import build
 
 from .planted import Secret, coded, halves, secrets, traces
 
@@ -73,7 +73,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> tuple[Box, list[Secret],
     transcript = box.home / "transcript.jsonl"
     lines = [line_of_transcript(secret, number) for number, secret in enumerate(planted)]
     transcript.write_text("".join(line + "\n" for line in lines))
-    engine = build(Settings(), str(box.home / ".local/share/holdfast"), bytes(box.home), lambda: box.now)
+    engine = build(Settings(), str(box.home / ".local/share/keepfast"), bytes(box.home), lambda: box.now)
     told = {"agent": "claude-code", "session": "s", "transcript": str(transcript)}
     outcome = engine.handle(Event(bytes(box.project), box.now, message="with a transcript", **told))  # type: ignore[arg-type]
     engine.close()
@@ -104,7 +104,7 @@ def everything(folder: Path) -> dict[str, bytes]:
 def test_no_planted_secret_lies_below_the_store_in_the_clear(stored: tuple[Box, list[Secret], int]) -> None:
     box, planted, count = stored
 
-    places = everything(box.home / ".local/share/holdfast")
+    places = everything(box.home / ".local/share/keepfast")
     found = [
         (secret.kind, trace, name)
         for secret in planted

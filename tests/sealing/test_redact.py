@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import holdfast
-from holdfast.agents.claude_sessions import forked, last_message
-from holdfast.core import light_re, readying, services
-from holdfast.core.patterns import ASSIGNED, BEGINNINGS, CONTINUED, ESCAPE, LOGIN_BEHIND, OPTION, WRAP
-from holdfast.core.redact import _beginnings, _tried, find, redact
-from holdfast.core.secrecy import without_secrets
-from holdfast.supervisor.telling import PROTOCOL
+import keepfast
+from keepfast.agents.claude_sessions import forked, last_message
+from keepfast.core import light_re, readying, services
+from keepfast.core.patterns import ASSIGNED, BEGINNINGS, CONTINUED, ESCAPE, LOGIN_BEHIND, OPTION, WRAP
+from keepfast.core.redact import _beginnings, _tried, find, redact
+from keepfast.core.secrecy import without_secrets
+from keepfast.supervisor.telling import PROTOCOL
 
 from .planted import Secret, secrets
 
@@ -34,8 +34,8 @@ PIECES = [secret.value for secret in secrets(3)] + [secret.setting for secret in
         "the secret is out: tokens are counted twice",
         "see commit 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b",
         "bump lodash to 4.17.21, sha512 of the lock file changed",
-        "add src/holdfast/frontends/cli/session_token_storage.py",
-        "Run `holdfast key` to rotate the key: it takes a moment",
+        "add src/keepfast/frontends/cli/session_token_storage.py",
+        "Run `keepfast key` to rotate the key: it takes a moment",
         "API key rotation is documented in docs/keys.md",
         "def get_token(self, key: str) -> str: ...",
         "password: ${DB_PASSWORD}",
@@ -266,16 +266,16 @@ def test_looking_where_names_begin_finds_what_looking_everywhere_finds(text: str
 
 def test_a_pattern_compiled_alone_is_the_one_that_re_compiles() -> None:
     code = (
-        "import sys; from holdfast.core.light_re import compile; pattern = compile(r'(?i)a(?P<b>\\d+)');"
+        "import sys; from keepfast.core.light_re import compile; pattern = compile(r'(?i)a(?P<b>\\d+)');"
         "assert 'enum' not in sys.modules and 're' not in sys.modules; import re;"
         "assert pattern == re.compile(r'(?i)a(?P<b>\\d+)') and pattern.search('xA12')['b'] == '12'"
     )
-    site = str(Path(holdfast.__file__).parents[1])
+    site = str(Path(keepfast.__file__).parents[1])
     subprocess.run([sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {site!r}); {code}"], check=True)
 
 
 def test_patterns_made_when_the_package_was_built_are_those_that_re_compiles() -> None:
-    ready = pytest.importorskip("holdfast.core._ready")
+    ready = pytest.importorskip("keepfast.core._ready")
     assert ready.MADE_BY == light_re.THIS_PYTHON
     assert {*readying.written()} == {*ready.PATTERNS}
     for pattern in readying.written():

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.entry import Entry
-from holdfast.core.errors import Damaged, Failed, HoldfastError, Usage, WrongKey
-from holdfast.store.contents import Contents
-from holdfast.store.digest import digest
-from holdfast.store.open import create_store
-from holdfast.store.rows import LIST, SEALED, Location
-from holdfast.store.sealed import HEAD, PART, Sealer, length_of
+from keepfast.core.entry import Entry
+from keepfast.core.errors import Damaged, Failed, KeepfastError, Usage, WrongKey
+from keepfast.store.contents import Contents
+from keepfast.store.digest import digest
+from keepfast.store.open import create_store
+from keepfast.store.rows import LIST, SEALED, Location
+from keepfast.store.sealed import HEAD, PART, Sealer, length_of
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -259,7 +259,7 @@ def test_keys_of_another_store_are_taken_over_beside_the_own(tmp_path: Path) -> 
     )
 )  # fmt: skip
 def test_what_is_no_backup_is_refused(shared: Sealer, backup: object) -> None:
-    with pytest.raises(HoldfastError):
+    with pytest.raises(KeepfastError):
         shared.admit(backup, "passphrase")
 
 
@@ -376,7 +376,7 @@ def test_whoever_reads_lists_of_lists_that_name_nothing_stops_at_once(shared: Se
 def test_whoever_reads_lists_of_lists_stops_at_a_number_of_parts(
     shared: Sealer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.store.contents.MOST_PARTS", 100)
+    monkeypatch.setattr("keepfast.store.contents.MOST_PARTS", 100)
     contents = Listed(shared)
     part = contents.put(shared.seal(b"x"), SEALED)
     inner = contents.put(part * 9)

@@ -14,12 +14,12 @@ import pytest
 from blake3 import blake3
 
 from cli.box import Box
-from holdfast.core.entry import SEALED
-from holdfast.core.secrecy import CODED, REST, REST_LENGTH, SIGN, in_base64, marks, packed
-from holdfast.store.open import open_store
-from holdfast.store.rows import LIST
-from holdfast.workspace import judge, plain_marks
-from holdfast.workspace.judge import is_secret, places, scan
+from keepfast.core.entry import SEALED
+from keepfast.core.secrecy import CODED, REST, REST_LENGTH, SIGN, in_base64, marks, packed
+from keepfast.store.open import open_store
+from keepfast.store.rows import LIST
+from keepfast.workspace import judge, plain_marks
+from keepfast.workspace.judge import is_secret, places, scan
 
 PASSWORD = "s3cr3t-pA55-phrase"
 ENV = f"DB_PASSWORD={PASSWORD}\n"
@@ -42,7 +42,7 @@ def box(tmp_path: Path) -> Box:
 
 
 def key_file(box: Box) -> Path:
-    (found,) = (box.home / ".local/share/holdfast/keys").glob("*.key")
+    (found,) = (box.home / ".local/share/keepfast/keys").glob("*.key")
     return found
 
 
@@ -551,7 +551,7 @@ def test_without_the_accelerator_a_content_is_not_searched_for_each_mark_by_itse
     "given", [b"\x02\x08ab", b"\x03\x01abc", b"\x09\x01abc", b"\xff\x01" + b"a" * 255, b"\x05\x01abcde" * 5000]
 )
 def test_marks_that_do_not_fit_are_refused(given: bytes) -> None:
-    compiled = pytest.importorskip("holdfast.workspace._marks")
+    compiled = pytest.importorskip("keepfast.workspace._marks")
     try:
         with pytest.raises(ValueError, match="mark"):
             compiled.load(given, REST, REST_LENGTH, True)
@@ -560,9 +560,9 @@ def test_marks_that_do_not_fit_are_refused(given: bytes) -> None:
 
 
 def test_rows_say_that_their_content_is_sealed(box: Box) -> None:
-    from holdfast.store.open import open_store
+    from keepfast.store.open import open_store
 
-    repository = open_store(str(box.store), keys=str(box.home / ".local/share/holdfast/keys"))
+    repository = open_store(str(box.store), keys=str(box.home / ".local/share/keepfast/keys"))
     rows = {row.path: row for row in repository.ledger.state(repository.ledger.workspaces()[0].id, 1)}
     repository.close()
 
@@ -572,10 +572,10 @@ def test_rows_say_that_their_content_is_sealed(box: Box) -> None:
 
 
 def test_any_part_of_a_sealed_file_can_be_read_as_a_mount_does(box: Box) -> None:
-    from holdfast.store.open import open_store
-    from holdfast.store.ranges import Ranges
+    from keepfast.store.open import open_store
+    from keepfast.store.ranges import Ranges
 
-    repository = open_store(str(box.store), keys=str(box.home / ".local/share/holdfast/keys"))
+    repository = open_store(str(box.store), keys=str(box.home / ".local/share/keepfast/keys"))
     rows = {row.path: row for row in repository.ledger.state(repository.ledger.workspaces()[0].id, 1)}
     ranges = Ranges(lambda: repository)
 

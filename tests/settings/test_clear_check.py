@@ -94,7 +94,7 @@ def test_prompt_without_a_terminal_takes_an_answer_or_says_how_to_give_one(box: 
     no = box.call("clear-check", "--no")
     assert (nobody.code, no.code, versions(box)) == (1, 0, ["v1"])
     assert nobody.out.startswith(CHANGED) and nobody.err == ""
-    assert "holdfast clear-check -y" in nobody.out and "holdfast clear-check --no" in nobody.out
+    assert "keepfast clear-check -y" in nobody.out and "keepfast clear-check --no" in nobody.out
 
     yes = box.call("clear-check", "-y")
     assert (yes.code, versions(box)) == (0, ["v2", "v1"])
@@ -107,7 +107,7 @@ def test_manual_goes_on_and_with_verification_it_stops(box: Box) -> None:
 
     assert (plain.code, plain.out, plain.err) == (0, "", "")
     assert (verified.code, verified.out) == (1, CHANGED)
-    assert verified.err == "holdfast: work changed since last checkpoint - save first\n"
+    assert verified.err == "keepfast: work changed since last checkpoint - save first\n"
     assert versions(box) == ["v1"]
 
 

@@ -1,4 +1,4 @@
-"""`holdfast config`: where each value comes from, what was not taken and why, and changes that can be looked at first."""
+"""`keepfast config`: where each value comes from, what was not taken and why, and changes that can be looked at first."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from cli.box import Box
-from holdfast.frontends.autosave import settings_of
-from holdfast.frontends.surroundings import Surroundings
+from keepfast.frontends.autosave import settings_of
+from keepfast.frontends.surroundings import Surroundings
 
 
 @pytest.fixture
@@ -22,24 +22,24 @@ def box(tmp_path: Path) -> Box:
 def test_explain_names_every_source_and_why_it_was_not_taken(box: Box) -> None:
     key = "hooks.checkpoint_threshold_percent"
     box.call("config", "set", key, "80")
-    (box.project / ".holdfast/config.json").write_text(json.dumps({"hooks": {"checkpoint_threshold_percent": 90}}))
-    box.variables["HOLDFAST_CHECKPOINT_THRESHOLD"] = "75"
+    (box.project / ".keepfast/config.json").write_text(json.dumps({"hooks": {"checkpoint_threshold_percent": 90}}))
+    box.variables["KEEPFAST_CHECKPOINT_THRESHOLD"] = "75"
 
     text = box.call("config", "explain", key).out
     told = box.call("config", "explain", key, "--json").json()
 
-    assert "Now 75, from HOLDFAST_CHECKPOINT_THRESHOLD." in text
+    assert "Now 75, from KEEPFAST_CHECKPOINT_THRESHOLD." in text
     assert "says 90: not taken, it may only tighten" in text
     assert "at least 70 and at most 95" in text
     assert [(one["value"], one["taken"]) for one in told["considered"]] == [(80, True), (90, False), (75, True)]
     assert told["range"] == [70, 95]
     assert told["variables"] == [
-        "HOLDFAST_HOOKS_CHECKPOINT_THRESHOLD_PERCENT",
-        "HOLDFAST_CHECKPOINT_THRESHOLD",
+        "KEEPFAST_HOOKS_CHECKPOINT_THRESHOLD_PERCENT",
+        "KEEPFAST_CHECKPOINT_THRESHOLD",
     ]
 
 
-@pytest.mark.parametrize("name", ["HOLDFAST_CHECKPOINT_THRESHOLD", "HOLDFAST_HOOKS_CHECKPOINT_THRESHOLD_PERCENT"])
+@pytest.mark.parametrize("name", ["KEEPFAST_CHECKPOINT_THRESHOLD", "KEEPFAST_HOOKS_CHECKPOINT_THRESHOLD_PERCENT"])
 def test_what_is_about_hooks_is_shown_as_hooks_have_it(box: Box, name: str) -> None:
     """In a hook the environment may only tighten: 80 is looser than the default 70."""
     key = "hooks.checkpoint_threshold_percent"
@@ -59,11 +59,11 @@ def test_what_is_about_hooks_is_shown_as_hooks_have_it(box: Box, name: str) -> N
 
 def test_every_setting_about_hooks_has_the_value_that_a_hook_loads(box: Box) -> None:
     box.variables |= {
-        "HOLDFAST_CHECKPOINT_THRESHOLD": "90",
-        "HOLDFAST_AUTO_RESUME_ON_START": "false",
-        "HOLDFAST_VERIFY_BEFORE_CLEAR": "false",
-        "HOLDFAST_AUTO_CHECKPOINT_ON_CLEAR": "true",
-        "HOLDFAST_HOOKS_RESUME_ON_STARTUP": "full",
+        "KEEPFAST_CHECKPOINT_THRESHOLD": "90",
+        "KEEPFAST_AUTO_RESUME_ON_START": "false",
+        "KEEPFAST_VERIFY_BEFORE_CLEAR": "false",
+        "KEEPFAST_AUTO_CHECKPOINT_ON_CLEAR": "true",
+        "KEEPFAST_HOOKS_RESUME_ON_STARTUP": "full",
     }
     around = Surroundings({name.encode(): value.encode() for name, value in box.variables.items()})
     hook = settings_of(around, str(box.project).encode(), None)
@@ -79,7 +79,7 @@ def test_every_setting_about_hooks_has_the_value_that_a_hook_loads(box: Box) -> 
     ("key", "said"),
     [
         ("store.url", "Only your file sets it."),
-        ("capture.max_files", "Your file sets it, or HOLDFAST_CAPTURE_MAX_FILES."),
+        ("capture.max_files", "Your file sets it, or KEEPFAST_CAPTURE_MAX_FILES."),
         ("analysis.llm", "from loose to tight: command, anthropic, off"),
         ("budget.tokens", "tighter is lower, where 0 is no limit"),
     ],
@@ -111,17 +111,17 @@ def test_a_dry_run_of_set_writes_nothing(box: Box) -> None:
 
 
 def test_set_says_when_another_source_has_the_last_word(box: Box) -> None:
-    box.variables["HOLDFAST_CAPTURE_MAX_FILES"] = "7"
+    box.variables["KEEPFAST_CAPTURE_MAX_FILES"] = "7"
     by_variable = box.call("config", "set", "capture.max_files", "5")
     box.call("config", "set", "--project", "capture.ignored", "all")
     by_project = box.call("config", "set", "capture.ignored", "none")
 
-    assert "HOLDFAST_CAPTURE_MAX_FILES is set too, and wins while it is." in by_variable.err
-    assert f"{box.project}/.holdfast/config.json has the last word" in by_project.err
+    assert "KEEPFAST_CAPTURE_MAX_FILES is set too, and wins while it is." in by_variable.err
+    assert f"{box.project}/.keepfast/config.json has the last word" in by_project.err
 
 
 def test_paths_of_both_files(box: Box) -> None:
-    project = str(box.project / ".holdfast/config.json")
+    project = str(box.project / ".keepfast/config.json")
 
     assert box.call("config", "path", "--project").out == project + "\n"
     assert box.call("config", "path", "--project", "--json").json() == {"path": project, "exists": False}

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.checking import limits, shown
-from holdfast.core.schema import ALIASES, CHOICE, TABLE, Setting
-from holdfast.settings import Settings, load
+from keepfast.core.checking import limits, shown
+from keepfast.core.schema import ALIASES, CHOICE, TABLE, Setting
+from keepfast.settings import Settings, load
 
 REPOSITORY = Path(__file__).parents[2]
 PAGE = REPOSITORY / "docs/settings.md"
@@ -52,7 +52,7 @@ def test_the_table_says_what_the_schema_says() -> None:
     text = PAGE.read_text()
     before, rest = text.split("<!-- begin settings -->\n")
     written, after = rest.split("<!-- end settings -->")
-    if os.environ.get("HOLDFAST_DOCS") == "write":
+    if os.environ.get("KEEPFAST_DOCS") == "write":
         written = settings_table()
         PAGE.write_text(before + "<!-- begin settings -->\n" + written + "<!-- end settings -->" + after)
 
@@ -97,7 +97,7 @@ def test_the_examples_are_the_three_modes_of_the_guide() -> None:
 def test_the_supervisor_goes_by_every_setting_of_its_section_and_by_its_defaults() -> None:
     from dataclasses import fields
 
-    from holdfast.supervisor.options import Options
+    from keepfast.supervisor.options import Options
 
     options = Options()
     known = {f"supervisor.{field.name}": getattr(options, field.name) for field in fields(Options)}

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.checking import checked, limits, shown, tightens
-from holdfast.core.errors import Usage
-from holdfast.core.schema import ALIASES, CHOICE, SECTIONS, SIZE, TABLE, TIME, variable
-from holdfast.settings import Settings
+from keepfast.core.checking import checked, limits, shown, tightens
+from keepfast.core.errors import Usage
+from keepfast.core.schema import ALIASES, CHOICE, SECTIONS, SIZE, TABLE, TIME, variable
+from keepfast.settings import Settings
 
 from .values import KEYS, as_variable, in_sections, right, wrong
 
@@ -159,7 +159,7 @@ def test_the_long_name_wins_over_the_short_one() -> None:
     settings = Settings()
 
     settings.read_environment(
-        {"HOLDFAST_HOOKS_CHECKPOINT_THRESHOLD_PERCENT": "90", "HOLDFAST_CHECKPOINT_THRESHOLD": "75"}
+        {"KEEPFAST_HOOKS_CHECKPOINT_THRESHOLD_PERCENT": "90", "KEEPFAST_CHECKPOINT_THRESHOLD": "75"}
     )
 
     assert settings["hooks.checkpoint_threshold_percent"] == 90

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.errors import Failed, Usage
-from holdfast.settings import Settings, load
-from holdfast.settings.following import Following
-from holdfast.settings.writing import GONE, change, change_project
+from keepfast.core.errors import Failed, Usage
+from keepfast.settings import Settings, load
+from keepfast.settings.following import Following
+from keepfast.settings.writing import GONE, change, change_project
 
 BROKEN = {
     "cut off": ('{\n  "hooks": {\n', "line 3"),
@@ -35,8 +35,8 @@ def config(tmp_path: Path) -> Path:
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
     folder = tmp_path / "project"
-    (folder / ".holdfast").mkdir(parents=True)
-    (folder / ".holdfast/workspace.json").write_text(json.dumps({"id": "0" * 32}))
+    (folder / ".keepfast").mkdir(parents=True)
+    (folder / ".keepfast/workspace.json").write_text(json.dumps({"id": "0" * 32}))
     (tmp_path / "store").mkdir()
     (tmp_path / "store/paths").write_text(f"{'0' * 32} {folder}\n")
     return folder
@@ -56,7 +56,7 @@ def write(path: Path, content: Any) -> Path:
 
 
 def project(folder: Path, content: Any) -> Path:
-    return write(folder / ".holdfast/config.json", content)
+    return write(folder / ".keepfast/config.json", content)
 
 
 @pytest.mark.parametrize(("text", "said"), BROKEN.values(), ids=BROKEN)
@@ -122,14 +122,14 @@ def test_a_missing_file_is_fine_unless_it_was_asked_for(config: Path) -> None:
 def test_unknown_keys_are_warned_about_with_the_nearest_name(config: Path) -> None:
     settings = load(
         str(write(config, {"hook": {"verify_before_clear": False}, "capture": {"max_fils": 3}, "zzz": 1})),
-        {"HOLDFAST_HOOKS_VERIFY_BEFORE_CLEER": "1", "HOLDFAST_DEBUG": "1", "HOLDFAST_RUN": "x"},
+        {"KEEPFAST_HOOKS_VERIFY_BEFORE_CLEER": "1", "KEEPFAST_DEBUG": "1", "KEEPFAST_RUN": "x"},
     )
 
     assert "did you mean hooks.verify_before_clear?" in settings.warnings[0]
     assert "did you mean capture.max_files?" in settings.warnings[1]
     assert settings.warnings[2].endswith("unknown setting 'zzz'.")
     assert settings.warnings[3] == (
-        "HOLDFAST_HOOKS_VERIFY_BEFORE_CLEER is no setting; did you mean HOLDFAST_HOOKS_VERIFY_BEFORE_CLEAR?"
+        "KEEPFAST_HOOKS_VERIFY_BEFORE_CLEER is no setting; did you mean KEEPFAST_HOOKS_VERIFY_BEFORE_CLEAR?"
     )
     assert len(settings.warnings) == 4
 
@@ -189,7 +189,7 @@ def test_a_project_tightens_and_cannot_loosen(config: Path, workspace: Path) -> 
 def test_the_environment_wins_over_the_project(config: Path, workspace: Path) -> None:
     project(workspace, {"capture": {"ignored": "all"}})
 
-    settings = load(str(config), {"HOLDFAST_CAPTURE_IGNORED": "none"}, os.fsencode(workspace), stores=stores(workspace))
+    settings = load(str(config), {"KEEPFAST_CAPTURE_IGNORED": "none"}, os.fsencode(workspace), stores=stores(workspace))
 
     assert settings["capture.ignored"] == "none"
 
@@ -207,7 +207,7 @@ def test_a_broken_project_file_never_stops_a_command(
 
 
 def test_links_pipes_and_folders_in_the_place_of_a_project_file_lead_nowhere(config: Path, workspace: Path) -> None:
-    place = workspace / ".holdfast/config.json"
+    place = workspace / ".keepfast/config.json"
     elsewhere = write(workspace / "elsewhere.json", {"capture": {"ignored": "all"}})
 
     place.symlink_to(elsewhere)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from cli.box import Box
-from holdfast.finishing import event_of
-from holdfast.store import sessions
+from keepfast.finishing import event_of
+from keepfast.store import sessions
 from mcp_server.agent import call, visits
 
 
@@ -124,7 +124,7 @@ def test_patterns_files_analysis_and_mode_are_settings(box: Box) -> None:
 
 @pytest.mark.parametrize(("variable", "value"), [("MODE", "summary"), ("MAX_SIZE", "3")])
 def test_the_short_names_of_the_source_bound_it_too(box: Box, variable: str, value: str) -> None:
-    box.variables[f"HOLDFAST_CHECKPOINT_{variable}"] = value
+    box.variables[f"KEEPFAST_CHECKPOINT_{variable}"] = value
 
     assert not shown(box).get("state", {"files": {}})["files"]
 

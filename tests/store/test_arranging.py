@@ -7,12 +7,12 @@ import random
 
 import pytest
 
-from holdfast.store import compacting
-from holdfast.store.arranging import TOGETHER, _kin, arranged, batches
-from holdfast.store.compacting import Compacting
-from holdfast.store.digest import digest
-from holdfast.store.rows import CONTENT, DOCUMENT, Location
-from holdfast.store.upkeep import compact, store_size
+from keepfast.store import compacting
+from keepfast.store.arranging import TOGETHER, _kin, arranged, batches
+from keepfast.store.compacting import Compacting
+from keepfast.store.digest import digest
+from keepfast.store.rows import CONTENT, DOCUMENT, Location
+from keepfast.store.upkeep import compact, store_size
 from saver import Saver
 
 NOISE = random.Random(5).randbytes(40_000)

@@ -17,13 +17,13 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from holdfast.core.entry import Entry, gone
-from holdfast.core.errors import Failed, HoldfastError
-from holdfast.store.local import LocalBlobs, LocalRecords
-from holdfast.store.memory import MemoryBlobs, MemoryLedger, MemoryRecords
-from holdfast.store.ports import Blobs, Ledger, Records, Transaction
-from holdfast.store.rows import CheckpointRow, Location, PackRow, Query, WorkspaceRow
-from holdfast.store.sqlite import PAGE, SqliteLedger
+from keepfast.core.entry import Entry, gone
+from keepfast.core.errors import Failed, KeepfastError
+from keepfast.store.local import LocalBlobs, LocalRecords
+from keepfast.store.memory import MemoryBlobs, MemoryLedger, MemoryRecords
+from keepfast.store.ports import Blobs, Ledger, Records, Transaction
+from keepfast.store.rows import CheckpointRow, Location, PackRow, Query, WorkspaceRow
+from keepfast.store.sqlite import PAGE, SqliteLedger
 
 KOREAN = "문서/보고서.txt".encode()
 EUC_KR = "옛 글.txt".encode("euc-kr")
@@ -183,7 +183,7 @@ def test_sweep_spares_what_is_being_written(blobs: Blobs) -> None:
 
 WRITER = """
 import sys
-from holdfast.store.local import LocalBlobs
+from keepfast.store.local import LocalBlobs
 upload = LocalBlobs(sys.argv[1]).create()
 upload.write(b"half")
 print("writing", flush=True)
@@ -595,7 +595,7 @@ def test_a_workspace_changes_as_a_whole_and_keeps_its_place(ledger: Ledger) -> N
 def test_a_second_workspace_of_the_same_id_is_refused(ledger: Ledger) -> None:
     add_workspaces(ledger)
 
-    with pytest.raises(HoldfastError), ledger.transaction() as tx:
+    with pytest.raises(KeepfastError), ledger.transaction() as tx:
         tx.add_workspace(workspace(path=b"/elsewhere"))
     assert ledger.workspaces() == [workspace()]
 
@@ -643,7 +643,7 @@ def test_a_second_checkpoint_of_the_same_version_or_id_is_refused(ledger: Ledger
     add_workspaces(ledger)
     save(ledger, 1)
 
-    with pytest.raises(HoldfastError), ledger.transaction() as tx:
+    with pytest.raises(KeepfastError), ledger.transaction() as tx:
         tx.add_checkpoint(second)
     assert ledger.find(Query()) == [checkpoint(1)]
 
@@ -896,9 +896,9 @@ def test_a_whole_state_ends_every_path_that_it_does_not_name(ledger: Ledger) -> 
 def test_the_same_path_twice_in_one_version_is_refused(ledger: Ledger) -> None:
     lived(ledger)
 
-    with pytest.raises(HoldfastError), ledger.transaction() as tx:
+    with pytest.raises(KeepfastError), ledger.transaction() as tx:
         tx.apply("ws", 5, [file(b"a", 6)])
-    with pytest.raises(HoldfastError), ledger.transaction() as tx:
+    with pytest.raises(KeepfastError), ledger.transaction() as tx:
         tx.apply("ws", 7, [file(b"a", 6), file(b"a", 7)])
     assert list(ledger.state("ws", 7)) == STATES[7]
 

@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 from blake3 import blake3
 
-from holdfast.core import document
-from holdfast.core.entry import Entry
-from holdfast.store.digest import digest
-from holdfast.store.open import create_store
-from holdfast.store.packs import read_index
-from holdfast.store.records import Chain
-from holdfast.store.repository import Repository
-from holdfast.store.rows import CHUNKS, CONTENT, DOCUMENT
+from keepfast.core import document
+from keepfast.core.entry import Entry
+from keepfast.store.digest import digest
+from keepfast.store.open import create_store
+from keepfast.store.packs import read_index
+from keepfast.store.records import Chain
+from keepfast.store.repository import Repository
+from keepfast.store.rows import CHUNKS, CONTENT, DOCUMENT
 
 DOCS = Path(__file__).parents[2] / "docs" / "format"
 PAGE = (DOCS / "store.md").read_text("utf-8")

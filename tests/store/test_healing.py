@@ -13,19 +13,19 @@ import pytest
 
 from faults.mutations import mutate
 from faults.sample import Load, Sample, load, make, open_engine, truth, versions
-from holdfast.core.entry import Entry
-from holdfast.core.errors import HoldfastError
-from holdfast.core.model import CREATED, Event
-from holdfast.store.check import Problem, verify
-from holdfast.store.digest import digest
-from holdfast.store.healing import Repaired, repair
-from holdfast.store.packs import PackWriter, read_index
-from holdfast.store.place import Place
-from holdfast.store.rebuilding import rebuild
-from holdfast.store.repository import Repository
-from holdfast.store.rows import CHUNKS, CheckpointRow, Location, Query
-from holdfast.store.saving import Replaced
-from holdfast.store.upkeep import compact
+from keepfast.core.entry import Entry
+from keepfast.core.errors import KeepfastError
+from keepfast.core.model import CREATED, Event
+from keepfast.store.check import Problem, verify
+from keepfast.store.digest import digest
+from keepfast.store.healing import Repaired, repair
+from keepfast.store.packs import PackWriter, read_index
+from keepfast.store.place import Place
+from keepfast.store.rebuilding import rebuild
+from keepfast.store.repository import Repository
+from keepfast.store.rows import CHUNKS, CheckpointRow, Location, Query
+from keepfast.store.saving import Replaced
+from keepfast.store.upkeep import compact
 
 SHORT, FULL = 40, 600
 
@@ -35,7 +35,7 @@ Files = tuple[CheckpointRow, list[tuple[Entry, bytes]]]
 
 @pytest.fixture(scope="module")
 def sample() -> Iterator[Sample]:
-    with TemporaryDirectory(prefix="holdfast-healing-") as folder:
+    with TemporaryDirectory(prefix="keepfast-healing-") as folder:
         yield make(Path(folder))
 
 
@@ -60,23 +60,23 @@ def loads(store: Path) -> tuple[dict[str, Files], dict[str, object]]:
     documents: dict[str, object] = {}
     try:
         repository = place(store).open()
-    except HoldfastError:
+    except KeepfastError:
         return files, documents
     try:
         for name, row in versions(repository):
             try:
                 documents[name] = repository.document(row)
-            except HoldfastError:
+            except KeepfastError:
                 pass
             try:
                 state = [
                     (entry, repository.load(entry.content) if entry.kind == "f" else b"")
                     for entry in repository.ledger.state(row.workspace, row.version)
                 ]
-            except HoldfastError:
+            except KeepfastError:
                 continue
             files[name] = row._replace(document=b""), state
-    except HoldfastError:
+    except KeepfastError:
         pass
     finally:
         repository.close()
@@ -435,7 +435,7 @@ def lose_blob(store: Path, key: bytes) -> None:
 
 
 def _note_swap(repository: Repository, tx: object, new: list[str], gone: list[str]) -> None:
-    from holdfast.store.store_log import append_store_record
+    from keepfast.store.store_log import append_store_record
 
     append_store_record(repository, tx, {"r": "compact", "new": new, "gone": gone})  # type: ignore[arg-type]
 
@@ -667,7 +667,7 @@ def test_repair_never_makes_anything_worse(
         try:
             result = repair(place(store))
             again = repair(place(store))
-        except HoldfastError as error:
+        except KeepfastError as error:
             assert files == {}, (seed, words, error)  # refused as a whole: nothing loaded before either
             continue
         files_now, documents_now = loads(store)

@@ -10,15 +10,15 @@ from threading import Lock, get_ident
 
 import pytest
 
-from holdfast.core import together
-from holdfast.core.errors import Damaged
-from holdfast.store import reading
-from holdfast.store.digest import digest
-from holdfast.store.open import create_store
-from holdfast.store.packs import RAW, ZLIB, ZSTD, PackWriter, beginning, compress
-from holdfast.store.reading import hand_over
-from holdfast.store.repository import Repository
-from holdfast.store.rows import CHUNKS, CONTENT
+from keepfast.core import together
+from keepfast.core.errors import Damaged
+from keepfast.store import reading
+from keepfast.store.digest import digest
+from keepfast.store.open import create_store
+from keepfast.store.packs import RAW, ZLIB, ZSTD, PackWriter, beginning, compress
+from keepfast.store.reading import hand_over
+from keepfast.store.repository import Repository
+from keepfast.store.rows import CHUNKS, CONTENT
 
 CHANCE = random.Random(3)
 CONTENTS = [b"%d " % number + CHANCE.randbytes(9) * CHANCE.randrange(400) for number in range(300)]

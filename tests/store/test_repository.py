@@ -19,22 +19,22 @@ from blake3 import blake3
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from holdfast.core import document, steps
-from holdfast.core.entry import ATTRIBUTES, Entry, checked_path, gone
-from holdfast.core.errors import Damaged, DiskFull, Failed, HoldfastError, NoWorkspace, Unreachable
-from holdfast.core.ids import checkpoint_id
-from holdfast.core.light_json import dumps, loads
-from holdfast.store.compressing import native
-from holdfast.store.digest import ZERO, digest
-from holdfast.store.memory import MemoryBlobs, MemoryLedger, MemoryRecords
-from holdfast.store.open import create_store, open_store
-from holdfast.store.packs import END, MAGIC, RAW, ZLIB, ZSTD, PackWriter, compress, decompress, read_index
-from holdfast.store.ports import Blobs, Ledger, Records, Transaction
-from holdfast.store.records import Chain, line
-from holdfast.store.repository import Repository
-from holdfast.store.rows import CHUNKS, CONTENT, DOCUMENT, CheckpointRow, Location, Query, WorkspaceRow
-from holdfast.store.saving import CHUNK_MAX, MANY_ROWS, Saving, Swept
-from holdfast.store.upkeep import forget
+from keepfast.core import document, steps
+from keepfast.core.entry import ATTRIBUTES, Entry, checked_path, gone
+from keepfast.core.errors import Damaged, DiskFull, Failed, KeepfastError, NoWorkspace, Unreachable
+from keepfast.core.ids import checkpoint_id
+from keepfast.core.light_json import dumps, loads
+from keepfast.store.compressing import native
+from keepfast.store.digest import ZERO, digest
+from keepfast.store.memory import MemoryBlobs, MemoryLedger, MemoryRecords
+from keepfast.store.open import create_store, open_store
+from keepfast.store.packs import END, MAGIC, RAW, ZLIB, ZSTD, PackWriter, compress, decompress, read_index
+from keepfast.store.ports import Blobs, Ledger, Records, Transaction
+from keepfast.store.records import Chain, line
+from keepfast.store.repository import Repository
+from keepfast.store.rows import CHUNKS, CONTENT, DOCUMENT, CheckpointRow, Location, Query, WorkspaceRow
+from keepfast.store.saving import CHUNK_MAX, MANY_ROWS, Saving, Swept
+from keepfast.store.upkeep import forget
 
 MB = 1 << 20
 NOON = 1_800_000_000_000_000_000
@@ -820,7 +820,7 @@ def append_records(store: Store, *crafted: dict[str, Any]) -> None:
 def test_records_of_an_unknown_kind_are_kept_and_ignored(store: Store, repository: Repository) -> None:
     save(repository, {b"a": b"1"})
     before = everything(store.ledger)[1:]
-    repository.commit("ws", lambda tx, row: [{"r": "seal", "by": ["a", {"newer": "holdfast"}], "v": "x"}])
+    repository.commit("ws", lambda tx, row: [{"r": "seal", "by": ["a", {"newer": "keepfast"}], "v": "x"}])
     append_records(store, {"r": "other"}, {"no kind": 1}, {"r": ["pin"], "v": 1})
 
     again = store.open()
@@ -830,7 +830,7 @@ def test_records_of_an_unknown_kind_are_kept_and_ignored(store: Store, repositor
     assert everything(store.ledger)[1:] == before
 
     assert save(again, {b"a": b"2"}).version == 2
-    assert b'{"r":"seal","by":["a",{"newer":"holdfast"}],"v":"x"} ' in store.records.read("ws")
+    assert b'{"r":"seal","by":["a",{"newer":"keepfast"}],"v":"x"} ' in store.records.read("ws")
     assert len(Chain(store.records.read("ws")).records) == 7
 
 
@@ -1467,7 +1467,7 @@ def test_an_empty_frame_and_an_unknown_codec_are_damaged() -> None:
 
 @pytest.mark.parametrize(("number", "kind"), [(EIO, Failed), (ENOSPC, DiskFull), (EROFS, Unreachable)])
 def test_a_disk_that_refuses_a_record_is_an_error_in_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, kind: type[HoldfastError]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, kind: type[KeepfastError]
 ) -> None:
     """Whatever front end asks: a raw error of the operating system says nothing to anybody."""
     repository = create_store(str(tmp_path / "store"), durable=False)

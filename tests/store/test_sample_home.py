@@ -1,6 +1,6 @@
 """A data folder and a bundle as the commands of November 2026 wrote them open in every later version.
 
-`HOLDFAST_SAMPLE=write pytest tests/store/test_sample_home.py` makes the sample again; that is right only for a new format,
+`KEEPFAST_SAMPLE=write pytest tests/store/test_sample_home.py` makes the sample again; that is right only for a new format,
 beside this one.
 """
 
@@ -52,7 +52,7 @@ def contents(folder: Path) -> dict[str, str]:
     found = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
-        if name.split("/")[0] == ".holdfast":
+        if name.split("/")[0] == ".keepfast":
             continue
         kind = "l" + os.readlink(path) if path.is_symlink() else "d" if path.is_dir() else ""
         found[name] = kind or sha256(path.read_bytes()).hexdigest()
@@ -77,7 +77,7 @@ def facts(box: Box) -> dict[str, object]:
 def older(tmp_path: Path) -> Box:
     """A home with the data folder of then."""
     box = Box(tmp_path)
-    if os.environ.get("HOLDFAST_SAMPLE") == "write":
+    if os.environ.get("KEEPFAST_SAMPLE") == "write":
         write(Box(tmp_path / "making"))
     shutil.copytree(SAMPLE / "share", box.store.parent)
     for path in box.store.parent.rglob(KEEP):

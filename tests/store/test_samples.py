@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.store.check import verify
-from holdfast.store.place import Place
-from holdfast.store.rebuilding import rebuild
-from holdfast.store.rows import Query
+from keepfast.store.check import verify
+from keepfast.store.place import Place
+from keepfast.store.rebuilding import rebuild
+from keepfast.store.rows import Query
 
 SAMPLES = sorted((Path(__file__).parent.parent / "data").glob("store-*"))
 
@@ -46,7 +46,7 @@ def check(place: Place, expected: dict[str, Any]) -> None:
 
 
 def test_there_is_a_sample_of_the_present_format() -> None:
-    from holdfast.store.place import FORMAT
+    from keepfast.store.place import FORMAT
 
     assert f"store-{FORMAT}" in [path.name for path in SAMPLES]
 

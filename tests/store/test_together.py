@@ -6,8 +6,8 @@ from threading import Barrier, Event, get_ident
 
 import pytest
 
-from holdfast.core import together
-from holdfast.core.together import share
+from keepfast.core import together
+from keepfast.core.together import share
 
 PATIENCE = 60
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from blake3 import blake3
 
-from holdfast.store import reading
-from holdfast.store.compressing import native
-from holdfast.store.packs import MOST_SHARED, RAW, ZLIB, ZSTD, compress
-from holdfast.store.rows import CONTENT, Location
+from keepfast.store import reading
+from keepfast.store.compressing import native
+from keepfast.store.packs import MOST_SHARED, RAW, ZLIB, ZSTD, compress
+from keepfast.store.rows import CONTENT, Location
 
-_unpack = pytest.importorskip("holdfast.store._unpack", reason="no compiler was at hand")
+_unpack = pytest.importorskip("keepfast.store._unpack", reason="no compiler was at hand")
 
 CHANCE = random.Random(11)
 FRAME = CHANCE.randbytes(700_000) + bytes(300_000)

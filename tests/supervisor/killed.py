@@ -18,11 +18,11 @@ from threading import Thread
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from holdfast.core import steps
-from holdfast.core.errors import HoldfastError
-from holdfast.supervisor import serving
-from holdfast.supervisor.options import Options
-from holdfast.supervisor.wake import wake
+from keepfast.core import steps
+from keepfast.core.errors import KeepfastError
+from keepfast.supervisor import serving
+from keepfast.supervisor.options import Options
+from keepfast.supervisor.wake import wake
 from supervisor.place import QUICK, Place
 
 
@@ -65,7 +65,7 @@ def attend(place: Place, stop: Flag) -> None:
     """A person: answers `a`, wants the first result changed, and approves all others."""
     while not stop.wait(0.05):
         for prompt in place.tasks.inbox():
-            with suppress(HoldfastError):
+            with suppress(KeepfastError):
                 answer(place, prompt["task"], prompt["id"], prompt["kind"])
         if all(task["state"] in ("done", "failed", "cancelled") for task in place.tasks.listing()):
             stop.set()

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from folders import written
-from holdfast.settings import Settings
-from holdfast.supervisor import taskfile
-from holdfast.supervisor.attempts import Threads
-from holdfast.supervisor.ground import Ground
-from holdfast.supervisor.options import Options
-from holdfast.supervisor.supervise import Supervisor
-from holdfast.supervisor.tables import Task
-from holdfast.supervisor.tasks import Tasks
-from holdfast.wiring import build
+from keepfast.settings import Settings
+from keepfast.supervisor import taskfile
+from keepfast.supervisor.attempts import Threads
+from keepfast.supervisor.ground import Ground
+from keepfast.supervisor.options import Options
+from keepfast.supervisor.supervise import Supervisor
+from keepfast.supervisor.tables import Task
+from keepfast.supervisor.tasks import Tasks
+from keepfast.wiring import build
 
 AGENT = Path(__file__).parents[2] / "tools" / "scripted_agent.py"
 QUICK = Options(

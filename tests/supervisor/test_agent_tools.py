@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.supervisor.agent_tools import TOOLS
-from holdfast.supervisor.drivers import TOOL_NAMES
-from holdfast.supervisor.protocol import Block
-from holdfast.supervisor.reading import PlainOutput
+from keepfast.supervisor.agent_tools import TOOLS
+from keepfast.supervisor.drivers import TOOL_NAMES
+from keepfast.supervisor.protocol import Block
+from keepfast.supervisor.reading import PlainOutput
 
 
 class Server:
@@ -25,7 +25,7 @@ class Server:
     def __init__(self, folder: Path) -> None:
         self.folder, self.count = folder, 0
         self.process = subprocess.Popen(
-            [sys.executable, "-I", "-m", "holdfast.supervisor.agent_tools", str(folder)],
+            [sys.executable, "-I", "-m", "keepfast.supervisor.agent_tools", str(folder)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={},
         )  # fmt: skip
 

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from faults.disks import formatted, needs, tmpfs
-from holdfast.core.errors import Damaged, HoldfastError, Unreachable, Usage
-from holdfast.supervisor import recover, taskfile
-from holdfast.supervisor.attempts import Threads
-from holdfast.supervisor.lock import Lock, trouble_of
-from holdfast.supervisor.supervise import Supervisor
-from holdfast.supervisor.tables import Task
+from keepfast.core.errors import Damaged, KeepfastError, Unreachable, Usage
+from keepfast.supervisor import recover, taskfile
+from keepfast.supervisor.attempts import Threads
+from keepfast.supervisor.lock import Lock, trouble_of
+from keepfast.supervisor.supervise import Supervisor
+from keepfast.supervisor.tables import Task
 
 from .place import DONE, PHASE, QUICK, Place, say_phase
 
@@ -62,14 +62,14 @@ class Running:
         self.supervisor = Supervisor(place.ground, self.workflows)
         self.lock = Lock(place.ground.folder)
         self.supervisor.note = self.lock.note
-        self.error: HoldfastError | None = None
+        self.error: KeepfastError | None = None
         self.thread = Thread(target=self._run, daemon=True)
         self.thread.start()
 
     def _run(self) -> None:
         try:
             self.supervisor.run()
-        except HoldfastError as error:
+        except KeepfastError as error:
             self.error = error
 
     def close(self) -> None:
@@ -108,7 +108,7 @@ def test_a_task_file_that_is_wrong_makes_no_task_at_all(place: Place, content: A
 
 
 def test_a_task_that_waits_for_one_that_is_not_there_is_refused(place: Place) -> None:
-    with pytest.raises(HoldfastError, match="There is no task 'nobody'"):
+    with pytest.raises(KeepfastError, match="There is no task 'nobody'"):
         place.task([DONE], after=["nobody"])
 
     assert place.tasks.listing() == []
@@ -255,7 +255,7 @@ def test_a_task_for_a_folder_without_room_is_refused_in_a_sentence(place: Place)
     with tmpfs(place.base / "one", "size=4m"):
         fill(place.base / "one/filler")
 
-        with pytest.raises(HoldfastError, match=r"[Nn]o space left") as caught:
+        with pytest.raises(KeepfastError, match=r"[Nn]o space left") as caught:
             place.task([DONE], name="one")
 
         assert caught.value.hint
@@ -284,7 +284,7 @@ def test_a_database_that_is_gone_ends_the_supervisor_and_is_made_again(place: Pl
     running.close()
 
     assert isinstance(running.error, Unreachable)
-    assert "holdfast rebuild" in running.error.hint
+    assert "keepfast rebuild" in running.error.hint
     place.close()
     place.__init__(place.base)  # type: ignore[misc]
     recover.rebuild(place.ground, [str(place.base)])
@@ -307,6 +307,6 @@ def test_a_damaged_database_is_named_with_the_way_out(place: Place) -> None:
     with pytest.raises(Damaged) as caught:
         place.make_ground()
 
-    assert "holdfast rebuild" in caught.value.hint
+    assert "keepfast rebuild" in caught.value.hint
     path.unlink()
     place.__init__(place.base)  # type: ignore[misc]

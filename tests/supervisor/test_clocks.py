@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 import programs
-from holdfast.supervisor import process
-from holdfast.supervisor.attempts import Threads
-from holdfast.supervisor.supervise import Supervisor
-from holdfast.supervisor.tables import Task
+from keepfast.supervisor import process
+from keepfast.supervisor.attempts import Threads
+from keepfast.supervisor.supervise import Supervisor
+from keepfast.supervisor.tables import Task
 
 from .killed import reached
 from .place import DONE, PHASE, Place, say_phase

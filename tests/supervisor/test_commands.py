@@ -25,7 +25,7 @@ class Person:
 
     def run(self, *words: str, given: str = "") -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "holdfast", *words],
+            [sys.executable, "-m", "keepfast", *words],
             cwd=self.project, env=self.variables, input=given, capture_output=True, text=True, timeout=120,
         )  # fmt: skip
 
@@ -177,7 +177,7 @@ def test_what_is_still_asked_is_named_after_an_answer(person: Person) -> None:
     need = "[DEPENDENCY_REQUEST]\ntype: api_key\nname: OPENAI_API_KEY\ndescription: to ask the model\n[/DEPENDENCY_REQUEST]"
     agent = person.agent([{"say": ask.format("Which")}, {"say": ask.format("When")}, {"say": need}])
     id = person.json("task", "new", "x", "--agent", agent)[0]["id"]
-    command = f"holdfast task secret {id} OPENAI_API_KEY"
+    command = f"keepfast task secret {id} OPENAI_API_KEY"
     supervised = person.run("supervise", "--until-idle")
     assert supervised.returncode == 0 and command in supervised.stdout
     assert command in person.run("task", "inbox").stdout and command in person.run("task", "show", id).stdout
@@ -238,11 +238,11 @@ def test_what_is_wrong_is_said(person: Person, words: list[str], code: int, said
 @pytest.mark.sqlite
 def test_lost_tasks_come_back_by_rebuild(person: Person) -> None:
     id = person.json("task", "new", "x", "--agent", "true")[0]["id"]
-    (person.base / "home/.local/share/holdfast/supervisor/tasks.db").unlink()
+    (person.base / "home/.local/share/keepfast/supervisor/tasks.db").unlink()
 
     listed = person.run("task", "list")
     assert listed.returncode == 0
-    assert str(person.project) in listed.stderr and "holdfast rebuild" in listed.stderr
+    assert str(person.project) in listed.stderr and "keepfast rebuild" in listed.stderr
     rebuilt = person.json("rebuild")
 
     assert [(one["task"], one["outcome"]) for one in rebuilt["tasks"]] == [(id, "rebuilt")]

@@ -15,14 +15,14 @@ from typing import Any
 import psycopg
 import pytest
 
-import holdfast.supervisor
-from holdfast.core.errors import Busy, Conflict, NewerFormat, Unreachable, Usage
-from holdfast.core.frozen import SCHEMA
-from holdfast.supervisor import database, rows, tables
-from holdfast.supervisor.attempts import Threads
-from holdfast.supervisor.postgres import FAMILY, SUPERVISOR
-from holdfast.supervisor.supervise import Supervisor
-from holdfast.supervisor.tables import Tables
+import keepfast.supervisor
+from keepfast.core.errors import Busy, Conflict, NewerFormat, Unreachable, Usage
+from keepfast.core.frozen import SCHEMA
+from keepfast.supervisor import database, rows, tables
+from keepfast.supervisor.attempts import Threads
+from keepfast.supervisor.postgres import FAMILY, SUPERVISOR
+from keepfast.supervisor.supervise import Supervisor
+from keepfast.supervisor.tables import Tables
 from postgres import Cluster
 
 from .place import DONE, QUICK, Place
@@ -50,7 +50,7 @@ def shared(tmp_path: Path, cluster: Cluster) -> Any:
 
 
 def test_statements_are_written_for_both_databases() -> None:
-    for path in Path(holdfast.supervisor.__file__).parent.glob("*.py"):
+    for path in Path(keepfast.supervisor.__file__).parent.glob("*.py"):
         if path.name in ("database.py", "postgres.py", "workflows.py"):
             continue
         strings = re.findall(r'"(?:[^"\\\n]|\\.)*"', path.read_text())
@@ -112,7 +112,7 @@ def test_writers_come_one_after_another(place: Place) -> None:
 def test_a_newer_database_is_refused(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "SCHEMA", rows.SCHEMA - 1)
 
-    with pytest.raises(NewerFormat, match="newer holdfast"):
+    with pytest.raises(NewerFormat, match="newer keepfast"):
         place.make_ground()
 
 
@@ -142,7 +142,7 @@ def test_a_second_supervisor_on_one_server_is_refused_and_changes_nothing(shared
     first, second = shared("one"), shared("two")
     task = first.task([DONE])
     claim = first.ground.tables.claim()
-    with pytest.raises(Busy, match=r"runs already on this database \(holdfast "):
+    with pytest.raises(Busy, match=r"runs already on this database \(keepfast "):
         second.ground.tables.claim()
     words = [sys.executable, str(Path(__file__).with_name("killed.py")), str(second.base), "never", "1", "threads"]
     done = subprocess.run([*words, second.options.database], stderr=subprocess.PIPE, timeout=120)
@@ -161,7 +161,7 @@ def test_the_lock_of_a_supervisor_that_was_killed_is_waited_for(shared: Any) -> 
     place = shared("one")
     ended = subprocess.Popen(["true"])
     ended.wait()
-    name = f"holdfast {os.uname().nodename} {ended.pid}"
+    name = f"keepfast {os.uname().nodename} {ended.pid}"
     left = psycopg.connect(place.options.database, autocommit=True, application_name=name)
     left.execute("SELECT pg_advisory_lock(%s, %s)", (FAMILY, SUPERVISOR))
     later = Timer(1.5, left.close)

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from holdfast.core.redact import redact
-from holdfast.supervisor import documents, process, recover, runs
-from holdfast.supervisor.tables import Run, Task
+from keepfast.core.redact import redact
+from keepfast.supervisor import documents, process, recover, runs
+from keepfast.supervisor.tables import Run, Task
 
 from .place import DONE, PHASE, QUICK, Place, say_phase
 
@@ -474,7 +474,7 @@ def test_progress_does_not_fall_back_when_a_run_says_nothing_of_it(place: Place)
 
 
 def test_a_rebuilt_task_knows_what_its_dependencies_were(place: Place) -> None:
-    from holdfast.supervisor import recover
+    from keepfast.supervisor import recover
 
     task = place.task([KEY], [ASK], [DONE])
     place.supervise()

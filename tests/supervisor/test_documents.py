@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.errors import Damaged, NewerFormat
-from holdfast.supervisor import documents, recover
+from keepfast.core.errors import Damaged, NewerFormat
+from keepfast.supervisor import documents, recover
 
 from .place import DONE, PHASE, Place, say_phase
 from .test_watching import change

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.errors import Conflict
-from holdfast.supervisor.report import report
-from holdfast.supervisor.supervise import Supervisor
-from holdfast.supervisor.tables import Task
-from holdfast.supervisor.task import NotAllowed
+from keepfast.core.errors import Conflict
+from keepfast.supervisor.report import report
+from keepfast.supervisor.supervise import Supervisor
+from keepfast.supervisor.tables import Task
+from keepfast.supervisor.task import NotAllowed
 
 from .place import DONE, PHASE, Place, say_phase
 

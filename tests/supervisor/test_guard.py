@@ -1,4 +1,4 @@
-"""The guard of a supervised client: harmless when holdfast is removed or upgraded while an agent works for hours."""
+"""The guard of a supervised client: harmless when keepfast is removed or upgraded while an agent works for hours."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.agents import launcher
-from holdfast.supervisor import drivers
+from keepfast.agents import launcher
+from keepfast.supervisor import drivers
 
 
 def guard_of(folder: Path) -> str:
@@ -21,7 +21,7 @@ def guard_of(folder: Path) -> str:
 
 @pytest.mark.parametrize("python", ["/nowhere/bin/python", "/bin/sh"])
 @pytest.mark.parametrize("is_there", [True, False])
-def test_the_guard_is_silent_and_succeeds_where_holdfast_is_gone(tmp_path: Path, python: str, is_there: bool) -> None:
+def test_the_guard_is_silent_and_succeeds_where_keepfast_is_gone(tmp_path: Path, python: str, is_there: bool) -> None:
     folder = tmp_path / "a run"
     folder.mkdir()
     path = folder / launcher.NAME

@@ -6,8 +6,8 @@ import shutil
 
 import pytest
 
-from holdfast.supervisor.report import report
-from holdfast.supervisor.task import HOLDS
+from keepfast.supervisor.report import report
+from keepfast.supervisor.task import HOLDS
 
 from .place import DONE, PHASE, Place, say_phase
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.errors import Busy
-from holdfast.store.rows import Query
-from holdfast.supervisor import documents, process, recover
-from holdfast.supervisor.lock import Lock
-from holdfast.supervisor.tables import Run, Task
+from keepfast.core.errors import Busy
+from keepfast.store.rows import Query
+from keepfast.supervisor import documents, process, recover
+from keepfast.supervisor.lock import Lock
+from keepfast.supervisor.tables import Run, Task
 
 from .killed import answer
 from .place import DONE, PHASE, QUICK, Place, say_phase
@@ -457,7 +457,7 @@ def test_a_shim_that_was_killed_leaves_no_stray(place: Place) -> None:
 
 @pytest.mark.databases
 def test_an_epoch_that_was_overtaken_writes_nothing(place: Place) -> None:
-    from holdfast.supervisor.settling import settle
+    from keepfast.supervisor.settling import settle
 
     task = place.task([{"sleep": 60}])
     place.supervise(until=lambda: place.journal() == ["begin 0"])

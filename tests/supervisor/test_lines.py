@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from holdfast.frontends.cli.event_lines import logged, told
+from keepfast.frontends.cli.event_lines import logged, told
 
 from .place import DONE
 from .test_commands import Person, person
@@ -61,7 +61,7 @@ def test_supervise_says_which_tasks_it_finds(person: Person) -> None:
     go = person.base / "go"
     agent = person.agent([{"write": ["a.txt", "1"]}, {"wait_for": str(go)}, ASK])
     id = person.json("task", "new", "x", "--agent", agent)[0]["id"]
-    command = [sys.executable, "-m", "holdfast", "supervise"]
+    command = [sys.executable, "-m", "keepfast", "supervise"]
     child = subprocess.Popen(command, cwd=person.project, env=person.variables, stdout=subprocess.DEVNULL)
     while not (person.project / "a.txt").exists():
         time.sleep(0.05)

@@ -19,9 +19,9 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from holdfast.supervisor import notify
-from holdfast.supervisor.attempts import Threads
-from holdfast.supervisor.supervise import Supervisor
+from keepfast.supervisor import notify
+from keepfast.supervisor.attempts import Threads
+from keepfast.supervisor.supervise import Supervisor
 
 from .place import DONE, Place
 from .test_killed import PROGRAM
@@ -160,7 +160,7 @@ def test_a_command_is_run_with_the_notice(place: Place) -> None:
 
     assert json.loads((place.home / "told").read_text())["task"] == task.id
     environment = (place.home / "environment").read_text()
-    assert "HOLDFAST_NOTICE_KIND=question" in environment
+    assert "KEEPFAST_NOTICE_KIND=question" in environment
     assert "never-passed-on" not in environment
 
 

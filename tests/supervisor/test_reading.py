@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.supervisor.limits import Window
-from holdfast.supervisor.reading import ClaudeOutput, Figure, Output, PlainOutput, Tail
-from holdfast.supervisor.stripping import Stream
+from keepfast.supervisor.limits import Window
+from keepfast.supervisor.reading import ClaudeOutput, Figure, Output, PlainOutput, Tail
+from keepfast.supervisor.stripping import Stream
 
 from .test_limits import CORPUS, NOW
 
@@ -176,8 +176,8 @@ def test_calls_of_our_tools_are_protocol_and_tell_the_step_from_there_on() -> No
         return {"type": "assistant", "message": {"id": name, "model": "m", "content": [part]}}
 
     output = feed(
-        claude(), said("before"), used("mcp__holdfast__report_progress", step="03_users", percent=35), said("after"),
-        used("Bash", command="ls"), used("mcp__holdfast__request_secret", name="TOKEN"),
+        claude(), said("before"), used("mcp__keepfast__report_progress", step="03_users", percent=35), said("after"),
+        used("Bash", command="ls"), used("mcp__keepfast__request_secret", name="TOKEN"),
         said("[PROGRESS]\nstep: 04_last\n[/PROGRESS]"),
     )  # fmt: skip
     output.feed_call(b'{"name": "PROGRESS", "fields": {"step": "03_users", "percent": "35"}}')

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.core.brief import Brief, Excerpt
-from holdfast.core.budget import Usage
-from holdfast.supervisor import checkpoints
-from holdfast.supervisor.drivers import Claude, Driver
-from holdfast.supervisor.options import Options
-from holdfast.supervisor.remembering import choose, ranges, render
+from keepfast.core.brief import Brief, Excerpt
+from keepfast.core.budget import Usage
+from keepfast.supervisor import checkpoints
+from keepfast.supervisor.drivers import Claude, Driver
+from keepfast.supervisor.options import Options
+from keepfast.supervisor.remembering import choose, ranges, render
 
 from .place import DONE, Place
 
@@ -78,9 +78,9 @@ def test_what_a_restore_went_back_behind_is_no_longer_on_the_way(place: Place) -
     assert "brought back to the checkpoint v2" in place.told()[-1]
 
 
-SCRIPT = 'cat > "given-$HOLDFAST_ATTEMPT"; cat "$HOLDFAST_PROMPT_FILE" > "../prompt-$HOLDFAST_ATTEMPT"; '
+SCRIPT = 'cat > "given-$KEEPFAST_ATTEMPT"; cat "$KEEPFAST_PROMPT_FILE" > "../prompt-$KEEPFAST_ATTEMPT"; '
 WORK = 'echo "def total(rows): return 42" > total.py; echo "I wrote total, next the tests."; '
-END = '[ "$HOLDFAST_ATTEMPT" = 2 ] && echo "=== CUSTOM TASK COMPLETE ===" || exit 3'
+END = '[ "$KEEPFAST_ATTEMPT" = 2 ] && echo "=== CUSTOM TASK COMPLETE ===" || exit 3'
 
 
 @pytest.mark.parametrize("given", ["prompt", "brief", "none"])
@@ -102,7 +102,7 @@ def test_any_command_is_told_a_brief_when_it_is_started_again(place: Place, give
 
 def test_a_prompt_that_is_only_a_file_is_on_no_disk(place: Place) -> None:
     key = "sk-ant-api03-" + "aB3dE5gH7jK9mN1pQ3sT5vX7zA9" * 3
-    check = f'grep -q {key[:20]} "$HOLDFAST_PROMPT_FILE" && echo "=== CUSTOM TASK COMPLETE ==="; [ "$HOLDFAST_ATTEMPT" = 2 ]'
+    check = f'grep -q {key[:20]} "$KEEPFAST_PROMPT_FILE" && echo "=== CUSTOM TASK COMPLETE ==="; [ "$KEEPFAST_ATTEMPT" = 2 ]'
     task = place.task(agent={"command": ["sh", "-c", check], "input": "none"}, brief=f"Call it with {key}.")
 
     place.supervise()

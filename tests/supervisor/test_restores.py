@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.frontends.cli.event_lines import logged, told
-from holdfast.store.rows import Query
-from holdfast.store.upkeep import forget
-from holdfast.supervisor.report import report
-from holdfast.supervisor.restores import RESTARTING
-from holdfast.supervisor.tables import Task
-from holdfast.supervisor.task import NotAllowed
+from keepfast.frontends.cli.event_lines import logged, told
+from keepfast.store.rows import Query
+from keepfast.store.upkeep import forget
+from keepfast.supervisor.report import report
+from keepfast.supervisor.restores import RESTARTING
+from keepfast.supervisor.tables import Task
+from keepfast.supervisor.task import NotAllowed
 
 from .place import DONE, Place
 from .test_watching import change, client, result, spoken

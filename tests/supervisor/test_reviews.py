@@ -6,12 +6,12 @@ import os
 
 import pytest
 
-from holdfast.core.errors import Usage
-from holdfast.looking import compare
-from holdfast.store.upkeep import forget
-from holdfast.supervisor.checkpoints import phase_base
-from holdfast.supervisor.reviews import HOUR, Late, Remark, late, rejected, remark
-from holdfast.supervisor.tables import Task
+from keepfast.core.errors import Usage
+from keepfast.looking import compare
+from keepfast.store.upkeep import forget
+from keepfast.supervisor.checkpoints import phase_base
+from keepfast.supervisor.reviews import HOUR, Late, Remark, late, rejected, remark
+from keepfast.supervisor.tables import Task
 
 from .place import PHASE, Place, say_phase
 

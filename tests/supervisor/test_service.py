@@ -1,4 +1,4 @@
-"""`holdfast service`: what is written is what systemd and launchd read."""
+"""`keepfast service`: what is written is what systemd and launchd read."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 
 import programs
-from holdfast.frontends.cli.service import LABEL, launch_agent, systemd_unit, tell, unit_of
-from holdfast.frontends.cli.session import Session
-from holdfast.frontends.surroundings import Surroundings
+from keepfast.frontends.cli.service import LABEL, launch_agent, systemd_unit, tell, unit_of
+from keepfast.frontends.cli.session import Session
+from keepfast.frontends.surroundings import Surroundings
 
 from .test_commands import Person, person
 
 __all__ = ["person"]
-ODD = ["/opt/my tools/py%thon", "-m", "holdfast", 'a"quote', "$HOME", "back\\slash"]
+ODD = ["/opt/my tools/py%thon", "-m", "keepfast", 'a"quote', "$HOME", "back\\slash"]
 
 
 def test_a_unit_is_installed_shown_and_removed(person: Person) -> None:
@@ -103,9 +103,9 @@ def test_the_launch_agent_lies_where_launchd_looks_and_names_whole_paths(tmp_pat
 
     read = plistlib.loads(unit.text.encode())
     assert (unit.kind, unit.path) == ("launchd", f"{home}/Library/LaunchAgents/{LABEL}.plist")
-    assert read["ProgramArguments"] == [sys.executable, "-m", "holdfast", "-q", "supervise"]
+    assert read["ProgramArguments"] == [sys.executable, "-m", "keepfast", "-q", "supervise"]
     assert read["EnvironmentVariables"] == {"PATH": "/usr/bin:/bin", "LANG": "ko_KR.UTF-8"}
-    assert read["StandardErrorPath"] == f"{home}/.local/share/holdfast/supervisor/supervisor.log"
+    assert read["StandardErrorPath"] == f"{home}/.local/share/keepfast/supervisor/supervisor.log"
     assert all(os.path.isabs(path) for path in (read["ProgramArguments"][0], read["StandardErrorPath"]))
 
 
@@ -126,14 +126,14 @@ def test_launchd_is_told_of_the_file_and_of_the_label(tmp_path: Path) -> None:
 
 def test_what_the_unit_starts_is_a_supervisor(person: Person) -> None:
     text = person.json("service", "install", "--dry-run")["text"]
-    words = [f'"{word}"' for word in (sys.executable, "-m", "holdfast", "-q", "supervise")]
+    words = [f'"{word}"' for word in (sys.executable, "-m", "keepfast", "-q", "supervise")]
     assert f"ExecStart={' '.join(words)}\n" in text
     person.json("task", "new", "x", "--agent", "true")
 
     done = subprocess.run(
-        [sys.executable, "-m", "holdfast", "-q", "supervise", "--until-idle"],
+        [sys.executable, "-m", "keepfast", "-q", "supervise", "--until-idle"],
         env=person.variables, cwd="/", capture_output=True, timeout=120,
     )  # fmt: skip
 
     assert done.returncode == 0
-    assert os.path.isdir(person.base / "home/.local/share/holdfast/supervisor/runs")
+    assert os.path.isdir(person.base / "home/.local/share/keepfast/supervisor/runs")

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.supervisor import process
-from holdfast.supervisor.spellings import forms
-from holdfast.supervisor.tree import below
+from keepfast.supervisor import process
+from keepfast.supervisor.spellings import forms
+from keepfast.supervisor.tree import below
 
 TREE = Path(__file__).with_name("tree.py")
 TOKEN = f"token-{os.getpid()}"
@@ -112,7 +112,7 @@ def test_lines_come_whole_and_long_ones_are_cut(shimmed: Shimmed) -> None:
     shimmed.start(sys.executable, "-c", "print('x' * 20_000_000); print('after')")
     shimmed.end()
 
-    assert shimmed.out == "[line cut by holdfast]\nafter\n"
+    assert shimmed.out == "[line cut by keepfast]\nafter\n"
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_a_frozen_tree_is_found_again_by_the_next_supervisor(shimmed: Shimmed, t
     shimmed.start("sleep", "600")
     shimmed.wish("freeze")
 
-    code = f"from holdfast.supervisor import process; print(process.state({shimmed.folder!r})['frozen'])"
+    code = f"from keepfast.supervisor import process; print(process.state({shimmed.folder!r})['frozen'])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert not found.stderr
 
@@ -207,7 +207,7 @@ def test_a_full_disk_costs_lines_and_not_the_exit_code(shimmed: Shimmed) -> None
 
 def test_only_people_may_answer(shimmed: Shimmed) -> None:
     code = (
-        "import os; from holdfast.supervisor.tasks import only_people\n"
+        "import os; from keepfast.supervisor.tasks import only_people\n"
         "try:\n only_people(os.getpid(), 'approve'); print('allowed')\nexcept Exception as error: print(error)"
     )
     shimmed.start(sys.executable, "-c", code)
@@ -246,7 +246,7 @@ def test_the_report_is_json(shimmed: Shimmed) -> None:
 
 
 def test_both_ways_of_seeing_the_tree_agree() -> None:
-    from holdfast.supervisor.tree import _below_by_parents
+    from keepfast.supervisor.tree import _below_by_parents
 
     child = subprocess.Popen(["sh", "-c", "sleep 30 & sleep 30 & wait"])
     try:

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.supervisor import process, serving
-from holdfast.supervisor.lock import Lock
-from holdfast.supervisor.report import report
-from holdfast.supervisor.restores import RESTARTING
-from holdfast.supervisor.supervise import Supervisor
-from holdfast.supervisor.tables import Run, Task
-from holdfast.supervisor.task import NotAllowed
+from keepfast.supervisor import process, serving
+from keepfast.supervisor.lock import Lock
+from keepfast.supervisor.report import report
+from keepfast.supervisor.restores import RESTARTING
+from keepfast.supervisor.supervise import Supervisor
+from keepfast.supervisor.tables import Run, Task
+from keepfast.supervisor.task import NotAllowed
 
 from .place import DONE, PHASE, Place, say_phase
 from .test_commands import Person, person
@@ -370,7 +370,7 @@ class Session(Person):
 
     def __init__(self, person: Person) -> None:
         self.base, self.project, self.variables = person.base, person.project, person.variables
-        self.supervisor = subprocess.Popen([sys.executable, "-m", "holdfast", "-q", "supervise"], env=self.variables)
+        self.supervisor = subprocess.Popen([sys.executable, "-m", "keepfast", "-q", "supervise"], env=self.variables)
 
     def close(self) -> None:
         self.supervisor.terminate()
@@ -451,7 +451,7 @@ def test_the_demonstration_comes_to_its_end() -> None:
     done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=400)
 
     assert done.returncode == 0, done
-    for word in ("asks something", "holdfast task approve", "limited", "holdfast task pause", "completed"):
+    for word in ("asks something", "keepfast task approve", "limited", "keepfast task pause", "completed"):
         assert word in done.stdout, done.stdout
 
 

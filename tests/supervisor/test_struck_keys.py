@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from holdfast.supervisor.spellings import forms
-from holdfast.supervisor.stripping import Stream
+from keepfast.supervisor.spellings import forms
+from keepfast.supervisor.stripping import Stream
 from sealing.planted import pem
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.errors import Usage
-from holdfast.supervisor import taskfile
+from keepfast.core.errors import Usage
+from keepfast.supervisor import taskfile
 
 
 def check(tmp_path: Path, **keys: Any) -> dict[str, Any]:

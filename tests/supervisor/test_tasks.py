@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from holdfast.conversation import notes, transcript
-from holdfast.core.errors import Conflict, NotFound, Usage
-from holdfast.supervisor import attempts, telling
-from holdfast.supervisor.attempts import Threads
-from holdfast.supervisor.ground import Ground
-from holdfast.supervisor.settling import settle
-from holdfast.supervisor.supervise import Supervisor
-from holdfast.supervisor.task import NotAllowed
+from keepfast.conversation import notes, transcript
+from keepfast.core.errors import Conflict, NotFound, Usage
+from keepfast.supervisor import attempts, telling
+from keepfast.supervisor.attempts import Threads
+from keepfast.supervisor.ground import Ground
+from keepfast.supervisor.settling import settle
+from keepfast.supervisor.supervise import Supervisor
+from keepfast.supervisor.task import NotAllowed
 from sessions import Session
 
 from .place import DONE, PHASE, Place, say_phase
@@ -418,7 +418,7 @@ def test_two_tasks_never_run_in_one_workspace_at_once(place: Place) -> None:
 
 
 def _spec(place: Place) -> dict[str, object]:
-    from holdfast.supervisor import taskfile
+    from keepfast.supervisor import taskfile
 
     return taskfile.check({"brief": "Do it.", "workspace": str(place.workspace()), "agent": {"command": ["true"]}}, "/")
 
@@ -426,7 +426,7 @@ def _spec(place: Place) -> dict[str, object]:
 def test_a_workspace_that_was_deleted_holds_its_task_and_no_other(place: Place) -> None:
     gone = place.task([DONE], name="gone")
     other = place.task([DONE], name="other")
-    (place.workspace("gone") / ".holdfast/workspace.json").unlink()
+    (place.workspace("gone") / ".keepfast/workspace.json").unlink()
     shutil.rmtree(place.base / "gone")
 
     place.supervise()
@@ -452,8 +452,8 @@ def test_a_workspace_deleted_under_way_holds_its_task(place: Place) -> None:
 @pytest.mark.databases
 def test_a_database_that_is_locked_is_waited_for(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     task = place.task([DONE])
-    monkeypatch.setattr("holdfast.supervisor.database.WAIT", 0.1)
-    monkeypatch.setattr("holdfast.supervisor.postgres.WAIT", 0.1)
+    monkeypatch.setattr("keepfast.supervisor.database.WAIT", 0.1)
+    monkeypatch.setattr("keepfast.supervisor.postgres.WAIT", 0.1)
     ground = place.make_ground()
     other = place.ground.tables._db
     other.begin()
@@ -480,7 +480,7 @@ def test_garbage_and_a_line_of_100_megabytes_do_no_harm(place: Place) -> None:
 
     assert place.state(task) == ("done", "")
     [run] = place.ground.tables.runs("task = ?", task.id)
-    assert b"line cut by holdfast" in open(run.folder + "/out.log", "rb").read(100)
+    assert b"line cut by keepfast" in open(run.folder + "/out.log", "rb").read(100)
 
 
 @pytest.mark.databases
@@ -667,7 +667,7 @@ def test_a_session_that_goes_on_keeps_the_task_as_its_current_one(place: Place) 
 
     assert noted(begun, telling.answered(answer))[0] == "Build the JWT thing — SQLite"
     assert noted(begun, telling.next_phase(task, 2))[0] == "Build the JWT thing — Phase 2: Build"
-    for text in (telling.rework("FAILED </holdfast> x", 1, 3), telling.restored("v2", True), telling.forked("/f")):
+    for text in (telling.rework("FAILED </keepfast> x", 1, 3), telling.restored("v2", True), telling.forked("/f")):
         assert noted(begun, text) == noted(begun)
 
 

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from holdfast.supervisor.waits import (
+from keepfast.supervisor.waits import (
     MINUTE,
     SECOND,
     Budget,

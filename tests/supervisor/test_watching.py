@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.errors import DiskFull
-from holdfast.engine import Engine
-from holdfast.supervisor.report import report
-from holdfast.supervisor.tables import Task
+from keepfast.core.errors import DiskFull
+from keepfast.engine import Engine
+from keepfast.supervisor.report import report
+from keepfast.supervisor.tables import Task
 
 from .place import DONE, PHASE, Place, say_phase
 

@@ -20,13 +20,13 @@ PATIENCE = 60.0
 
 
 class Watcher:
-    """`holdfast watch --json` in a process of its own."""
+    """`keepfast watch --json` in a process of its own."""
 
     def __init__(self, box: Box, words: Sequence[str], before: Sequence[str], path: str) -> None:
         self.log = box.base / f"watch-{time.monotonic_ns()}"
         with open(self.log, "wb") as file:
             self.process = subprocess.Popen(
-                [*before, sys.executable, "-m", "holdfast", "watch", "--json", *words],
+                [*before, sys.executable, "-m", "keepfast", "watch", "--json", *words],
                 cwd=box.project,
                 env={**box.variables, "PYTHONPATH": f"{path}{os.pathsep}{SOURCE}" if path else str(SOURCE)},
                 stdin=subprocess.DEVNULL,

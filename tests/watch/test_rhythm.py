@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.core.rhythm import Rhythm
+from keepfast.core.rhythm import Rhythm
 
 
 def rhythm(*changes: float) -> Rhythm:

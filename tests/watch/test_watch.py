@@ -1,4 +1,4 @@
-"""`holdfast watch`: changes are saved once they settle, and only those that matter."""
+"""`keepfast watch`: changes are saved once they settle, and only those that matter."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from importlib.util import find_spec
 import pytest
 
 from cli.box import SOURCE, Box
-from holdfast.watching import _seconds
+from keepfast.watching import _seconds
 
 from .conftest import Watcher
 
@@ -199,7 +199,7 @@ def _terminal(box: Box) -> str:
     """The real program on a terminal, ended by its Ctrl-C once it shows its line."""
     leader, follower = pty.openpty()
     child = subprocess.Popen(
-        [sys.executable, "-m", "holdfast", "watch"],
+        [sys.executable, "-m", "keepfast", "watch"],
         cwd=box.project,
         env={**box.variables, "PYTHONPATH": str(SOURCE), "TERM": "xterm"},
         stdin=follower,

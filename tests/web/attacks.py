@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from holdfast.frontends.web.book import APPROVER, VIEWER
+from keepfast.frontends.web.book import APPROVER, VIEWER
 from web.served import Answer, Served
 
 SAVE = {"message": "made by an attack"}
@@ -71,7 +71,7 @@ def half(path: str, folder: bool, cookie: bool) -> Callable[[Served], Answer]:
 def whole_as_cookie(path: str) -> Callable[[Served], Answer]:
     def send(served: Served) -> Answer:
         at = path.replace("WS", served.saver.workspace)
-        return served.ask("GET", at, bare=True, headers={"Cookie": f"holdfast_session={served.session}"})
+        return served.ask("GET", at, bare=True, headers={"Cookie": f"keepfast_session={served.session}"})
 
     return send
 
@@ -141,7 +141,7 @@ OPERATOR_ONLY: tuple[tuple[str, str, dict[str, Any]], ...] = (
 )
 PATHS = ("../../../etc/passwd", "/etc/passwd", "src/../../x", "./new.txt", "src//main.py", "new.txt%00.png", "..%2f..%2fetc",
          "base64:Ly4uL2V0Yw==", "%2e%2e/x", ".")  # fmt: skip
-STATICS = ("/static/../book.py", "/static/%2e%2e/book.py", "/static/..%2fbook.py", "/static//etc/passwd", "/static/holdfast.css/..",
+STATICS = ("/static/../book.py", "/static/%2e%2e/book.py", "/static/..%2fbook.py", "/static//etc/passwd", "/static/keepfast.css/..",
            "/static/.hidden", "/static/%00")  # fmt: skip
 
 ATTACKS = [
@@ -150,22 +150,22 @@ ATTACKS = [
     Attack("W2 empty bearer", reads("/api/workspaces", Authorization="Bearer ")),
     Attack("W2 basic instead", reads("/api/workspaces", Authorization="Basic b3BlcmF0b3I6")),
     Attack("W2 cookie of another name", reads("/api/workspaces", Cookie="session=x")),
-    Attack("W2 broken cookie", reads("/api/workspaces", Cookie="holdfast_session=;;;=;\x00")),
+    Attack("W2 broken cookie", reads("/api/workspaces", Cookie="keepfast_session=;;;=;\x00")),
     *[Attack(f"W24 the cookie alone: {path}", half(path, False, True)) for path in READ],
     *[Attack(f"W24 the folder alone: {path}", half(path, True, False)) for path in READ],
     *[Attack(f"W24 both as a cookie: {path}", whole_as_cookie(path)) for path in READ],
     Attack("W24 halves of two sessions", mixed),
     *[Attack(f"W3 W4 origin {origin}", posts(Origin=origin)) for origin in ORIGINS],
     Attack("W5 cookie without origin", posts(Origin=None)),
-    Attack("W5 no origin, no token", posts(Origin=None, X_Holdfast_Token=None)),
+    Attack("W5 no origin, no token", posts(Origin=None, X_Keepfast_Token=None)),
     *[Attack(f"W6 W7 host {host!r}", with_host(host)) for host in HOSTS],
     Attack("W8 form, urlencoded", form(FORM, b"message=x")),
     Attack("W8 form, text", form("text/plain", b'{"message":"x"}')),
     Attack("W8 form, multipart", form("multipart/form-data; boundary=a", b"--a--")),
     Attack("W8 form with a guessed token", form(FORM, b"message=x&_token=" + b"0" * 64)),
-    Attack("W8 no token", posts(X_Holdfast_Token=None)),
-    Attack("W8 wrong token", posts(X_Holdfast_Token="0" * 64)),
-    Attack("W8 token with other letters", posts(X_Holdfast_Token="é" * 64)),
+    Attack("W8 no token", posts(X_Keepfast_Token=None)),
+    Attack("W8 wrong token", posts(X_Keepfast_Token="0" * 64)),
+    Attack("W8 token with other letters", posts(X_Keepfast_Token="é" * 64)),
     *[Attack(f"W9 {site} read of the stream", reads("/api/stream", Sec_Fetch_Site=site, Sec_Fetch_Mode="cors", Cookie="x"))
       for site in ("cross-site", "same-site")],
     *[Attack(f"W9 sent from {site}", posts(Sec_Fetch_Site=site)) for site in ("cross-site", "same-site", "weird")],

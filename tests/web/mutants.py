@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
-import holdfast.frontends.web as package
+import keepfast.frontends.web as package
 
 MODULES = (
     "book",
@@ -44,7 +44,7 @@ class Mutant(NamedTuple):
 
 
 def header(name: str) -> Mutant:
-    from holdfast.frontends.web.gate import HEADERS
+    from keepfast.frontends.web.gate import HEADERS
 
     return Mutant(f"header {name}", "gate", f'    "{name}": "{HEADERS[name]}",', "", "answers carry our headers")
 
@@ -88,13 +88,13 @@ MUTANTS = (
            "if visitor is None:\n                return _failure(HTTPStatus.UNAUTHORIZED", "if False:\n                return _failure(401",
            "nobody reads"),
     Mutant("events need a visitor", "app",
-           'async def _events(self, request: Request) -> Response:\n        if request.scope["holdfast.visitor"] is None:',
+           'async def _events(self, request: Request) -> Response:\n        if request.scope["keepfast.visitor"] is None:',
            "async def _events(self, request: Request) -> Response:\n        if False:", "nobody asks for events"),
     Mutant("the stream needs a visitor", "app",
-           'async def _listen(self, request: Request) -> Response:\n        if request.scope["holdfast.visitor"] is None:',
+           'async def _listen(self, request: Request) -> Response:\n        if request.scope["keepfast.visitor"] is None:',
            "async def _listen(self, request: Request) -> Response:\n        if False:", "nobody listens"),
     Mutant("the document needs a visitor", "app",
-           'async def _document(self, request: Request) -> Response:\n        if request.scope["holdfast.visitor"] is None:',
+           'async def _document(self, request: Request) -> Response:\n        if request.scope["keepfast.visitor"] is None:',
            "async def _document(self, request: Request) -> Response:\n        if False:", "nobody reads the document"),
     Mutant("token against forgery", "gate",
            'if not hmac.compare_digest(sent.encode("utf-8", "replace"), self.book.token(visitor).encode()):', "if False:",
@@ -124,7 +124,7 @@ MUTANTS = (
     Mutant("leaving ends a session", "book", "DELETE FROM session WHERE hash = ?", "SELECT * FROM session WHERE hash = ?",
            "a session that was left"),
     Mutant("a session is new", "app", "session = self.book.exchange(given.strip(), agent, user)",
-           'session = request.cookies.get("holdfast_session") or self.book.exchange(given.strip(), agent)', "a session brought along"),
+           'session = request.cookies.get("keepfast_session") or self.book.exchange(given.strip(), agent)', "a session brought along"),
     Mutant("hashes only", "book", 'return hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()', "return value",
            "what the book holds"),
     Mutant("an empty password is none", "app", "return bool(password) and ", "return ", "the empty password"),
@@ -211,13 +211,13 @@ MUTANTS = (
     Mutant("cookie for its folder", "gate", 'return "/" if secure else folder or "/"', 'return "/"', "the cookie"),
     Mutant("halves are strangers", "book", 'f"{secrets.token_hex(16)}.{secrets.token_urlsafe(32)}"',
            '(lambda one: f"{one}.{one}{secrets.token_urlsafe(32)}")(secrets.token_hex(16))', "halves are strangers"),
-    Mutant("the cookie is a half", "gate", 'joined(scope["holdfast.folder"], _cookie(headers, secure))', "_cookie(headers, secure)",
+    Mutant("the cookie is a half", "gate", 'joined(scope["keepfast.folder"], _cookie(headers, secure))', "_cookie(headers, secure)",
            "both halves"),
     Mutant("the book knows both halves", "book", "return f\"{folder[2:]}.{cookie}\" if folder and cookie else \"\"", "return cookie",
            "both halves"),
     Mutant("the first cookie counts", "gate", "        if name == cookie_name(secure):\n            return value\n    return \"\"",
            "        if name == cookie_name(secure):\n            last = value\n    return last", "a cookie that another port set"),
-    Mutant("links stay within", "app", 'text = at_home(text, request.scope["holdfast.folder"])', "pass", "links stay within"),
+    Mutant("links stay within", "app", 'text = at_home(text, request.scope["keepfast.folder"])', "pass", "links stay within"),
     Mutant("arguments are public", "server", "webbrowser.open(Path(path).absolute().as_uri())", "webbrowser.open(address)",
            "what a browser is started with"),
     Mutant("cookie of one host", "gate", 'return f"__Host-{COOKIE}" if secure else COOKIE', "return COOKIE", "the cookie over TLS"),

@@ -9,8 +9,8 @@ from itertools import count
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from holdfast.supervisor.ground import Ground
-from holdfast.supervisor.tasks import Tasks
+from keepfast.supervisor.ground import Ground
+from keepfast.supervisor.tasks import Tasks
 from restore.child import command
 from web.served import Served
 

@@ -19,9 +19,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from holdfast.frontends.web import app, book, gate, server
-from holdfast.supervisor.ground import Ground
-from holdfast.supervisor.serving import make_ground
+from keepfast.frontends.web import app, book, gate, server
+from keepfast.supervisor.ground import Ground
+from keepfast.supervisor.serving import make_ground
 from postgres import dump
 from saver import Saver
 
@@ -110,13 +110,13 @@ class Served:
 
     def cookie(self, session: str = "") -> str:
         """The other half of a session."""
-        return "holdfast_session=" + (session or self.session).partition(".")[2]
+        return "keepfast_session=" + (session or self.session).partition(".")[2]
 
     def browser(self, session: str = "") -> dict[str, str]:
         """The headers of our own page in a browser, which asks in the folder of its session."""
         return {
             "Host": self.host, "Origin": self.origin, "Cookie": self.cookie(session),
-            "Sec-Fetch-Site": "same-origin", "X-Holdfast-Token": self.token(session),
+            "Sec-Fetch-Site": "same-origin", "X-Keepfast-Token": self.token(session),
         }  # fmt: skip
 
     def digest(self) -> str:
@@ -164,7 +164,7 @@ def request(port: int, method: str, path: str, body: bytes | None, headers: dict
 
 
 class Program:
-    """`holdfast serve` as a person starts it."""
+    """`keepfast serve` as a person starts it."""
 
     def __init__(self, home: Path, port: int = 0) -> None:
         self.home, self.port = home, port
@@ -172,7 +172,7 @@ class Program:
 
     def start(self) -> None:
         environment = {"HOME": str(self.home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
-        words = [sys.executable, "-m", "holdfast", "serve", "--no-open", "--port", str(self.port)]
+        words = [sys.executable, "-m", "keepfast", "serve", "--no-open", "--port", str(self.port)]
         self.process = subprocess.Popen(
             words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
@@ -193,7 +193,7 @@ class Program:
 
     def run(self, *words: str, cwd: Path | None = None) -> str:
         environment = {"HOME": str(self.home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
-        done = subprocess.run([sys.executable, "-m", "holdfast", *words], env=environment, cwd=cwd, capture_output=True,
+        done = subprocess.run([sys.executable, "-m", "keepfast", *words], env=environment, cwd=cwd, capture_output=True,
                               text=True, check=True, timeout=PATIENCE)  # fmt: skip
         return done.stdout
 

@@ -8,9 +8,9 @@ import threading
 import time
 from typing import Any
 
-from holdfast.engine import Engine
-from holdfast.frontends.web.api import document
-from holdfast.frontends.web.operations import OPERATIONS
+from keepfast.engine import Engine
+from keepfast.frontends.web.api import document
+from keepfast.frontends.web.operations import OPERATIONS
 from web.served import Served, request
 
 
@@ -121,7 +121,7 @@ def test_a_damaged_checkpoint_is_a_page_that_says_so(served: Served) -> None:
     assert page.status == answer.status == 500
     assert answer.json()["kind"] == "damaged"
     assert b"Something here is damaged" in page.body
-    assert b"<code>holdfast verify --repair</code>" in page.body
+    assert b"<code>keepfast verify --repair</code>" in page.body
 
 
 def test_large_and_binary_differences_are_measured_not_shown(served: Served) -> None:

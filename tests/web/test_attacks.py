@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.frontends.web.book import VIEWER
-from holdfast.frontends.web.gate import BURST
+from keepfast.frontends.web.book import VIEWER
+from keepfast.frontends.web.gate import BURST
 from web.attacks import ATTACKS, FORM, SAVE, Attack, as_role, posts, saves, with_host
 from web.served import Answer, Served
 
@@ -55,9 +55,9 @@ def test_the_honest_twin_of_each_attack_succeeds(served: Served) -> None:
         "our host": with_host(served.host)(served),
         "our form": served.ask("POST", served.at(f"/w/{served.saver.workspace}/save"),
                                f"message=x&_token={served.token()}".encode(), bare=True,
-                               headers={**served.browser(), "Content-Type": FORM, "X-Holdfast-Token": ""}),
+                               headers={**served.browser(), "Content-Type": FORM, "X-Keepfast-Token": ""}),
         "a file": served.ask("GET", f"{path}/v2/file?path=src/main.py"),
-        "our style": served.ask("GET", "/static/holdfast.css", bare=True),
+        "our style": served.ask("GET", "/static/keepfast.css", bare=True),
         "both halves": served.ask("GET", served.at("/"), bare=True, headers={"Cookie": served.cookie()}),
         "a navigation from elsewhere": served.ask("GET", served.at("/"), bare=True, headers={
             **served.browser(), "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Origin": served.origin}),
@@ -90,7 +90,7 @@ def test_wrong_tickets_are_counted(served: Served) -> None:
 def test_a_session_is_fresh_and_ends_when_it_is_left(served: Served) -> None:
     """W17: a session that the visitor brings along is not adopted, and leaving ends it everywhere."""
     ticket = served.book.ticket("operator")
-    answer = served.ask("POST", "/session", {"ticket": ticket}, bare=True, headers={"Cookie": "holdfast_session=mine"})
+    answer = served.ask("POST", "/session", {"ticket": ticket}, bare=True, headers={"Cookie": "keepfast_session=mine"})
     fresh = answer.json()["data"]["session"]
     assert fresh != "mine"
     left = served.ask("POST", "/leave", {}, headers={"Authorization": f"Bearer {fresh}"})
@@ -113,7 +113,7 @@ def test_too_many_requests_are_slowed_down(served: Served, monkeypatch: pytest.M
 def test_no_answer_lets_another_page_in(served: Served) -> None:
     """W10, W14: no CORS header, no framing, no referrer for others, no cache, on any answer."""
     for answer in (served.ask("GET", "/"), served.ask("GET", "/api/workspaces"), served.ask("GET", "/nothing"),
-                   served.ask("GET", "/", bare=True), served.ask("GET", "/static/holdfast.js")):  # fmt: skip
+                   served.ask("GET", "/", bare=True), served.ask("GET", "/static/keepfast.js")):  # fmt: skip
         assert not [name for name in answer.headers if name.startswith("access-control")]
         assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
         assert "unsafe" not in answer.headers["content-security-policy"]
@@ -185,14 +185,14 @@ def test_the_ticket_is_for_its_owner_alone(tmp_path: Path) -> None:
 
     home = tmp_path / "home"
     target = tmp_path / "elsewhere"
-    folder = home / ".local/share/holdfast/web"
+    folder = home / ".local/share/keepfast/web"
     folder.mkdir(parents=True)
     (home / "project").mkdir()
     target.write_text("untouched")
     (folder / "ticket").symlink_to(target)
     environment = {"HOME": str(home), "PATH": os.environ["PATH"]}
     subprocess.run(
-        [sys.executable, "-m", "holdfast", "init"],
+        [sys.executable, "-m", "keepfast", "init"],
         cwd=home / "project",
         env=environment,
         check=True,
@@ -213,7 +213,7 @@ def test_the_ticket_is_for_its_owner_alone(tmp_path: Path) -> None:
 def test_other_addresses_need_a_certificate_and_a_password(tmp_path: Path, host: str) -> None:
     """W16."""
     environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
-    words = [sys.executable, "-m", "holdfast", "serve", "--no-open", "--port", "0", "--host", host]
+    words = [sys.executable, "-m", "keepfast", "serve", "--no-open", "--port", "0", "--host", host]
     done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60)
 
     assert done.returncode == 2

@@ -132,7 +132,7 @@ def test_before_anything_is_protected_the_page_says_how(browser: Browser, tmp_pa
     ]
     program.stop()
 
-    assert "holdfast init" in shown
+    assert "keepfast init" in shown
     assert [answer.status for answer in answers if answer] == [200] * 4
     assert visit.complaints == []
     visit.browsing.close()

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.errors import Failed
-from holdfast.frontends.web.server import listen
+from keepfast.core.errors import Failed
+from keepfast.frontends.web.server import listen
 from web import chromium
 from web.served import PATIENCE, Answer, Program, Served, request
 
@@ -28,8 +28,8 @@ SETTINGS = {"web": {"allowed_hosts": ["https://page.example.org", "desk.example.
 def program(tmp_path: Path) -> Iterator[Program]:
     home = tmp_path / "home"
     (home / "project").mkdir(parents=True)
-    (home / ".config/holdfast").mkdir(parents=True)
-    (home / ".config/holdfast/config.json").write_text(json.dumps(SETTINGS))
+    (home / ".config/keepfast").mkdir(parents=True)
+    (home / ".config/keepfast/config.json").write_text(json.dumps(SETTINGS))
     made = Program.__new__(Program)
     made.home, made.port = home, 0
     made.run("init", cwd=home / "project")
@@ -61,9 +61,9 @@ def test_further_names_are_answered_each_with_its_own_origin_and_cookie(program:
 
     assert (through_proxy.status, direct.status, other.status) == (200, 200, 421)
     assert (page.status, wrong.status) == (200, 403)
-    assert through_proxy.headers["set-cookie"].startswith("__Host-holdfast_session=")
+    assert through_proxy.headers["set-cookie"].startswith("__Host-keepfast_session=")
     assert "Secure" in through_proxy.headers["set-cookie"]
-    assert direct.headers["set-cookie"].startswith("holdfast_session=")
+    assert direct.headers["set-cookie"].startswith("keepfast_session=")
     assert f"Max-Age={3 * 86_400}" in direct.headers["set-cookie"]
 
 
@@ -73,9 +73,9 @@ def test_further_names_are_answered_each_with_its_own_origin_and_cookie(program:
      {"trusted_proxy": ["127.0.0.1"], "proxy_header": "X-User", "proxy_users": ["ann"]}, {"proxy_header": "X-User"}],
 )  # fmt: skip
 def test_settings_that_would_leave_a_door_open_are_refused(tmp_path: Path, settings: dict[str, Any]) -> None:
-    (tmp_path / ".config/holdfast").mkdir(parents=True)
-    (tmp_path / ".config/holdfast/config.json").write_text(json.dumps({"web": settings}))
-    words = [sys.executable, "-m", "holdfast", "serve", "--no-open", "--no-tasks", "--port", "0"]
+    (tmp_path / ".config/keepfast").mkdir(parents=True)
+    (tmp_path / ".config/keepfast/config.json").write_text(json.dumps({"web": settings}))
+    words = [sys.executable, "-m", "keepfast", "serve", "--no-open", "--no-tasks", "--port", "0"]
     environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
     done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60)
 
@@ -101,7 +101,7 @@ def test_whoever_may_know_is_led_from_a_shared_name_to_the_pages_own(served: Ser
 
 
 @pytest.mark.parametrize("name", [*LOOPBACK, "evil.example"])
-@pytest.mark.parametrize("path", ["/", "/w/x", "/api/workspaces", "/static/holdfast.css", "/?ticket=wrong"])
+@pytest.mark.parametrize("path", ["/", "/w/x", "/api/workspaces", "/static/keepfast.css", "/?ticket=wrong"])
 def test_others_on_this_machine_are_not_told_the_pages_own_name(served: Served, name: str, path: str) -> None:
     answer = served.ask("GET", path, bare=True, headers={"Host": f"{name}:{served.port}"})
 
@@ -110,7 +110,7 @@ def test_others_on_this_machine_are_not_told_the_pages_own_name(served: Served, 
     assert not [value for value in answer.headers.values() if "hf-test" in value]
     if name != "evil.example" and path in ("/", "/w/x"):
         assert answer.headers["content-type"].startswith("text/html")
-        assert b"holdfast serve --link" in answer.body
+        assert b"keepfast serve --link" in answer.body
 
 
 def test_nothing_is_changed_by_a_shared_name(served: Served) -> None:
@@ -158,13 +158,13 @@ def test_another_port_of_this_machine_is_not_sent_our_cookie(program: Program) -
             page = browsing.new_page()
             page.goto(program.address)
             page.wait_for_selector("#workspaces")
-            assert [one["name"] for one in browsing.cookies()] == ["holdfast_session"]
+            assert [one["name"] for one in browsing.cookies()] == ["keepfast_session"]
             for name in names:
                 page.goto(f"http://{name}:{neighbour.port}/")
             seen, neighbour.seen[:] = list(neighbour.seen), []
             # The twin: a cookie that lived at 127.0.0.1 would have been sent.
             browsing.add_cookies(
-                [{"name": "holdfast_session", "value": "x", "url": f"http://127.0.0.1:{program.port}"}]
+                [{"name": "keepfast_session", "value": "x", "url": f"http://127.0.0.1:{program.port}"}]
             )
             page.goto(f"http://127.0.0.1:{neighbour.port}/")
     finally:
@@ -172,7 +172,7 @@ def test_another_port_of_this_machine_is_not_sent_our_cookie(program: Program) -
 
     assert len([one for one in seen if "host" in one]) >= len(names)
     assert [one for one in seen if "cookie" in one or program.host in one.get("referer", "")] == []
-    assert [one for one in neighbour.seen if "holdfast_session" in one.get("cookie", "")]
+    assert [one for one in neighbour.seen if "keepfast_session" in one.get("cookie", "")]
 
 
 def test_there_is_no_link_where_no_page_runs(program: Program) -> None:

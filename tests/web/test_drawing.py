@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.frontends.web import drawing, log_lines
-from holdfast.store.rows import CheckpointRow
+from keepfast.frontends.web import drawing, log_lines
+from keepfast.store.rows import CheckpointRow
 
 
 def context(percent: float | None, **windows: float) -> dict[str, Any]:

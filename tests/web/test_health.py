@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.frontends.web.doctor import Doctor
 from hooks.ground import Ground
+from keepfast.frontends.web.doctor import Doctor
 from web.served import Program, Served, request
 
 
@@ -52,7 +52,7 @@ def program(ground: Ground) -> Iterator[Program]:
 
 def spoil(ground: Ground) -> None:
     """Bytes in the middle of every pack are others."""
-    for pack in (ground.home / ".local/share/holdfast/store/packs").rglob("*"):
+    for pack in (ground.home / ".local/share/keepfast/store/packs").rglob("*"):
         if pack.is_file():
             content = bytearray(pack.read_bytes())
             content[len(content) // 3] ^= 0xFF
@@ -67,7 +67,7 @@ def test_a_machine_that_is_well_says_so(ground: Ground, program: Program) -> Non
 
     assert "✓ fine Store" in words(before, "checks")
     assert "problem" not in words(before, "checks")
-    assert "Never, as far as is known. holdfast verify reads everything" in words(before, "verified")
+    assert "Never, as far as is known. keepfast verify reads everything" in words(before, "verified")
     assert "All is well. 1 checkpoint" in words(after, "verified")
     assert "None in the last week." in words(after, "failed")
 
@@ -80,7 +80,7 @@ def test_a_damaged_pack_is_named_with_what_it_costs_and_the_way_out(ground: Grou
     first = request(program.port, "GET", "/", None, enter(program)).body.decode()
 
     assert "The last verify found damage." in first
-    assert re.search(r"[1-9]\d* problems; run holdfast verify --repair \.", said)
+    assert re.search(r"[1-9]\d* problems; run keepfast verify --repair \.", said)
     assert "✗" in said
     assert f"v1 of {ground.project}" in said
 
@@ -95,7 +95,7 @@ def test_after_a_repair_it_tells_what_is_left_of_that(ground: Ground, program: P
     (ground.project / "a.txt").write_text(content)  # repair takes contents from where they still are
     program.run("verify", "--repair", cwd=ground.project)
 
-    assert "One problem; run holdfast verify --repair" in lost
+    assert "One problem; run keepfast verify --repair" in lost
     assert "✗" in lost
     assert words(health(program), "verified").endswith("All is well.")
 
@@ -113,13 +113,13 @@ def test_a_hook_that_failed_is_named_with_its_reason_and_the_way_out(ground: Gro
     assert "In the last week:" in said
     assert "project turn" in said
     assert " ".join(why.split()) in said
-    assert "holdfast save does it now." in said
+    assert "keepfast save does it now." in said
 
 
 def test_what_the_doctor_finds_wrong_comes_first_with_its_advice(ground: Ground, program: Program) -> None:
     session = enter(program)
-    (ground.home / ".config/holdfast").mkdir(parents=True)
-    (ground.home / ".config/holdfast/config.json").write_text('{"retention": {"keep_last": "many"}}')
+    (ground.home / ".config/keepfast").mkdir(parents=True)
+    (ground.home / ".config/keepfast/config.json").write_text('{"retention": {"keep_last": "many"}}')
     said = words(health(program, session), "checks")
 
     assert said.startswith("Checks ✗ problem Settings")

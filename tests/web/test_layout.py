@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 COMMAND = (
     "cd /srv/app && PYTHONPATH=src:tests ./scripts/run-migrations.sh --database=postgresql://localhost:5432/shop_copy"
     " --from=2024_02_15T10_30_00_add_index_on_orders --to=latest --verbose 2>&1 | tee /tmp/migrations-2026-11-17.log"
-    " && find . -name '*.pyc' -print0 | xargs -0 rm -rf -- build/lib.linux-x86_64-cpython-311/holdfast"
+    " && find . -name '*.pyc' -print0 | xargs -0 rm -rf -- build/lib.linux-x86_64-cpython-311/keepfast"
 )
 WORD = "rm -rf /srv/" + "averylongfoldernamewithoutanybreak" * 6
 PAGES = (

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.errors import Failed, Usage
+from keepfast.core.errors import Failed, Usage
 from web.attacks import FORM, SAVE, as_role, form, half, mixed, posts, reads, saves, whole_as_cookie, with_host
 from web.mutants import MUTANTS, Mutant, world
 from web.served import ELSEWHERE, HUNG_UP, PATIENCE, PROXY, Served
@@ -358,7 +358,7 @@ def chunked(served: Served) -> bool:
 
 def another_token(served: Served) -> bool:
     other = served.book.enter("operator", "somebody else")
-    return answered(403, posts(X_Holdfast_Token=served.token(other)))(served)
+    return answered(403, posts(X_Keepfast_Token=served.token(other)))(served)
 
 
 def ticket(served: Served, value: str, **headers: str) -> Any:
@@ -464,7 +464,7 @@ def by_halves(served: Served) -> bool:
 
 def tossed(served: Served) -> bool:
     """Another port can set a cookie of our name for the whole host; ours is sent before it."""
-    headers = {"Cookie": f"{served.cookie()}; holdfast_session=x"}
+    headers = {"Cookie": f"{served.cookie()}; keepfast_session=x"}
     return served.ask("GET", served.at("/"), bare=True, headers=headers).status == 200
 
 
@@ -516,7 +516,7 @@ def _visitor(served: Served, client: str, headers: tuple[tuple[str, str], ...]) 
     seen = list[Any]()
 
     async def looks(scope: Any, receive: Any, send: Any) -> None:
-        seen.append(scope["holdfast.visitor"])
+        seen.append(scope["keepfast.visitor"])
 
     async def drop(message: Any) -> None:
         if "status" in message:
@@ -687,7 +687,7 @@ PROBES: dict[str, Probe] = {
     "nobody listens": lambda served: begins(served, "/api/stream", {}) == 401,
     "nobody reads the document": answered(401, reads("/api/openapi.json")),
     "nobody posts": lambda served: knock(served, method="POST", headers=(BEARER,)) == [401],
-    "no token": answered(403, posts(X_Holdfast_Token=None)),
+    "no token": answered(403, posts(X_Keepfast_Token=None)),
     "another's token": another_token,
     "a viewer saves": answered(403, as_role("viewer", "POST", "/api/workspaces/WS/checkpoints", SAVE)),
     "a viewer saves by form": answered(403, as_role("viewer", "POST", "/w/WS/save", {})),

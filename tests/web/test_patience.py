@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from holdfast.frontends.web import book, connection, gate
+from keepfast.frontends.web import book, connection, gate
 from web.attacks import saves
 from web.served import PATIENCE, Served
 
@@ -276,7 +276,7 @@ def test_a_visitor_who_fetched_a_static_file_is_no_stranger(served: Served, monk
     monkeypatch.setattr(connection, "SETTLE_SECONDS", 0.05)
     with ExitStack() as crowd:
         visitor = crowd.enter_context(call(served))
-        for path in ("/api/workspaces", "/static/holdfast.js"):
+        for path in ("/api/workspaces", "/static/keepfast.js"):
             visitor.sendall(head(served, path))
             assert b" 200 " in answer(visitor)
         strangers = [crowd.enter_context(call(served)) for _ in range(20)]
@@ -362,7 +362,7 @@ MALFORMED = (
     b"POST /session HTTP/1.1\r\nHost: HOST\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
     b"POST /session HTTP/1.1\r\nHost: HOST\r\nTransfer-Encoding: chunked\r\n\r\n LATER zz\r\n",
     b"POST / HTTP/1.1\r\nHost: HOST\r\nTransfer-Encoding: chunked\r\n\r\n1\r\naa\r\n",
-    b"GET /static/holdfast.js HTTP/1.1\r\nHost: HOST\r\n\r\n\x16\x03 hello\r\n\r\n",
+    b"GET /static/keepfast.js HTTP/1.1\r\nHost: HOST\r\n\r\n\x16\x03 hello\r\n\r\n",
 )
 
 

@@ -76,7 +76,7 @@ def test_a_hint_on_a_page_leads_to_a_page(served: Served) -> None:
 
     assert "The page of the workspace lists them all." in missing
     assert "The first page lists them all." in unknown
-    assert "holdfast list" not in missing and "holdfast task" not in unknown
+    assert "keepfast list" not in missing and "keepfast task" not in unknown
 
 
 def test_a_file_has_no_more_lines_than_its_author_wrote(served: Served) -> None:

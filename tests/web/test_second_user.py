@@ -66,7 +66,7 @@ port, host = int(sys.argv[1]), sys.argv[2]
 class Replaying(BaseHTTPRequestHandler):
     def do_GET(self):
         self.send_response(200)
-        self.send_header("Set-Cookie", "holdfast_session=tossed; Path=/")
+        self.send_header("Set-Cookie", "keepfast_session=tossed; Path=/")
         self.end_headers()
         got = []
         for path in {self.path, "/", "/api/workspaces"}:
@@ -101,8 +101,8 @@ def test_half_a_session_lets_somebody_else_in_nowhere(served: Served) -> None:
         *[(path, cookie) for path in paths],
         *[(folder + path, host) for path in paths],
         *[(other + path, cookie) for path in paths],
-        *[(folder + path, {**host, "Cookie": f"holdfast_session={folder[2:]}"}) for path in paths],
-        *[(path, {**host, "Cookie": f"holdfast_session={served.session}"}) for path in paths],
+        *[(folder + path, {**host, "Cookie": f"keepfast_session={folder[2:]}"}) for path in paths],
+        *[(path, {**host, "Cookie": f"keepfast_session={served.session}"}) for path in paths],
         *[(path, {**host, "Authorization": f"Bearer {half}"}) for path in paths
           for half in (folder[2:], served.cookie().partition("=")[2])],
     ]  # fmt: skip
@@ -155,7 +155,7 @@ def test_nobody_else_is_told_the_name(served: Served) -> None:
         (path, {"Host": host + port})
         for host in hosts
         for port in ("", f":{served.port}")
-        for path in ("/", "/api/workspaces", "/static/holdfast.js", "/?ticket=wrong", served.at("/"))
+        for path in ("/", "/api/workspaces", "/static/keepfast.js", "/?ticket=wrong", served.at("/"))
     ] + [("/", {})]
     answers = asks(served, asked)
 
@@ -187,7 +187,7 @@ def test_nobody_else_is_told_the_name_for_a_ticket_or_a_session_that_they_got_ho
 @pytest.fixture
 def home() -> Iterator[Path]:
     """A home folder that others may enter, as most are."""
-    made = Path(tempfile.mkdtemp(prefix="holdfast-home-"))
+    made = Path(tempfile.mkdtemp(prefix="keepfast-home-"))
     made.chmod(0o755)
     (made / "project").mkdir()
     yield made
@@ -199,9 +199,9 @@ def test_what_starts_the_browser_tells_somebody_else_nothing(home: Path) -> None
     script.write_text(f'#!/bin/sh\necho "$@" > {started}.new\nmv {started}.new {started}\nexec sleep 60\n')
     script.chmod(0o755)
     environment = {"HOME": str(home), "PATH": os.environ["PATH"], "BROWSER": f"{script} %s &", "DISPLAY": ":0"}
-    subprocess.run([sys.executable, "-m", "holdfast", "init"], cwd=home / "project", env=environment, check=True,
+    subprocess.run([sys.executable, "-m", "keepfast", "init"], cwd=home / "project", env=environment, check=True,
                    capture_output=True)  # fmt: skip
-    words = [sys.executable, "-m", "holdfast", "serve", "--port", "0"]
+    words = [sys.executable, "-m", "keepfast", "serve", "--port", "0"]
     program = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True)
     try:
         assert program.stdout is not None
@@ -210,7 +210,7 @@ def test_what_starts_the_browser_tells_somebody_else_nothing(home: Path) -> None
         while not started.exists() and time.monotonic() < end:
             time.sleep(0.05)
         argument = started.read_text().strip()
-        folder = home / ".local/share/holdfast/web"
+        folder = home / ".local/share/keepfast/web"
         files = [str(folder / name) for name in ("open.html", "ticket", "book.db")]
         [[seen, opened]] = as_nobody(LOOKS, *files)
     finally:
@@ -268,4 +268,4 @@ def test_a_neighbour_at_another_port_can_use_nothing_that_a_browser_brings(home:
     assert [status for _, _, got in seen for status in got if status < 400] == []
     assert [one for one in seen if folder in json.dumps(one)] == []
     # All that came along is what the neighbour had set itself.
-    assert {headers.get("cookie", "holdfast_session=tossed") for _, headers, _ in seen} == {"holdfast_session=tossed"}
+    assert {headers.get("cookie", "keepfast_session=tossed") for _, headers, _ in seen} == {"keepfast_session=tossed"}

@@ -137,7 +137,7 @@ def test_a_phase_whose_verification_fails_passes_only_for_somebody_who_says_so(v
     prompt = json.loads(visit.program.run("task", "show", name, "--json"))["prompts"][-1]["id"]
     unasked = page.evaluate(
         """([path, token]) => fetch(location.pathname.match("/~[0-9a-f]+")[0] + path, { method: "PATCH", body: "{}",
-            headers: { "Content-Type": "application/json", "X-Holdfast-Token": token } }).then((one) => one.json())""",
+            headers: { "Content-Type": "application/json", "X-Keepfast-Token": token } }).then((one) => one.json())""",
         [f"/api/reviews/{prompt}/approve", page.get_attribute("body", "data-token")],
     )
     page.check("#inbox >> input[name=anyway]")

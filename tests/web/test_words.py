@@ -9,12 +9,12 @@ from importlib.resources import files
 
 import pytest
 
-from holdfast.frontends.web.korean import KOREAN
-from holdfast.frontends.web.korean_sentences import SENTENCES
-from holdfast.frontends.web.words import Words, pattern
+from keepfast.frontends.web.korean import KOREAN
+from keepfast.frontends.web.korean_sentences import SENTENCES
+from keepfast.frontends.web.words import Words, pattern
 
-HOLDFAST = files("holdfast")
-TEMPLATES = HOLDFAST / "frontends/web/templates"
+KEEPFAST = files("keepfast")
+TEMPLATES = KEEPFAST / "frontends/web/templates"
 SENTENCE = re.compile(r"""_\((?:"([^"]+)"|'([^']+)')\)""")
 PAGE = ("app", "bringing", "deeds", "desk", "gate", "pages", "task_pages", "work")
 SUPERVISOR = ("finals", "following", "recover", "restores", "supervise", "tasks", "turns")
@@ -32,7 +32,7 @@ def test_every_sentence_of_the_templates_is_translated() -> None:
 
 
 def test_what_a_task_can_be_is_translated() -> None:
-    from holdfast.supervisor import task
+    from keepfast.supervisor import task
 
     states = [
         task.status(task.State(state, hold))
@@ -59,10 +59,10 @@ def test_why_a_task_is_held_is_said_in_korean() -> None:
 
 
 def test_what_the_doctor_finds_is_said_in_korean() -> None:
-    from holdfast.frontends.cli.checks import CHECKS
-    from holdfast.frontends.web.doctor import ELSEWHERE
+    from keepfast.frontends.cli.checks import CHECKS
+    from keepfast.frontends.web.doctor import ELSEWHERE
 
-    found = ast.parse((HOLDFAST / "frontends/cli/checks.py").read_text(encoding="utf-8"))
+    found = ast.parse((KEEPFAST / "frontends/cli/checks.py").read_text(encoding="utf-8"))
     skipped = {CHECKS[name].__name__ for name in ELSEWHERE}
     checks = [one for one in found.body if isinstance(one, ast.FunctionDef) and one.name not in skipped]
     said = [
@@ -105,7 +105,7 @@ def test_no_translation_asks_for_more_than_the_sentence_has() -> None:
 
 def refusals(path: str) -> Iterator[str]:
     """What is raised in a module, and what it says to do instead."""
-    for one in ast.walk(ast.parse((HOLDFAST / path).read_text(encoding="utf-8"))):
+    for one in ast.walk(ast.parse((KEEPFAST / path).read_text(encoding="utf-8"))):
         if isinstance(one, ast.Raise) and isinstance(one.exc, ast.Call):
             for part in one.exc.args:
                 yield from texts(part)
@@ -113,7 +113,7 @@ def refusals(path: str) -> Iterator[str]:
 
 def reasons(path: str) -> Iterator[str]:
     """What a module says of why a task stands still."""
-    for one in ast.walk(ast.parse((HOLDFAST / path).read_text(encoding="utf-8"))):
+    for one in ast.walk(ast.parse((KEEPFAST / path).read_text(encoding="utf-8"))):
         named = one.arg if isinstance(one, ast.keyword) else ""
         if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Name):
             named = one.targets[0].id

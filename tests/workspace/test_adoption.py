@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.errors import Refused
-from holdfast.workspace.adoption import belongs, is_large, refuse_whole, root_for
+from keepfast.core.errors import Refused
+from keepfast.workspace.adoption import belongs, is_large, refuse_whole, root_for
 
 
 @pytest.fixture

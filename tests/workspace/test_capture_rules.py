@@ -15,17 +15,17 @@ from pathlib import Path
 import pytest
 
 from folders import written
-from holdfast.core.artefacts import ALWAYS, command_of, needs_evidence
-from holdfast.core.entry import BY_GIT, BY_IGNORE, BY_MARKER, BY_NAME
-from holdfast.core.errors import Refused
-from holdfast.core.frozen import SUPERVISED_IGNORE
-from holdfast.core.model import CREATED, UNCHANGED
-from holdfast.settings import TABLE
-from holdfast.workspace import cache, cache_writing
-from holdfast.workspace.capture import CACHE_TAG, Capture
-from holdfast.workspace.choose import Chooser
-from holdfast.workspace.find import refuse
-from holdfast.workspace.walk import walk
+from keepfast.core.artefacts import ALWAYS, command_of, needs_evidence
+from keepfast.core.entry import BY_GIT, BY_IGNORE, BY_MARKER, BY_NAME
+from keepfast.core.errors import Refused
+from keepfast.core.frozen import SUPERVISED_IGNORE
+from keepfast.core.model import CREATED, UNCHANGED
+from keepfast.settings import TABLE
+from keepfast.workspace import cache, cache_writing
+from keepfast.workspace.capture import CACHE_TAG, Capture
+from keepfast.workspace.choose import Chooser
+from keepfast.workspace.find import refuse
+from keepfast.workspace.walk import walk
 from saver import Saver
 from trees import ROOT, disk
 
@@ -666,40 +666,40 @@ def test_the_markers_of_workspaces_are_never_captured(saver: Saver, root: Path) 
     Saver(root / "inner", saver.store)
     saver.save()
 
-    assert (root / "inner" / ".holdfast" / "workspace.json").exists()
-    assert saver.kinds() == {"inner": "d", "inner/.holdfast": "x"}
+    assert (root / "inner" / ".keepfast" / "workspace.json").exists()
+    assert saver.kinds() == {"inner": "d", "inner/.keepfast": "x"}
 
 
 @pytest.mark.parametrize("said", ["{}", '{"id": "%s"}' % ("ab" * 16), '{"id": "%s", "store": "/x", "store_id": "%s"}'])
 def test_marker_folders_of_nobody_here_are_captured_like_others(saver: Saver, root: Path, said: str) -> None:
     text = said % ("ab" * 16, "cd" * 16) if "%s" in said else said
-    write(root / "inner" / ".holdfast" / "workspace.json", text)
+    write(root / "inner" / ".keepfast" / "workspace.json", text)
     (root / "linked").mkdir()
-    (root / "linked" / ".holdfast").symlink_to("../inner/.holdfast")
-    write(root / "plain" / ".holdfast")
+    (root / "linked" / ".keepfast").symlink_to("../inner/.keepfast")
+    write(root / "plain" / ".keepfast")
     saver.save()
 
     assert saver.kinds() == {
-        "inner": "d", "inner/.holdfast": "d", "inner/.holdfast/workspace.json": "f", "linked": "d", "linked/.holdfast": "l",
-        "plain": "d", "plain/.holdfast": "f",
+        "inner": "d", "inner/.keepfast": "d", "inner/.keepfast/workspace.json": "f", "linked": "d", "linked/.keepfast": "l",
+        "plain": "d", "plain/.keepfast": "f",
     }  # fmt: skip
 
 
 def test_a_folder_that_becomes_a_workspace_is_no_longer_looked_at_for_its_marker(saver: Saver, root: Path) -> None:
-    write(root / "inner" / ".holdfast" / "workspace.json", "{}")
+    write(root / "inner" / ".keepfast" / "workspace.json", "{}")
     saver.save()
     Saver(root / "inner", saver.store)
     saver.save()
 
-    assert saver.kinds() == {"inner": "d", "inner/.holdfast": "x"}
+    assert saver.kinds() == {"inner": "d", "inner/.keepfast": "x"}
 
 
 def test_the_marker_of_a_workspace_in_another_store_is_not_captured(saver: Saver, root: Path, tmp_path: Path) -> None:
     """The user's list knows that store, which need not be within reach."""
-    from holdfast.store.stores import add
+    from keepfast.store.stores import add
 
     write(
-        root / "inner" / ".holdfast" / "workspace.json",
+        root / "inner" / ".keepfast" / "workspace.json",
         json.dumps({"id": "ab" * 16, "store": "/x", "store_id": "cd" * 16}),
     )
     engine = saver.engine()
@@ -707,7 +707,7 @@ def test_the_marker_of_a_workspace_in_another_store_is_not_captured(saver: Saver
     engine.close()
     saver.save()
 
-    assert saver.kinds() == {"inner": "d", "inner/.holdfast": "x"}
+    assert saver.kinds() == {"inner": "d", "inner/.keepfast": "x"}
 
 
 def test_names_that_merely_resemble_git_s_are_captured(saver: Saver, root: Path) -> None:
@@ -851,7 +851,7 @@ def test_where_case_is_folded_a_git_folder_of_any_spelling_is_git_s(folding: tup
     base, mount = folding
     write(base / ".GIT" / "HEAD")
     write(base / "inner" / ".Git", "gitdir: elsewhere")
-    write(base / ".HOLDFAST" / "workspace.json")
+    write(base / ".KEEPFAST" / "workspace.json")
     write(base / "inner" / ".gitx")
     fd = os.open(mount, os.O_RDONLY)
     scan = walk(fd, None, Capture(), 1 << 62, lambda path: False)
@@ -936,7 +936,7 @@ def test_a_refused_folder_gets_no_marker_and_no_store(home: Path, tmp_path: Path
     with pytest.raises(Refused):
         Saver(home, tmp_path / "store", home=os.fsencode(home))
 
-    assert not (home / ".holdfast").exists()
+    assert not (home / ".keepfast").exists()
     assert not (tmp_path / "store").exists()
 
 
@@ -1041,23 +1041,23 @@ def test_choosing_by_name_is_the_same_for_any_pattern_git_knows(root: Path) -> N
 
 
 def test_a_hook_passes_over_a_home_folder_under_git_in_silence(home: Path, tmp_path: Path) -> None:
-    """It is nobody's mistake; `holdfast status` there says why it is not protected."""
+    """It is nobody's mistake; `keepfast status` there says why it is not protected."""
     (home / ".git").mkdir()
     variables = {"HOME": str(home), "PATH": "/usr/bin:/bin"}
-    launch = Path(__file__).parents[2] / "src/holdfast/frontends/launch.py"
+    launch = Path(__file__).parents[2] / "src/keepfast/frontends/launch.py"
     hook = subprocess.run(
         [sys.executable, "-I", "-S", "-B", str(launch), *written(home), "save", "--cwd", str(home)],
         env=variables, capture_output=True, check=False,
     )  # fmt: skip
     status = subprocess.run(
-        [sys.executable, "-m", "holdfast", *written(home), "-C", str(home), "status"],
+        [sys.executable, "-m", "keepfast", *written(home), "-C", str(home), "status"],
         env=variables,
         capture_output=True,
         check=False,
     )
 
     assert (hook.returncode, hook.stdout, hook.stderr) == (0, b"", b"")
-    assert not (home / ".holdfast").exists()
+    assert not (home / ".keepfast").exists()
     assert b"Hooks pass it over" in status.stderr and b"is your home folder" in status.stderr
 
 

@@ -18,19 +18,19 @@ import pytest
 from hypothesis import given
 from hypothesis.strategies import binary
 
-from holdfast.workspace import cache, cache_writing
-from holdfast.workspace.cache import Cache
-from holdfast.workspace.capture import Capture
-from holdfast.workspace.listing import _listing, list_changed, list_folder, runs_of
-from holdfast.workspace.scan import recheck
-from holdfast.workspace.walk import walk
+from keepfast.workspace import cache, cache_writing
+from keepfast.workspace.cache import Cache
+from keepfast.workspace.capture import Capture
+from keepfast.workspace.listing import _listing, list_changed, list_folder, runs_of
+from keepfast.workspace.scan import recheck
+from keepfast.workspace.walk import walk
 from trees import Agent, Step, rounds
 
 if TYPE_CHECKING:
-    from holdfast.workspace.choose import Listing
+    from keepfast.workspace.choose import Listing
 
-accelerator = pytest.importorskip("holdfast.workspace._check", reason="built without a compiler")
-reader = pytest.importorskip("holdfast.workspace._read", reason="built without a compiler")
+accelerator = pytest.importorskip("keepfast.workspace._check", reason="built without a compiler")
+reader = pytest.importorskip("keepfast.workspace._read", reason="built without a compiler")
 
 pytestmark = pytest.mark.timeout(7200)  # campaigns take long
 FAR = 1 << 62
@@ -39,7 +39,7 @@ FAR = 1 << 62
 
 @contextmanager
 def tree() -> Iterator[tuple[Path, int]]:
-    folder = Path(tempfile.mkdtemp(prefix="holdfast-check-"))
+    folder = Path(tempfile.mkdtemp(prefix="keepfast-check-"))
     fd = os.open(folder, os.O_RDONLY)
     try:
         yield folder, fd
@@ -441,9 +441,9 @@ def test_a_cache_that_is_not_whole_is_no_cache(tmp_path: Path, damage: str) -> N
 
 FUZZ = """
 import os, random, struct, sys
-from holdfast.workspace import _check
-from holdfast.workspace.cache import Cache
-from holdfast.workspace.plain_check import check as check_plainly
+from keepfast.workspace import _check
+from keepfast.workspace.cache import Cache
+from keepfast.workspace.plain_check import check as check_plainly
 
 seed, examples, folder = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 raw, root, chance = open(sys.argv[4], "rb").read(), os.open(folder, os.O_RDONLY), random.Random(seed)

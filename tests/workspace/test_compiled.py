@@ -12,11 +12,11 @@ from types import ModuleType
 
 import pytest
 
-from holdfast.core import compiled as compiled_modules
+from keepfast.core import compiled as compiled_modules
 
 ROOT = Path(__file__).parents[2]
-SOURCES = ROOT / "src/holdfast"
-compiled = pytest.mark.skipif(find_spec("holdfast.workspace._check") is None, reason="built without a compiler")
+SOURCES = ROOT / "src/keepfast"
+compiled = pytest.mark.skipif(find_spec("keepfast.workspace._check") is None, reason="built without a compiler")
 
 
 @compiled
@@ -27,7 +27,7 @@ def test_a_library_with_functions_of_the_same_names_does_no_harm() -> None:
         pytest.skip("no zlib")
     code = (
         f"import ctypes, zlib; ctypes.CDLL({zlib!r}, ctypes.RTLD_GLOBAL)\n"
-        "from holdfast.workspace._check import crc32\n"
+        "from keepfast.workspace._check import crc32\n"
         "assert crc32(b'abc' * 99) == zlib.crc32(b'abc' * 99)\n"
     )
 
@@ -53,7 +53,7 @@ def test_the_digests_are_those_of_the_sources() -> None:
 
 
 def test_a_module_of_other_sources_is_refused() -> None:
-    fitting = ModuleType("holdfast.workspace._check", compiled_modules.DIGESTS["holdfast.workspace._check"])
+    fitting = ModuleType("keepfast.workspace._check", compiled_modules.DIGESTS["keepfast.workspace._check"])
     compiled_modules.demand(fitting)
 
     for other in (ModuleType(fitting.__name__), ModuleType(fitting.__name__, "0" * 16)):

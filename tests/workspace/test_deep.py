@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.entry import FOLDER, Entry
-from holdfast.core.errors import Damaged
-from holdfast.core.planning import refuse_crafted
-from holdfast.workspace.below import LONG
-from holdfast.workspace.system import System
+from keepfast.core.entry import FOLDER, Entry
+from keepfast.core.errors import Damaged
+from keepfast.core.planning import refuse_crafted
+from keepfast.workspace.below import LONG
+from keepfast.workspace.system import System
 from restore.ground import Ground
 
 NAME = b"deepdeep"

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.entry import BY_GIT, EXCLUDED, FILE, FOLDER, GONE, LINK, Entry
-from holdfast.core.errors import Damaged, NotFound
-from holdfast.core.planning import refuse_crafted
-from holdfast.forking import Forking
-from holdfast.looking import not_covered
+from keepfast.core.entry import BY_GIT, EXCLUDED, FILE, FOLDER, GONE, LINK, Entry
+from keepfast.core.errors import Damaged, NotFound
+from keepfast.core.planning import refuse_crafted
+from keepfast.forking import Forking
+from keepfast.looking import not_covered
 from restore.ground import Ground
 
 VARIABLES = {
@@ -169,7 +169,7 @@ def row(path: bytes, kind: str) -> Entry:
         (b"sub/.git/hooks/pre-commit", FILE, False),
         (b".git/.git", FILE, False),
         (b"a/.git/b/.git", FILE, False),
-        (b".holdfast", FILE, False),
+        (b".keepfast", FILE, False),
         (b"x.git", FOLDER, True),
     ],
 )

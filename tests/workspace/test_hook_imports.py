@@ -9,40 +9,40 @@ import sys
 import time
 from pathlib import Path
 
-import holdfast
+import keepfast
 from folders import written
 from saver import Saver
 
-LAUNCH = Path(holdfast.__file__).parent / "frontends" / "launch.py"
+LAUNCH = Path(keepfast.__file__).parent / "frontends" / "launch.py"
 STANDARD = {"__future__", "_json", "_stat", "errno", "gc"}
 """Modules written in C that cost microseconds, and the one in Python that imports nothing itself."""
 OURS = {
-    "holdfast",
-    "holdfast.core",
-    "holdfast.core.artefacts",
-    "holdfast.core.checking",
-    "holdfast.core.compiled",
-    "holdfast.core.errors",
-    "holdfast.core.frozen",
-    "holdfast.core.light_json",
-    "holdfast.core.model",
-    "holdfast.core.schema",
-    "holdfast.engine",
-    "holdfast.frontends",
-    "holdfast.frontends.autosave",
-    "holdfast.frontends.surroundings",
-    "holdfast.guarding",
-    "holdfast.ownership",
-    "holdfast.settings",
-    "holdfast.settings.lasting",
-    "holdfast.store",
-    "holdfast.store.place",
-    "holdfast.wiring",
-    "holdfast.workspace",
-    "holdfast.workspace._check",
-    "holdfast.workspace.cache",
-    "holdfast.workspace.capture",
-    "holdfast.workspace.find",
+    "keepfast",
+    "keepfast.core",
+    "keepfast.core.artefacts",
+    "keepfast.core.checking",
+    "keepfast.core.compiled",
+    "keepfast.core.errors",
+    "keepfast.core.frozen",
+    "keepfast.core.light_json",
+    "keepfast.core.model",
+    "keepfast.core.schema",
+    "keepfast.engine",
+    "keepfast.frontends",
+    "keepfast.frontends.autosave",
+    "keepfast.frontends.surroundings",
+    "keepfast.guarding",
+    "keepfast.ownership",
+    "keepfast.settings",
+    "keepfast.settings.lasting",
+    "keepfast.store",
+    "keepfast.store.place",
+    "keepfast.wiring",
+    "keepfast.workspace",
+    "keepfast.workspace._check",
+    "keepfast.workspace.cache",
+    "keepfast.workspace.capture",
+    "keepfast.workspace.find",
 }
 
 
@@ -86,7 +86,7 @@ def test_a_save_loads_compiled_modules_and_our_own_alone(root: Path, saver: Save
     found = imported(str(LAUNCH), "save", "--cwd", str(root), "--config", str(config)) - imported("-c", "pass")
 
     assert saver.version() == 1
-    assert "holdfast.store.compressing" in found
+    assert "keepfast.store.compressing" in found
     for heavy in ("collections", "functools", "types", "enum", "re", "struct", "threading", "concurrent", "backports"):
         assert heavy not in found
 
@@ -97,5 +97,5 @@ def test_outside_of_any_workspace_even_less_is_loaded(tmp_path: Path) -> None:
 
     found = imported(str(LAUNCH), "save", "--cwd", str(tmp_path), "--config", str(config))
 
-    assert found - imported("-c", "pass") <= STANDARD | OURS - {"holdfast.workspace.capture"}
+    assert found - imported("-c", "pass") <= STANDARD | OURS - {"keepfast.workspace.capture"}
     assert not (tmp_path / "store").exists()

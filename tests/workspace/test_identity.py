@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.errors import Failed, HoldfastError, MissingStore
-from holdfast.core.model import CREATED, OUTSIDE, UNCHANGED, Outcome
-from holdfast.workspace.find import git_root, identity, show
+from keepfast.core.errors import Failed, KeepfastError, MissingStore
+from keepfast.core.model import CREATED, OUTSIDE, UNCHANGED, Outcome
+from keepfast.workspace.find import git_root, identity, show
 from saver import Saver
 
 ODD = ["plain", "with space", "new\nline", "back\\slash", "back\\nslash", "ends\\", "\udcff\udcfe", "한글", "#x"]
@@ -41,7 +41,7 @@ def test_a_wiped_marker_is_found_again_by_the_path(tmp_path: Path, name: str) ->
     (root / "file").write_text("one")
     saver = Saver(root, tmp_path / "store")
     saver.save()
-    shutil.rmtree(root / ".holdfast")
+    shutil.rmtree(root / ".keepfast")
     (root / "file").write_text("two")
     outcome = saver.save()
     saver.close()
@@ -53,7 +53,7 @@ def test_a_wiped_marker_is_found_again_by_the_path(tmp_path: Path, name: str) ->
 def test_a_wiped_marker_is_found_again_from_a_folder_below(saver: Saver, root: Path) -> None:
     (root / "a" / "b").mkdir(parents=True)
     saver.save()
-    shutil.rmtree(root / ".holdfast")
+    shutil.rmtree(root / ".keepfast")
 
     assert saver.save(cwd=root / "a" / "b").root == os.fsencode(root)
     assert identity(os.fsencode(root)) == saver.workspace
@@ -62,7 +62,7 @@ def test_a_wiped_marker_is_found_again_from_a_folder_below(saver: Saver, root: P
 def test_a_wiped_marker_alone_makes_no_version(saver: Saver, root: Path) -> None:
     (root / "file").write_text("one")
     saver.save()
-    shutil.rmtree(root / ".holdfast")
+    shutil.rmtree(root / ".keepfast")
 
     assert saver.save().status == UNCHANGED
 
@@ -97,7 +97,7 @@ def test_a_move_alone_makes_no_version_once_somebody_says_so(saver: Saver, root:
     root.rename(tmp_path / "moved")
     saver.engine().follow(os.fsencode(tmp_path / "moved"))
     outcome = saver.save(cwd=tmp_path / "moved")
-    shutil.rmtree(tmp_path / "moved" / ".holdfast")
+    shutil.rmtree(tmp_path / "moved" / ".keepfast")
     again = saver.save(cwd=tmp_path / "moved")
 
     assert outcome.status == again.status == UNCHANGED
@@ -113,7 +113,7 @@ def test_a_marker_that_was_overwritten_with_that_of_a_workspace_elsewhere_is_wri
     saver.save()
     stranger = Saver(other, saver.store)
     stranger.save()
-    (root / ".holdfast" / "workspace.json").write_bytes((other / ".holdfast" / "workspace.json").read_bytes())
+    (root / ".keepfast" / "workspace.json").write_bytes((other / ".keepfast" / "workspace.json").read_bytes())
     found = saver.engine().root(os.fsencode(root))
     (root / "file").write_text("one")
     outcome = saver.save()
@@ -160,7 +160,7 @@ def test_a_copy_that_several_processes_notice_at_once_becomes_one_other(
 
 def test_a_folder_that_several_hooks_adopt_at_once_becomes_one_workspace(root: Path, tmp_path: Path) -> None:
     saver = Saver(tmp_path, tmp_path / "store", adopt="git")
-    shutil.rmtree(tmp_path / ".holdfast")
+    shutil.rmtree(tmp_path / ".keepfast")
     project = tmp_path / "work" / "project"
     (project / ".git").mkdir(parents=True)
     (tmp_path / "store" / "paths").unlink()
@@ -224,7 +224,7 @@ GARBAGE = [
 def test_a_marker_that_says_nothing_is_written_anew(saver: Saver, root: Path, text: bytes) -> None:
     (root / "file").write_text("one")
     saver.save()
-    (root / ".holdfast" / "workspace.json").write_bytes(text)
+    (root / ".keepfast" / "workspace.json").write_bytes(text)
     (root / "file").write_text("two")
     outcome = saver.save()
 
@@ -236,8 +236,8 @@ def test_a_marker_that_says_nothing_is_written_anew(saver: Saver, root: Path, te
 def test_a_marker_that_says_nothing_hides_no_workspace_around_it(saver: Saver, root: Path, text: bytes) -> None:
     """A package that an agent unpacks may carry any marker."""
     inner = root / "unpacked"
-    (inner / ".holdfast").mkdir(parents=True)
-    (inner / ".holdfast" / "workspace.json").write_bytes(text)
+    (inner / ".keepfast").mkdir(parents=True)
+    (inner / ".keepfast" / "workspace.json").write_bytes(text)
 
     assert near(saver, inner) == (os.fsencode(root), saver.workspace)
     assert saver.save(cwd=inner).root == os.fsencode(root)
@@ -245,7 +245,7 @@ def test_a_marker_that_says_nothing_hides_no_workspace_around_it(saver: Saver, r
 
 def test_a_marker_cannot_choose_the_store(saver: Saver, root: Path, tmp_path: Path) -> None:
     evil = tmp_path / "evil"
-    (root / ".holdfast" / "workspace.json").write_text(f'{{"id": "{saver.workspace}", "store": "{evil}"}}')
+    (root / ".keepfast" / "workspace.json").write_text(f'{{"id": "{saver.workspace}", "store": "{evil}"}}')
     (root / "file").write_text("one")
 
     assert saver.save().version == 1
@@ -256,7 +256,7 @@ def test_a_marker_of_a_workspace_that_the_store_does_not_know_counts_for_nothing
     (root / "file").write_text("one")
     saver.save()
     stranger = "0123456789abcdef" * 2
-    (root / ".holdfast" / "workspace.json").write_text(f'{{"id": "{stranger}"}}')
+    (root / ".keepfast" / "workspace.json").write_text(f'{{"id": "{stranger}"}}')
     (root / "file").write_text("two")
     outcome = saver.save()
 
@@ -267,7 +267,7 @@ def test_a_marker_of_a_workspace_that_the_store_does_not_know_counts_for_nothing
 @pytest.mark.parametrize("kind", ["link to file", "pipe", "folder", "dangling link"])
 def test_a_marker_that_is_no_file_is_none(saver: Saver, root: Path, tmp_path: Path, kind: str) -> None:
     saver.save()
-    marker = root / ".holdfast" / "workspace.json"
+    marker = root / ".keepfast" / "workspace.json"
     copied = tmp_path / "copied.json"
     marker.rename(copied)
     if kind == "pipe":
@@ -286,16 +286,16 @@ def test_a_marker_that_is_no_file_is_none(saver: Saver, root: Path, tmp_path: Pa
 
 @pytest.mark.parametrize("target", ["..", "src", "/nonexistent", "dangling"])
 def test_a_link_in_the_place_of_the_marker_folder_leads_nothing_astray(tmp_path: Path, target: str) -> None:
-    """A cloned repository may bring a link `.holdfast`; we must not write through it."""
+    """A cloned repository may bring a link `.keepfast`; we must not write through it."""
     root = tmp_path / "work"
     (root / "src").mkdir(parents=True)
     for folder in (tmp_path, root, root / "src"):
         (folder / ".gitignore").write_text("mine\n")
-    (root / ".holdfast").symlink_to(target)
+    (root / ".keepfast").symlink_to(target)
     with pytest.raises(Failed, match="cannot be marked"):
         Saver(root, tmp_path / "store")
 
-    assert (root / ".holdfast").is_symlink()
+    assert (root / ".keepfast").is_symlink()
     assert not list(tmp_path.rglob("workspace.json"))
     assert {path.read_text() for path in tmp_path.rglob(".gitignore")} == {"mine\n"}
 
@@ -303,11 +303,11 @@ def test_a_link_in_the_place_of_the_marker_folder_leads_nothing_astray(tmp_path:
 def test_a_marker_folder_that_is_a_file_is_told(tmp_path: Path) -> None:
     root = tmp_path / "work"
     root.mkdir()
-    (root / ".holdfast").write_text("mine")
-    with pytest.raises(HoldfastError):
+    (root / ".keepfast").write_text("mine")
+    with pytest.raises(KeepfastError):
         Saver(root, tmp_path / "store")
 
-    assert (root / ".holdfast").read_text() == "mine"
+    assert (root / ".keepfast").read_text() == "mine"
 
 
 # Finding

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-import holdfast
+import keepfast
 from folders import written
-from holdfast.core.entry import BY_GIT, SEALED
+from keepfast.core.entry import BY_GIT, SEALED
 from saver import Saver
 from trees import Agent, Step, disk, rounds
 
@@ -39,7 +39,7 @@ EVERYTHING = {
 
 @contextmanager
 def savers(**options: Any) -> Iterator[tuple[Path, dict[str, Saver]]]:
-    folder = Path(tempfile.mkdtemp(prefix="holdfast-property-"))
+    folder = Path(tempfile.mkdtemp(prefix="keepfast-property-"))
     root = folder / "work"
     root.mkdir()
     made = {way: Saver(root, folder / way, new_store=True, **options, **more) for way, more in WAYS.items()}
@@ -120,7 +120,7 @@ def test_the_hook_as_a_client_starts_it_keeps_what_is_on_disk(root: Path, saver:
     config = tmp_path / "config.json"
     settings = {"ignored": "all", "exclude": [], "exclude_ignored": [], "exclude_marked": []}
     config.write_text(json.dumps({"store": {"url": str(saver.store), "durable": False}, "capture": settings}))
-    launch = Path(holdfast.__file__).parent / "frontends" / "launch.py"
+    launch = Path(keepfast.__file__).parent / "frontends" / "launch.py"
     command = [sys.executable, "-I", "-S", "-B", str(launch), *written(tmp_path)]
     command += ["save", "--cwd", str(root), "--config", str(config)]
     agent, chance = Agent(root), Random(5)

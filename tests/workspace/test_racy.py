@@ -17,15 +17,15 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.entry import UNSTEADY, Entry
-from holdfast.store.digest import digest
-from holdfast.workspace import cache, cache_writing
-from holdfast.workspace import walk as walking
-from holdfast.workspace.capture import Capture
-from holdfast.workspace.listing import list_folder
-from holdfast.workspace.read import capture
-from holdfast.workspace.scan import recheck
-from holdfast.workspace.walk import walk
+from keepfast.core.entry import UNSTEADY, Entry
+from keepfast.store.digest import digest
+from keepfast.workspace import cache, cache_writing
+from keepfast.workspace import walk as walking
+from keepfast.workspace.capture import Capture
+from keepfast.workspace.listing import list_folder
+from keepfast.workspace.read import capture
+from keepfast.workspace.scan import recheck
+from keepfast.workspace.walk import walk
 from saver import Saver
 from trees import ROOT, Agent, disk
 
@@ -407,7 +407,7 @@ def as_nobody() -> Iterator[None]:
 @pytest.fixture
 def private() -> Iterator[Saver]:
     """A workspace and a store that belong to nobody."""
-    folder = Path(tempfile.mkdtemp(prefix="holdfast-nobody-"))
+    folder = Path(tempfile.mkdtemp(prefix="keepfast-nobody-"))
     if ROOT:
         # Everything is loaded while it can be: the interpreter may lie where nobody can read.
         warm = Saver(folder, folder / "warm")

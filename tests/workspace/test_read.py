@@ -13,13 +13,13 @@ import pytest
 from blake3 import blake3
 from hypothesis import given
 
-from holdfast.core.entry import Entry
-from holdfast.workspace import read
-from holdfast.workspace.capture import Capture
-from holdfast.workspace.walk import Scan, walk
+from keepfast.core.entry import Entry
+from keepfast.workspace import read
+from keepfast.workspace.capture import Capture
+from keepfast.workspace.walk import Scan, walk
 from trees import Agent, Step, rounds
 
-pytest.importorskip("holdfast.workspace._read", reason="built without a compiler")
+pytest.importorskip("keepfast.workspace._read", reason="built without a compiler")
 
 pytestmark = pytest.mark.timeout(7200)  # campaigns take long
 FAR = 1 << 62
@@ -70,7 +70,7 @@ def assert_both_agree(root: Path) -> dict[bytes, Entry]:
 
 @given(work=rounds)
 def test_rows_are_the_same_for_any_tree(work: list[list[Step]]) -> None:
-    folder = Path(tempfile.mkdtemp(prefix="holdfast-read-"))
+    folder = Path(tempfile.mkdtemp(prefix="keepfast-read-"))
     try:
         agent = Agent(folder)
         for steps in work:

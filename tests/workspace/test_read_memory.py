@@ -7,13 +7,13 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from holdfast.core.entry import Entry
-from holdfast.store.digest import digest
-from holdfast.workspace import cache, cache_writing
-from holdfast.workspace.capture import Capture
-from holdfast.workspace.read import capture
-from holdfast.workspace.scan import recheck, walk
-from holdfast.workspace.walk import Scan
+from keepfast.core.entry import Entry
+from keepfast.store.digest import digest
+from keepfast.workspace import cache, cache_writing
+from keepfast.workspace.capture import Capture
+from keepfast.workspace.read import capture
+from keepfast.workspace.scan import recheck, walk
+from keepfast.workspace.walk import Scan
 
 KINDS = ("_Recheck", "Known", "Pieces")
 """Classes that know all names of a tree."""

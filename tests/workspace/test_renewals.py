@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.guarding import Folder
-from holdfast.workspace import cache
-from holdfast.workspace.renewals import MOST_RENEWALS
+from keepfast.guarding import Folder
+from keepfast.workspace import cache
+from keepfast.workspace.renewals import MOST_RENEWALS
 from saver import Saver
 
 ONLY = (b"folder", b"folder/one")

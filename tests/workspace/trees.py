@@ -34,7 +34,7 @@ rounds = st.builds(
 
 
 def disk(root: Path) -> dict[bytes, tuple[str, int, bytes]]:
-    """Kind, mode and content (bytes, target) of everything below the root but `.holdfast` and folders named `.git`.
+    """Kind, mode and content (bytes, target) of everything below the root but `.keepfast` and folders named `.git`.
 
     Kinds are those of a checkpoint: f, l, d, and s for what is neither.
     """
@@ -44,7 +44,7 @@ def disk(root: Path) -> dict[bytes, tuple[str, int, bytes]]:
         for text in os.listdir(folder):
             name = os.fsencode(text)
             seen = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            if name == b".holdfast" or (name == b".git" and stat.S_ISDIR(seen.st_mode)):
+            if name == b".keepfast" or (name == b".git" and stat.S_ISDIR(seen.st_mode)):
                 continue
             mode = stat.S_IMODE(seen.st_mode)
             if stat.S_ISDIR(seen.st_mode):
@@ -94,7 +94,7 @@ class Agent:
     def paths(self, want: Callable[[str], bool]) -> list[bytes]:
         found = []
         for folder, folders, files in os.walk(self.root):
-            folders[:] = sorted(name for name in folders if name not in (b".git", b".holdfast"))
+            folders[:] = sorted(name for name in folders if name not in (b".git", b".keepfast"))
             for name in sorted([*folders, *files]):
                 path = os.path.join(folder, name)
                 if name != b".git" and want(os.fsdecode(path)):

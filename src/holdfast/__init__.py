@@ -1,3 +1,0 @@
-"""holdfast: the checkpoint system for coding agents."""
-
-__version__ = "0.1.0"

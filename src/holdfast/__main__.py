@@ -1,5 +1,0 @@
-"""`python -m holdfast` is the `holdfast` command."""
-
-from holdfast.entry import main
-
-main()

@@ -1,0 +1,3 @@
+"""keepfast: the checkpoint system for coding agents."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,5 @@
+"""`python -m keepfast` is the `keepfast` command."""
+
+from keepfast.entry import main
+
+main()

@@ -1,0 +1,84 @@
+"""The Agent port: what is known of a client's payloads and of the answers that it accepts."""
+
+from __future__ import annotations
+
+from keepfast.core.agent_event import AgentEvent
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from typing import Protocol
+
+    class Agent(Protocol):
+        """One client. A module with these two functions is one."""
+
+        NAME: str
+
+        def read(self, payload: bytes, environment: Mapping[bytes, bytes]) -> AgentEvent:
+            """Return the event. Unknown events are `OTHER`; raises `ValueError` if it is no payload at all."""
+
+        def answer(self, event: AgentEvent, reply: Reply) -> tuple[bytes, int]:
+            """Return what the client accepts on standard output for this event, and an exit code that blocks nothing."""
+
+    class Sessions(Protocol):
+        """Where a client keeps its conversations, and how one goes on. A module with these functions is one."""
+
+        def last_message(self, lines: bytes) -> str:
+            """Return the id of the last message of the main conversation in these lines; empty if there is none."""
+
+        def has_message(self, lines: bytes) -> bool:
+            """Return whether somebody says something of the main conversation in these lines."""
+
+        def folder(self, home: str, variables: Mapping[str, str], cwd: str) -> str:
+            """Return the folder in which the client looks for the sessions of the folder `cwd`."""
+
+        def forked(self, lines: Iterable[bytes], session: str, places: Sequence[tuple[str, str]]) -> Iterator[bytes]:
+            """Yield the lines of a transcript as those of another session, with paths moved as `places` say."""
+
+        def base_of(self, path: str) -> str:
+            """Return the client's own folder, from the path of a transcript in it; empty if it lies elsewhere."""
+
+        def cwd_of(self, lines: Iterable[bytes]) -> str:
+            """Return the folder in which a session began."""
+
+        def command(self, session: str) -> list[str]:
+            """Return the command that goes on with a session."""
+
+
+class Reply:
+    """What the agent and its user are to be told. Empty: nothing."""
+
+    __slots__ = ("ask", "budget", "checkpoint", "deny", "failed", "told_agent", "told_user", "warning")
+
+    def __init__(
+        self,
+        *,
+        told_agent: str = "",
+        told_user: str = "",
+        budget: str = "",
+        checkpoint: str = "",
+        warning: bool = False,
+        ask: str = "",
+        deny: str = "",
+        failed: str = "",
+    ) -> None:
+        self.told_agent, self.told_user = told_agent, told_user
+        self.budget = budget
+        """The notice of a crossed budget."""
+        self.checkpoint, self.warning = checkpoint, warning
+        self.ask = ask
+        """A question for the user before the tool runs."""
+        self.deny = deny
+        """Why the tool must not run."""
+        self.failed = failed
+        """What went wrong, in one line for standard error."""
+
+    def beside(self, other: Reply) -> Reply:
+        """The same, and what the other says."""
+        self.told_agent = "\n".join([text for text in (self.told_agent, other.told_agent) if text])
+        self.told_user = "\n".join([text for text in (self.told_user, other.told_user) if text])
+        self.ask, self.deny = self.ask or other.ask, self.deny or other.deny
+        return self
+
+
+__all__ = ["AgentEvent", "Reply"]

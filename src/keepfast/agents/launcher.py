@@ -1,0 +1,157 @@
+"""The launcher: a small shell script that a client's settings name, so that hooks are harmless where we are gone."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+
+NAME = "launch"
+LOG, FAILING = ".log", ".failing"
+"""Beside the launcher: what the last start that failed said, and since when none has succeeded."""
+PATH = "/usr/bin:/bin:/usr/sbin:/sbin:/run/current-system/sw/bin"
+"""Where the launcher finds what it needs of the system; the last one is where NixOS has all of it."""
+PATIENCE_MINUTES = 5
+"""An upgrade is over by then; what still does not start is broken, and a new session is told so."""
+
+_SCRIPT = """\
+#!/bin/sh
+trap exit\\ 0 0
+# Starts the hooks and the status line of keepfast. Clients' settings name this file alone; `keepfast install` writes it.
+# The exit code of a hook is 0, or 1 with one line. It is never 2, which would block the agent.
+# A repository's own client settings can set any variable here: folders are those of whoever installed us, and what this
+# file itself needs is not looked up in a search path of theirs.
+# The trap above is for a file that was cut short: a shell ends with 2 where it misses the end of a block.
+python={python}
+launch={launch}
+home={home}
+config={config}
+data={data}
+log={log}
+failing={failing}
+code='' said='' old='' own=${{PATH-{path}}}
+PATH={path}
+if [ ! -x "$python" ] || [ ! -f "$launch" ]; then
+  # Not installed any more. A payload is read all the same: the client takes a closed pipe for an error. A status line of
+  # the user's own is still shown.
+  [ "$1" = run ] && {{
+    echo 'keepfast: It is not installed any more.' >&2
+    trap - 0
+    exit 1
+  }}
+  [ "$1" = statusline ] && [ $# = 3 ] && PATH=$own && exec /bin/sh -c "$3"
+  # Once it is installed again, `status` and `doctor` tell that a hook of this time saved nothing.
+  [ "$1" = statusline ] || {{ printf 'keepfast was not installed, so nothing was saved\\n' >"$log"; }} 2>/dev/null
+  exec cat >/dev/null
+fi
+if [ "$1" = run ]; then
+  # Any command of keepfast, for a client that starts it by itself: the plugin, and its server.
+  shift
+  [ -z "$home" ] || export HOME="$home" XDG_CONFIG_HOME="$config" XDG_DATA_HOME="$data"
+  PATH=$own
+  exec "$python" -E -P -m keepfast ${{home:+--folders "$home" "$config" "$data"}} "$@"
+fi
+if [ "$1" = detach ]; then
+  shift
+  # macOS has no setsid: there it is done like all others.
+  setsid -f env PATH="$own" "$0" "$@" >/dev/null 2>&1 && exit 0
+fi
+if [ "$1" = statusline ]; then
+  PATH=$own
+  exec "$python" -I -S -B "$launch" ${{home:+--folders "$home" "$config" "$data"}} "$@"
+fi
+# A failed redirection of a block does not end the shell; that of `exec` or `:` would, with exit code 2.
+{{
+  said=$(PATH=$own "$python" -I -S -B "$launch" ${{home:+--folders "$home" "$config" "$data"}} "$@" 2>&1 >&3 3>&-)
+  code=$?
+}} 3>&1 2>/dev/null # what the shell itself has to say, of a killed child, is for nobody
+case "$code:$said" in
+0:* | 1:keepfast:* | 1:usage:*)
+  [ -z "$said" ] || printf '%s\\n' "$said" >&2
+  [ ! -e "$failing" ] || rm -f "$failing"
+  trap - 0
+  exit "$code"
+  ;;
+esac
+# It did not start, or was cut off. In the middle of an upgrade, when files of ours are missing, that is over in a moment.
+{{
+  [ -e "$failing" ] || true >"$failing"
+  printf 'exit code %s\\n%s\\n' "$code" "$said" >"$log"
+  old=$(find "$failing" -mmin +{minutes})
+  cat >/dev/null
+}} 2>/dev/null
+case " $* " in
+*' --part 1 '*)
+  [ -z "$old" ] && exit 0
+  echo 'keepfast: The hook does not start, so nothing is saved. Run `keepfast doctor`.' >&2
+  trap - 0
+  exit 1
+  ;;
+esac
+exit 0
+"""
+_NAMED = re.compile(r"^(python|launch|home|config|data)=(.*)$", re.M)
+_PLACE = re.compile(r"^test -[xr] (.+?) \|\| exec ", re.S)
+
+
+def script(python: str, launch: str, path: str, folders: Sequence[str] = ()) -> str:
+    """The text of the launcher that will lie at `path` and run `launch` by that Python, for a user with these folders.
+
+    They are home, configuration and data; without them hooks go by the passwd entry.
+    """
+    home, config, data = folders or ("", "", "")
+    return _SCRIPT.format(
+        python=shlex.quote(python),
+        launch=shlex.quote(launch),
+        home=shlex.quote(home),
+        config=shlex.quote(config),
+        data=shlex.quote(data),
+        path=PATH,
+        log=shlex.quote(path + LOG),
+        failing=shlex.quote(path + FAILING),
+        minutes=PATIENCE_MINUTES,
+    )
+
+
+def named(text: str) -> tuple[str, str]:
+    """The Python and the program that a launcher runs; empty where the text is not one."""
+    found = _values(text)
+    return found.get("python", ""), found.get("launch", "")
+
+
+def folders(text: str) -> tuple[str, str, str] | None:
+    """Home, configuration and data that a launcher hands to hooks; None for one that an earlier version has written."""
+    found = _values(text)
+    home, config, data = [found.get(name, "") for name in ("home", "config", "data")]
+    return (home, config, data) if home and config and data else None
+
+
+def _values(text: str) -> dict[str, str]:
+    try:
+        return {name: " ".join(shlex.split(value)) for name, value in _NAMED.findall(text)}
+    except ValueError:
+        return {}  # no launcher, or one that somebody has edited
+
+
+def hook(path: str, *words: str, shell: str = "") -> str:
+    """The command of a hook that runs the launcher at `path`, and does nothing where there is none.
+
+    A launcher that is not executable is run by `shell`. Any other end of it than 0 and 1, as of one that was cut short, is 0.
+    """
+    place = shlex.quote(path)
+    run = f"{shell} {place}" if shell else place
+    return f"test -{'r' if shell else 'x'} {place} || exec cat >/dev/null; {run} {shlex.join(words)} || test $? -ne 1"
+
+
+def status_line(path: str, own: str = "") -> str:
+    """The command of a status line: ours, and the user's own behind it, which stays where there is no launcher."""
+    place = shlex.quote(path)
+    if not own:
+        return f"test -x {place} || exec cat >/dev/null; exec {place} statusline"
+    return f"test -x {place} || exec sh -c {shlex.quote(own)}; exec {place} statusline --then {shlex.quote(own)}"
+
+
+def place_of(command: str) -> str:
+    """The launcher that a command runs; empty if it starts Python by itself."""
+    found = _PLACE.match(command)
+    return "".join(shlex.split(found[1])) if found else ""

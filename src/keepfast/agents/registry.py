@@ -1,0 +1,27 @@
+"""The agents we know, by the name that stands in their hooks."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from keepfast.agents.base import Agent, Sessions
+
+NAMES = ("claude-code",)
+
+
+def agent(name: str) -> Agent | None:
+    """Return the agent of that name; only its own module is loaded."""
+    if name == "claude-code":
+        from keepfast.agents import claude_code
+
+        return claude_code
+    return None
+
+
+def sessions(name: str) -> Sessions | None:
+    """Return what is known of the transcripts of the agent of that name."""
+    if name == "claude-code":
+        from keepfast.agents import claude_sessions
+
+        return claude_sessions
+    return None

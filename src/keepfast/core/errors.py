@@ -1,0 +1,183 @@
+"""Everything that can go wrong, with the exit code and the way out."""
+
+
+def extra(name: str) -> str:
+    """How a missing extra is installed. Never by a name that a package index resolves: there it is somebody else's."""
+    return f"Run `pip install '.[{name}]'` in keepfast's repository."
+
+
+SHORT_OF_MEMORY = (
+    "not enough memory",
+    "out of memory",
+    "can't start new thread",
+    "Cannot allocate memory",
+    "failed to map segment",
+)
+"""What libraries, SQLite, threads and the loader of modules say instead of `MemoryError`."""
+
+
+class KeepfastError(Exception):
+    """A sentence for a person: what happened, to what. `hint` says what to do next."""
+
+    exit_code = 1
+    kind = "failed"
+    hint = ""
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        if hint is not None:
+            self.hint = hint
+
+
+class Failed(KeepfastError):
+    """The work could not be done; nothing was changed, or the message says what was."""
+
+
+class DiskFull(KeepfastError):
+    """No space left where the store lives."""
+
+    kind = "disk_full"
+    hint = "Free some space, or run `keepfast forget`: it works on a full disk."
+
+
+class OutOfMemory(KeepfastError):
+    """The system gives this process no more memory."""
+
+    kind = "out_of_memory"
+    hint = "Close other programs, or raise the limit of this shell (`ulimit -v`), and run it again."
+
+
+class Usage(KeepfastError):
+    """The command's words are off."""
+
+    exit_code = 2
+    kind = "usage"
+
+
+class Refused(KeepfastError):
+    """This folder is not one to protect as a whole."""
+
+    exit_code = 2
+    kind = "refused"
+
+
+class TooMany(Refused):
+    """The tree has more files than the setting `capture.max_files` allows."""
+
+    kind = "too_many_files"
+
+
+class NoWorkspace(KeepfastError):
+    """The folder belongs to no workspace, or there is no store yet."""
+
+    exit_code = 3
+    kind = "no_workspace"
+    hint = "Run `keepfast init` in the folder that you want to protect."
+
+
+class NotFound(KeepfastError):
+    """No checkpoint, path or setting of that name."""
+
+    exit_code = 4
+    kind = "not_found"
+    hint = "`keepfast list` shows what there is."
+
+
+class Unreachable(KeepfastError):
+    """The store is there but cannot be opened."""
+
+    exit_code = 5
+    kind = "unreachable"
+
+
+class NewerFormat(Unreachable):
+    """The store was written by a newer keepfast."""
+
+    kind = "newer_format"
+    hint = "Upgrade keepfast; nothing was changed."
+
+
+class MissingStore(Unreachable):
+    """The store that keeps a folder's checkpoints is not where it was."""
+
+    kind = "store_missing"
+    hint = (
+        "If it moved, run `keepfast --store NEWPATH init`; `keepfast init --new-store` begins a new history without it."
+    )
+
+
+class OtherStore(Unreachable):
+    """The folder's marker names a store that this command does not use."""
+
+    kind = "other_store"
+
+
+class Busy(KeepfastError):
+    """Somebody else holds what we need, for longer than we wait."""
+
+    exit_code = 11
+    kind = "busy"
+    hint = "Try again in a moment."
+
+
+class WrongKey(KeepfastError):
+    """What is sealed cannot be opened with the key at hand."""
+
+    exit_code = 12
+    kind = "wrong_key"
+
+
+class Damaged(KeepfastError):
+    """Stored bytes no longer match their digest."""
+
+    exit_code = 13
+    kind = "damaged"
+    hint = "Run `keepfast verify --repair`; whole checkpoints stay usable."
+
+
+class Conflict(KeepfastError):
+    """Work by someone else is in the way."""
+
+    exit_code = 14
+    kind = "conflict"
+
+
+class Elsewhere(Conflict):
+    """The folder's marker names the history of another folder."""
+
+    kind = "elsewhere"
+
+    def __init__(self, message: str, hint: str, root: bytes, workspace: str, copied: bool) -> None:
+        super().__init__(message, hint)
+        self.root, self.workspace, self.copied = root, workspace, copied
+
+
+class NotCompacted(KeepfastError):
+    """What was to go is gone, but its space was not given back, or not all of it."""
+
+    exit_code = 15
+    kind = "not_compacted"
+    hint = "Run `keepfast compact` later."
+
+
+class Limited(KeepfastError):
+    """The agent's account is limited for now; the command can be run again later."""
+
+    exit_code = 75
+    kind = "limited"
+
+
+def shortage(error: BaseException) -> OutOfMemory | None:
+    """The error in our words if memory ran out, whoever noticed; else None."""
+    if isinstance(error, OutOfMemory):
+        return error
+    text = str(error)
+    if isinstance(error, MemoryError) or any(sign in text for sign in SHORT_OF_MEMORY):
+        return OutOfMemory("There is not enough memory for this.")
+    return None
+
+
+def sentence(error: BaseException) -> str:
+    """What went wrong, for a notice: our own words where there are some."""
+    ours = error if isinstance(error, KeepfastError) else shortage(error)
+    return str(ours) if ours is not None else f"{type(error).__name__}: {error}"

@@ -1,0 +1,96 @@
+"""What a folder is at: the version that it was last saved as or set to, as its log tells from the beginning."""
+
+from __future__ import annotations
+
+from keepfast.store.records import Chain
+from keepfast.store.rows import SAFETY, Query
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any
+
+    from keepfast.store.ports import Ledger
+    from keepfast.store.repository import Repository
+    from keepfast.store.rows import CheckpointRow
+
+    Base = list[Any] | None
+    """Workspace and version; None if there is none."""
+
+
+def previous(repository: Repository, row: CheckpointRow) -> CheckpointRow | None:
+    """The version that this one is compared with: what its folder was at before, saved or restored.
+
+    Where that is no longer kept, the newest older one is that is kept and that `list` shows; None if there is none.
+    """
+    records = []
+    for record in Chain(repository.records.read(row.workspace)).records:
+        if record.get("r") == "checkpoint" and record.get("v") == row.version:
+            break
+        records.append(record)
+    base = _last_set(repository.ledger, row.workspace, records)
+    if base is not None and base[0] == row.workspace:
+        found = repository.ledger.checkpoint(*base)
+        if found is not None and not found.forgotten:
+            return found
+    older = repository.ledger.find(Query(workspace=row.workspace, before=row.version, limit=1, safety=False))
+    return older[0] if older else None
+
+
+def _last_set(ledger: Ledger, workspace: str, records: list[dict[str, Any]]) -> Base:
+    """The same as `base_after`, from the end: nearly always the last record tells."""
+    for record in reversed(records):
+        kind = record.get("r")
+        if kind == "checkpoint":
+            row = ledger.checkpoint(workspace, record["v"])
+            if row is not None and row.trigger not in SAFETY:
+                return [workspace, record["v"]]
+        elif kind in ("restore", "base") and record.get("base"):
+            return [*record["base"]]
+        elif kind == "restore":
+            break
+    return base_after(ledger, workspace, records)
+
+
+def bases_before(repository: Repository, workspace: str, versions: set[int]) -> dict[int, Base]:
+    """What the folder was at before each of these versions was made, by one reading of its log."""
+    found: dict[int, Base] = {}
+    for record, now in _walk(repository.ledger, workspace, Chain(repository.records.read(workspace)).records):
+        if record.get("r") == "checkpoint" and record.get("v") in versions:
+            found[record["v"]] = now
+    return found
+
+
+def base_after(ledger: Ledger, workspace: str, records: Iterable[dict[str, Any]]) -> Base:
+    """What the folder is at after these records of its log. Those of an older program do not say what they led to."""
+    return [now for _, now in _walk(ledger, workspace, (*records, {}))][-1]
+
+
+def _walk(ledger: Ledger, workspace: str, records: Iterable[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], Base]]:
+    """Each record with what the folder was at before it."""
+    now: Base = None
+    done: list[tuple[Base, Base]] = []
+    for record in records:
+        yield record, now
+        kind = record.get("r")
+        if kind == "checkpoint":
+            row = ledger.checkpoint(workspace, record["v"])
+            now = now if row is None or row.trigger in SAFETY else [workspace, record["v"]]
+        elif kind == "base":
+            now = record.get("base") or now
+        elif kind == "restore":
+            was = record.get("was") or now
+            now = record.get("base") or _led_to(record, workspace, was, done)
+            done.append((was, now))
+
+
+def _led_to(record: dict[str, Any], workspace: str, was: Base, done: list[tuple[Base, Base]]) -> Base:
+    """`done`: what each restore before this one led from and to."""
+    undone, redone = record.get("undo"), record.get("redo")
+    if isinstance(undone, int) and 0 <= undone < len(done):
+        return done[undone][0]
+    if isinstance(redone, int) and 0 <= redone < len(done):
+        return done[redone][1]
+    if record.get("paths"):
+        return was
+    return [record.get("from") or workspace, record["target"]]

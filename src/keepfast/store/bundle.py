@@ -1,0 +1,258 @@
+"""One file that carries checkpoints: a pack, a manifest, and a digest of the whole (docs/format/bundle.md)."""
+
+from __future__ import annotations
+
+from posix import (
+    O_CLOEXEC,
+    O_NONBLOCK,
+    O_RDONLY,
+    close,
+    fstat,
+    pread,
+)
+from posix import open as open_fd
+from stat import S_ISREG
+from struct import unpack
+
+from blake3 import blake3
+
+from keepfast.core.errors import Damaged, Failed, NewerFormat, NotFound
+from keepfast.core.light_json import loads
+from keepfast.store.digest import digest
+from keepfast.store.packs import TRAILER as PACK_TRAILER
+from keepfast.store.packs import decompress, read_index
+from keepfast.store.rows import CHUNKS, CONTENT, DOCUMENT, LIST, SEALED
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, NamedTuple
+
+    from keepfast.store.rows import Location
+
+    class Carried(NamedTuple):
+        """One line of the manifest."""
+
+        version: int
+        id: str
+        doc: bytes
+        tree: str
+
+else:
+    from collections import namedtuple
+
+    Carried = namedtuple("Carried", "version id doc tree")
+
+FAMILY, MAGIC, END = b"HFBUND", b"HFBUND1\n", b"HFBEND1\n"
+TRAILER = 56
+MOST_BLOBS, MOST_MANIFEST, MOST_FRAME = 1 << 22, 8 << 20, 256 << 20
+FRAMES_KEPT = 32 << 20
+"""So many bytes of unpacked frames are kept at hand."""
+MOST_UNPACKED, MOST_TIMES = 1 << 30, 16
+"""So many bytes are unpacked in all, and so many times all that is in it: contents may lie so that it takes again and again."""
+PART = 1 << 20
+HEX = frozenset("0123456789abcdef")
+HINT = "Nothing was changed. Copy the file again, or export it again."
+
+
+class Bundle:
+    """A bundle that is read. Opening it checks the whole, the index and the manifest; `blob` checks what it returns."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.length = 0
+        """Of the pack."""
+        self.keys: Any = None
+        """What opens its sealed parts, under a passphrase; None if it has none of either."""
+        self.left_out = 0
+        """How many sealed contents and conversations its maker did not put in."""
+        try:
+            # O_NONBLOCK: a pipe of that name must not stop us.
+            self.fd = open_fd(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError):
+            raise NotFound(f"There is no file {path}.", "Give the path of a file that was exported.") from None
+        except OSError as error:
+            raise Failed(f"{path} cannot be opened: {error.strerror}.") from None
+        try:
+            if not S_ISREG(fstat(self.fd).st_mode):
+                raise Failed(f"{path} is not a file.")
+            self._open()
+        except OSError as error:
+            self.close()
+            raise Failed(f"{path} cannot be read: {error.strerror}.") from None
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        if self.fd >= 0:
+            close(self.fd)
+            self.fd = -1
+
+    def blob(self, key: bytes) -> bytes:
+        """Return a blob of the bundle, checked unless it is a chunk list. Raises `Damaged`."""
+        place = self.places.get(key)
+        if place is None:
+            raise self.damaged(f"it lacks the content {key.hex()}")
+        data = self._frame(place.frame, place.stored)[place.offset : place.offset + place.length]
+        if place.kind != CHUNKS and digest(data) != key:
+            raise self.damaged(f"the content {key.hex()} does not match its digest")
+        return data
+
+    def all_blobs(self) -> Iterator[tuple[bytes, bytes, int]]:
+        """Yield every blob in order: digest, bytes, kind. Each is checked; chunk lists are, by whoever needs them."""
+        for key, place in self.entries:
+            data = self._frame(place.frame, place.stored)[place.offset : place.offset + place.length]
+            if place.kind != CHUNKS and digest(data) != key:
+                raise self.damaged(f"the content {key.hex()} does not match its digest")
+            yield key, data, place.kind
+
+    def damaged(self, what: str) -> Damaged:
+        return Damaged(f"{self.path} is damaged: {what}.", HINT)
+
+    # The pack, as `read_index` wants to see it
+
+    def size(self, name: str) -> int:
+        return self.length
+
+    def read(self, name: str, offset: int, length: int) -> bytes:
+        if offset < 0 or length < 0 or offset + length > self.length:
+            raise EOFError(name)
+        return self._bytes(len(MAGIC) + offset, length)
+
+    # Opening
+
+    def _open(self) -> None:
+        size = fstat(self.fd).st_size
+        head = pread(self.fd, len(MAGIC), 0)
+        if head != MAGIC and head.startswith(FAMILY) and head[6:7].isdigit() and head.endswith(b"\n"):
+            raise NewerFormat(f"{self.path} has format {head[6:-1].decode()}; this keepfast knows 1.")
+        if head != MAGIC or size < len(MAGIC) + PACK_TRAILER + TRAILER:
+            raise Damaged(f"{self.path} is not a bundle, or it is cut short.", HINT)
+        tail = self._bytes(size - TRAILER, TRAILER)
+        self.length, manifest = unpack("<QQ", tail[:16])
+        if tail[48:] != END or self.length + manifest != size - len(MAGIC) - TRAILER or manifest > MOST_MANIFEST:
+            raise self.damaged("its parts do not fit its size")
+        if self._digest(size - 40) != tail[16:48]:
+            raise self.damaged("it does not match its digest")
+        self._read_index()
+        self._read_manifest(self._bytes(len(MAGIC) + self.length, manifest))
+
+    def _digest(self, length: int) -> bytes:
+        total, at = blake3(), 0
+        while at < length:
+            part = self._bytes(at, min(PART, length - at))
+            total.update(part)
+            at += len(part)
+        return total.digest()
+
+    def _read_index(self) -> None:
+        if self.length < PACK_TRAILER:
+            raise self.damaged("it has no pack")
+        trailer = self.read("", self.length - PACK_TRAILER, PACK_TRAILER)
+        if unpack("<Q", trailer[16:24])[0] > MOST_BLOBS:
+            raise self.damaged("it claims to hold more than any bundle may")
+        try:
+            _, self.entries, frames = read_index(self, trailer[24:40].hex())  # type: ignore[arg-type]
+        except Damaged as error:
+            raise self.damaged(str(error)) from None
+        if any(raw > MOST_FRAME for _, _, raw, _ in frames):
+            raise self.damaged("a frame is larger than any may be")
+        if any(place.kind not in (CONTENT, CHUNKS, DOCUMENT, SEALED, LIST) for _, place in self.entries):
+            raise self.damaged("a blob is of an unknown kind")
+        self.places: dict[bytes, Location] = dict(self.entries)
+        if len(self.places) != len(self.entries):
+            raise self.damaged("a blob is there twice")
+        self._raw = {offset: raw for offset, _, raw, _ in frames}
+        self._frames: dict[int, bytes] = {}
+        self._whole, self.unpacked = sum(self._raw.values()), 0
+
+    def _read_manifest(self, text: bytes) -> None:
+        try:
+            manifest = loads(text)
+            if manifest["v"] != 1:
+                raise NewerFormat(f"{self.path} has a manifest of version {manifest['v']}; this keepfast knows 1.")
+            self.workspace, self.folder = _hex(manifest["workspace"], 32), _text(manifest["folder"])
+            self.keys = _keys(manifest.get("keys"))
+            self.left_out = _count(manifest.get("left_out", 0))
+            self.versions = [
+                Carried(
+                    _number(one["version"]), _id(one["id"]), bytes.fromhex(_hex(one["doc"], 64)), _hex(one["tree"], 64)
+                )
+                for one in manifest["versions"]
+            ]
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise self.damaged(f"its manifest makes no sense ({error!r})") from None
+        if not self.versions or len({one.id for one in self.versions}) != len(self.versions):
+            raise self.damaged("its manifest names no checkpoint, or one twice")
+        if any(one.version >= other.version for one, other in zip(self.versions, self.versions[1:], strict=False)):
+            raise self.damaged("its versions do not rise")
+
+    def _frame(self, offset: int, stored: int) -> bytes:
+        data = self._frames.pop(offset, None)
+        if data is None:
+            raw = self._raw[offset]
+            self.unpacked += raw
+            if self.unpacked > MOST_UNPACKED + MOST_TIMES * self._whole:
+                raise self.damaged("to read it takes more work than any bundle may")
+            try:
+                data = decompress(self.read("", offset, stored), raw)
+            except Damaged as error:
+                raise self.damaged(str(error)) from None
+            except EOFError:
+                raise self.damaged("it is cut short") from None
+            if len(data) != raw:
+                raise self.damaged("a frame is not as long as it should be")
+            while self._frames and sum(map(len, self._frames.values())) + raw > FRAMES_KEPT:
+                del self._frames[next(iter(self._frames))]
+        self._frames[offset] = data
+        return data
+
+    def _bytes(self, offset: int, length: int) -> bytes:
+        parts = []
+        while length > 0:
+            part = pread(self.fd, min(length, PART), offset)
+            if not part:
+                raise self.damaged("it became shorter while it was read")
+            parts.append(part)
+            offset += len(part)
+            length -= len(part)
+        return b"".join(parts)
+
+
+def _hex(text: Any, length: int) -> str:
+    if not isinstance(text, str) or len(text) != length or not HEX.issuperset(text):
+        raise ValueError("a digest or id is none")
+    return text
+
+
+def _text(text: Any) -> str:
+    if not isinstance(text, str) or len(text) > 4096:
+        raise ValueError("a name is none")
+    return text
+
+
+def _id(text: Any) -> str:
+    if not isinstance(text, str) or len(text) != 29 or not text.startswith("cp-"):
+        raise ValueError("an id is none")
+    if not text.isascii() or not text[3:].isalnum():
+        raise ValueError("an id is none")
+    return text
+
+
+def _keys(said: Any) -> Any:
+    if said is not None and not isinstance(said, dict):
+        raise ValueError("its keys are none")
+    return said
+
+
+def _count(number: Any) -> int:
+    if type(number) is not int or not 0 <= number < 10**12:
+        raise ValueError("a count is no number")
+    return number
+
+
+def _number(number: Any) -> int:
+    if type(number) is not int or not 0 < number < 10**12:
+        raise ValueError("a version is no number")
+    return number

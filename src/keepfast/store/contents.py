@@ -1,0 +1,217 @@
+"""Contents by their digest: found in packs, unpacked, opened if they are sealed, and checked."""
+
+from __future__ import annotations
+
+from _thread import allocate_lock
+
+from keepfast.core.entry import FILE
+from keepfast.core.entry import SEALED as SEALED_FILE
+from keepfast.core.errors import Damaged, Failed
+from keepfast.store.digest import blake3, digest
+from keepfast.store.packs import MOST_SHARED, beginning, decompress
+from keepfast.store.rows import CHUNKS, LIST, SEALED
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from keepfast.core.entry import Entry
+    from keepfast.store.ports import Blobs, Ledger
+    from keepfast.store.rows import Location
+    from keepfast.store.sealed import Sealer
+
+FRAMES_KEPT = 8
+SEALED_HEAD = 21
+"""So many bytes of a sealed blob say with which keys it is sealed, and how long its content is."""
+MOST_NESTED = 3
+"""A list of sealed parts may name lists, which may name lists."""
+MOST_PARTS = 1 << 20
+"""So many names all lists of one sealed content have together: of lists in lists, few bytes could name without end."""
+
+
+class Parts:
+    """Counts the parts that the lists of one sealed content name."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def named(self, names: bytes) -> list[bytes]:
+        """What a list names. Raises `Damaged` if that is nothing, or too much together with the lists before it."""
+        self.count += len(names) // 32
+        if not names or self.count > MOST_PARTS:
+            raise Damaged("A list of sealed parts names nothing, or more than any may.")
+        return [names[at : at + 32] for at in range(0, len(names), 32)]
+
+
+class Contents:
+    """What the packs hold, by digest; the ledger says where."""
+
+    def __init__(self, blobs: Blobs, ledger: Ledger) -> None:
+        self.blobs, self.ledger = blobs, ledger
+        self.keys: tuple[str, str, bool] | None = None
+        """The store's folder, where its keys lie, and whether they are synced; none in memory."""
+        self._sealer: Sealer | None = None
+        self._frames: dict[tuple[str, int], bytes] = {}
+        self._guard, self._asking = allocate_lock(), allocate_lock()
+
+    def load(self, key: bytes) -> bytes:
+        """Return the content with this digest, whole and checked. Raises `Damaged`."""
+        return b"".join(self.stream(key))
+
+    def stream(self, key: bytes) -> Iterator[bytes]:
+        """Yield the content in parts; the last part comes only if the whole matches its digest."""
+        data, kind = self.blob(key)
+        if kind in (SEALED, LIST):
+            yield from self._sealed(data, kind, MOST_NESTED, Parts())
+            return
+        if kind != CHUNKS:
+            yield data
+            return
+        total, held = blake3(), b""
+        for at in range(0, len(data), 32):
+            yield_now, held = held, self.blob(data[at : at + 32])[0]
+            total.update(held)
+            if yield_now:
+                yield yield_now
+        if total.digest() != key:
+            raise Damaged(f"The chunks of {key.hex()} do not add up to their digest.")
+        yield held
+
+    def _sealed(self, data: bytes, kind: int, deep: int, met: Parts) -> Iterator[bytes]:
+        """Open a sealed content, part by part. Raises `WrongKey`."""
+        if kind == SEALED:
+            yield self.sealing().open(data)
+            return
+        for name in met.named(data):
+            part, kind = self.blob(name)
+            if kind not in (SEALED, LIST) or not deep:
+                raise Damaged("A list of sealed parts names something else.")
+            yield from self._sealed(part, kind, deep - 1, met)
+
+    def closed(self, entries: Iterable[Entry | None]) -> set[bytes]:
+        """Paths of files that are sealed with a key that is not at hand."""
+        found, known = set(), dict[bytes, bool]()
+        for entry in entries:
+            sealed = entry is not None and entry.kind == FILE and entry.flags & SEALED_FILE
+            if entry is not None and sealed and not self._opens(entry.content, known):
+                found.add(entry.path)
+        return found
+
+    def _opens(self, key: bytes, known: dict[bytes, bool], deep: int = MOST_NESTED) -> bool:
+        """Asked once of each part, however often lists name it."""
+        if key not in known:
+            known[key] = self._is_open(key, known, deep)
+        return known[key]
+
+    def _is_open(self, key: bytes, known: dict[bytes, bool], deep: int) -> bool:
+        place = self._place(key)
+        if place.kind == SEALED:
+            return self.sealing().opens(self.sealed_head(place) or self.blob(key)[0])
+        if place.kind != LIST or not deep:
+            return True  # what it is, is seen when it is read
+        names = self.blob(key)[0]
+        return all(self._opens(names[at : at + 32], known, deep - 1) for at in range(0, len(names), 32))
+
+    def sealed_head(self, place: Location) -> bytes:
+        """The beginning of a sealed blob, which names its key set; empty if it cannot be read."""
+        try:
+            stored = self.blobs.read(place.pack, place.frame, min(place.stored, 1 + place.offset + SEALED_HEAD))
+        except (FileNotFoundError, EOFError):
+            return b""  # it moved, or is damaged
+        return stored[1 + place.offset :] if stored[:1] == b"\0" else b""  # it has a frame of its own, as it is
+
+    def warnings(self) -> list[str]:
+        """What whoever saves should be told about keys."""
+        if self._sealer is None or not self._sealer.was_made:
+            return []
+        self._sealer.was_made = False
+        return ["The key of what was sealed so far is missing; from now on a new one is used (`keepfast key`)."]
+
+    def ids(self, read: Callable[[int], bytes], sealed: bool = True) -> list[bytes]:
+        """Every id that these bytes have as a content of this store: in the clear, and sealed if that is wanted.
+
+        Whoever knows that a file lies in the clear spares himself the cipher, which costs 20 ms to load.
+        """
+        total = blake3()
+
+        def pull(most: int) -> bytes:
+            data = read(most)
+            total.update(data)
+            return data
+
+        found = self.sealing().ids_of(pull, self.has) if sealed and self.keys is not None else []
+        while pull(1 << 20):
+            pass
+        return [total.digest(), *found]
+
+    def has(self, key: bytes) -> bool:
+        with self._asking:
+            return bool(self.ledger.locate([key]))
+
+    def sealing(self) -> Sealer:
+        """Who seals and opens what must not lie here in the clear."""
+        if self._sealer is None:
+            if self.keys is None:
+                raise Failed("This store has no place for keys.")
+            from keepfast.store.sealed import Sealer
+
+            with self._guard:
+                self._sealer = self._sealer or Sealer(*self.keys)
+        return self._sealer
+
+    def blob(self, key: bytes) -> tuple[bytes, int]:
+        """Return one stored blob (a chunk list as it is) and its kind, checked unless it is a list."""
+        before: Location | None = None
+        while True:
+            place = self._place(key)
+            try:
+                data = self.fetch(place)
+                break
+            except FileNotFoundError:
+                # Compaction may have moved it since we asked, and again while we were slow.
+                if place == before:
+                    raise Damaged(f"Pack {place.pack} is missing.", "Run `keepfast verify`.") from None
+                before = place
+        if place.kind != CHUNKS and digest(data) != key:
+            raise Damaged(f"The content {key.hex()} in pack {place.pack} does not match its digest.")
+        return data, place.kind
+
+    def _place(self, key: bytes) -> Location:
+        with self._asking:  # contents that come in parts are read by two threads, and a ledger has one connection
+            place = self.ledger.locate([key]).get(key)
+        if place is None:
+            raise Damaged(f"The store has no content {key.hex()}.")
+        return place
+
+    def fetch(self, place: Location) -> bytes:
+        """Return the bytes at a location, unchecked."""
+        data = self.frame(place, place.offset + place.length)[place.offset : place.offset + place.length]
+        if len(data) != place.length:
+            raise Damaged(f"A frame of pack {place.pack} is too short.")
+        return data
+
+    def frame(self, place: Location, least: int, keep: bool = True) -> bytes:
+        """Return the frame that holds a location, unpacked: at least so many bytes of it are wanted.
+
+        `keep`: it may be asked for again soon. Else no more than those bytes are unpacked, and nothing is remembered.
+        """
+        slot = place.pack, place.frame
+        with self._guard:
+            frame = self._frames.pop(slot, None)
+        if frame is None:
+            try:
+                stored = self.blobs.read(place.pack, place.frame, place.stored)
+                frame = decompress(stored, max(MOST_SHARED, least)) if keep else beginning(stored, least)
+            except EOFError:
+                raise Damaged(f"Pack {place.pack} is cut short.") from None
+        if not keep:
+            return frame
+        with self._guard:
+            while len(self._frames) >= FRAMES_KEPT:
+                del self._frames[next(iter(self._frames))]
+            self._frames[slot] = frame
+        return frame
+
+    def forget_frames(self) -> None:
+        """Let go of unpacked frames, after packs were replaced."""
+        self._frames.clear()

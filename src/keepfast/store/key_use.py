@@ -1,0 +1,31 @@
+"""Which contents of a store are sealed with which key set: told without any key."""
+
+from __future__ import annotations
+
+from keepfast.store.rows import SEALED
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from keepfast.store.repository import Repository
+
+
+def use_of_keys(repository: Repository) -> list[dict[str, Any]]:
+    """Every key set of the store: its id, whether it opens, whether it seals what is new, and how many contents it has.
+
+    Sets that only contents name are among them: they came with a bundle, and nobody has given its passphrase yet.
+    """
+    sealer = repository.sealing()
+    opens, current = dict(sealer.sets()), sealer.seals_with()
+    numbers = dict.fromkeys(opens, 0)
+    # In the order of the packs, so that each is opened once.
+    places = sorted({place for _, place in repository.ledger.locations() if place.kind == SEALED})
+    for place in places:
+        name = repository.sealed_head(place)[5:13].hex()
+        if name:
+            numbers[name] = numbers.get(name, 0) + 1
+    return [
+        {"id": one, "opens": opens.get(one, False), "seals": one == current, "contents": number}
+        for one, number in numbers.items()
+    ]

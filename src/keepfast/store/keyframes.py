@@ -1,0 +1,96 @@
+"""Keyframes: the whole state of a version as a document of its own, so that older documents can go."""
+
+from __future__ import annotations
+
+from keepfast.core import document
+from keepfast.core.errors import Damaged
+from keepfast.core.steps import step
+from keepfast.store.digest import add, digest, weight
+from keepfast.store.packs import PackWriter
+from keepfast.store.records import Chain
+from keepfast.store.rows import DOCUMENT, Query
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from keepfast.store.ports import Transaction
+    from keepfast.store.repository import Repository
+    from keepfast.store.rows import CheckpointRow, WorkspaceRow
+
+LEVEL = 9
+DOCUMENTS_WORTH_A_KEYFRAME = 64
+
+
+def write_keyframe(
+    repository: Repository, checkpoint: CheckpointRow, header: dict[str, Any], *, instead: bool = False
+) -> None:
+    """Write the whole state of a version as a document of its own; `instead`: of the one it had, which is damaged.
+
+    Raises `Damaged` if the state does not add up.
+    """
+    workspace, version = checkpoint.workspace, checkpoint.version
+    step("keyframe:begun")
+    rows = list(repository.ledger.state(workspace, version))
+    tree = 0
+    for row in rows:
+        tree = add(tree, plus=weight(row))
+    if f"{tree:064x}" != header["tree"]:
+        raise Damaged(f"The state of v{version} does not add up; no keyframe was made.")
+    said = {**header, "version": version, "keyframe": True, "changed": checkpoint.changed}
+    data = document.encode(said, rows)
+    key = digest(data)
+    writer = PackWriter(repository.blobs, level=LEVEL)
+    try:
+        writer.add(key, data, DOCUMENT)
+        writer.sync()
+    except BaseException:
+        writer.abort()
+        raise
+
+    def work(tx: Transaction, row: WorkspaceRow | None) -> list[dict[str, Any]]:
+        tx.add_pack(writer.name, writer.size, writer.entries())
+        writer.finish()
+        record = {"r": "keyframe", "v": version, "doc": key.hex(), "pack": writer.name}
+        return [{**record, "instead": True} if instead else record]
+
+    try:
+        repository.commit(workspace, work)
+    except BaseException:
+        repository.take_back([writer.name], workspace)
+        raise
+    step("keyframe:committed")
+
+
+def keyframe_if_worth_it(repository: Repository, workspace: str, everything: bool) -> None:
+    """Documents pile up behind forgotten versions; a keyframe at the oldest living one lets them go."""
+    row = repository.ledger.workspace(workspace)
+    living = repository.ledger.find(Query(workspace=workspace))
+    if row is None or not living:
+        return
+    oldest = living[-1]
+    behind = oldest.version - row.keyframe
+    if behind < (1 if everything else max(DOCUMENTS_WORTH_A_KEYFRAME, oldest.files // 10)):
+        return
+    try:
+        write_keyframe(repository, oldest, repository.document(oldest)[0])
+    except Damaged:
+        now = repository.ledger.checkpoint(workspace, oldest.version)
+        if now is None or not now.forgotten:
+            raise
+        # Somebody has forgotten it meanwhile, and its rows are gone: there is another oldest one.
+        keyframe_if_worth_it(repository, workspace, everything)
+
+
+def needed_documents(repository: Repository, workspace: WorkspaceRow) -> set[bytes]:
+    """Documents from the last keyframe on that the oldest living version can be made from, and the keyframes."""
+    records = [record for record in Chain(repository.records.read(workspace.id)).records if record["r"] == "keyframe"]
+    living = repository.ledger.find(Query(workspace=workspace.id))
+    oldest = living[-1].version if living else workspace.version
+    # A repair writes keyframes in the middle of things: only one that no living version precedes sets documents free.
+    since = max([record["v"] for record in records if record["v"] <= oldest], default=0)
+    keys = {bytes.fromhex(record["doc"]) for record in records if record["v"] >= since}
+    for row in repository.ledger.find(Query(workspace=workspace.id, forgotten=True)):
+        if row.version >= since:
+            keys.add(row.document)
+    return keys

@@ -1,0 +1,598 @@
+"""The keys of a store: key sets that seal contents, the key files that open them, backups (docs/format/sealed.md)."""
+
+from __future__ import annotations
+
+from errno import EACCES, ENOENT, ENOTDIR
+from posix import fchmod, fstat, geteuid, listdir, stat, unlink, urandom
+
+from blake3 import blake3
+
+from keepfast.core import frozen
+from keepfast.core.errors import Damaged, Failed, KeepfastError, WrongKey
+from keepfast.core.light_json import dumps, loads
+from keepfast.core.steps import step
+from keepfast.store.digest import digest
+from keepfast.store.local import Lock, explain, make_folder, replace, sync_folder
+from keepfast.store.place import store_id
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+    from typing import Any
+
+    Entry = dict[str, Any]
+
+COSTS = 1 << 16, 8, 1
+"""Of scrypt: a tenth of a second and 64 MB for each passphrase that somebody tries."""
+MOST_LOOKS = 50
+HINT = "`keepfast key import FILE` brings back a key from its backup; everything that is not sealed opens without."
+
+
+class KeySet:
+    """The keys that contents are sealed with: made once from 32 random bytes, never changed."""
+
+    __slots__ = ("data", "id", "master", "names", "values")
+
+    def __init__(self, master: bytes) -> None:
+        self.master = master
+        self.id = derive(frozen.SET_ID, master)[:8]
+        self.names = derive(frozen.SYNTHETIC_NAMES, master)
+        self.data = derive(frozen.CONTENTS, master)
+        self.values = derive(frozen.NAMED_VALUES, master)
+
+
+class Keys:
+    """The keys of one store, looked for, or made, when they are first needed.
+
+    A set seals new contents until it is rotated away; from then on it only opens. Every key file has a name of its own,
+    and beside it lies a copy of what the store has of the keys: whatever old file or folder is put back, what was made
+    since lies under other names.
+    """
+
+    def __init__(self, store: str, keys: str, durable: bool = True) -> None:
+        self.store, self.folder, self.durable = store, keys, durable
+        self._sets: dict[bytes, KeySet] | None = None
+        self._current: KeySet | None = None
+        self._entries: list[Entry] = []
+        self._files: dict[str, list[str]] = {}
+        self._found, self._wrapping = "", b""
+        self._seen: object = None
+        self._is_settled = False
+        self.was_made = False
+        """Was a new key made although this store has contents that no key at hand opens?"""
+
+    def key_in_use(self) -> str:
+        """The file whose key opens what is sealed from now on; nothing if there is none yet."""
+        self._refresh()
+        return self._found
+
+    def key_files(self) -> dict[str, list[str]]:
+        """The key files of this store, and the ids of the sets that each opens."""
+        self._refresh()
+        return dict(self._files)
+
+    @property
+    def seal_file(self) -> str:
+        return self.store + "/seal"
+
+    def is_in_use(self) -> bool:
+        """Has this store ever sealed anything?"""
+        return bool(self._texts())
+
+    def is_ready(self) -> bool:
+        """Is there a key to seal with, so that none need be made?"""
+        self._refresh()
+        return self._current is not None
+
+    def sets(self) -> list[tuple[str, bool]]:
+        """Ids of all key sets of the store, and whether each can be opened."""
+        opened = self._refresh()
+        return [(entry["id"], bytes.fromhex(entry["id"]) in opened) for entry in self._entries]
+
+    def seals_with(self) -> str:
+        """The id of the set that new contents are sealed with; nothing if one is yet to be made."""
+        self._refresh()
+        return self._current.id.hex() if self._current is not None else ""
+
+    def is_backed_up(self) -> bool:
+        """Was a backup made of every key set there is now?"""
+        text = _read(self._backed_up) or b""
+        return {one.encode("ascii") for one, _ in self.sets()} <= set(text.split())
+
+    def note_backup(self) -> None:
+        text = " ".join(one for one, opens in self.sets() if opens) + "\n"
+        replace(self._backed_up, text.encode("ascii"), durable=False)
+
+    def problem(self) -> str:
+        """What is wrong with the store's part of the keys, in words; empty if nothing is."""
+        text = _read(self.seal_file)
+        if text is None:
+            return "The file with the sealed keys is missing" if self._copies() else ""
+        return "" if _checked(text) is not None else "The file with the sealed keys is damaged"
+
+    def heal(self) -> bool:
+        """Write the store's part again from the copies beside the keys. True if that was possible."""
+        if not any(_checked(_read(path)) is not None for path in self._copies()):
+            return False
+        self._load()
+        self._put(self.seal_file, self._entries, self.durable)
+        return True
+
+    def rotate(self) -> str:
+        """Seal new contents with a new set under a new key, and let go of the old key. Returns the new set's id.
+
+        The new key opens the older sets too; contents stay as they are. Killed at any point, the key files that are
+        there open everything; what an old one does not open is sealed from the moment when the new set is written.
+        """
+        try:
+            with self._lock():
+                if not self._load():
+                    raise Failed("There is no key yet that could be rotated.", "The first sealed content makes one.")
+                return self._rotate()
+        except OSError as error:
+            raise explain(error, "Rotating the key", self.folder) from None
+
+    def backup(self, passphrase: str) -> dict[str, Any]:
+        """All keys at hand, under a passphrase: for a backup file, or for a bundle. Raises `Usage` if it is weak."""
+        from keepfast.core.strength import require_strong
+
+        require_strong(passphrase)
+        opened = self._refresh()
+        if not opened:
+            raise WrongKey("There is no key at hand.", HINT)
+        salt, (cost, block, parallel) = urandom(16), COSTS
+        nonce = urandom(12)
+        masters = b"".join([keys.master for keys in self._all()])
+        box = cipher(_stretch(passphrase, salt, cost, block, parallel)).encrypt(
+            nonce, masters, frozen.KEY_BACKUP.encode("ascii")
+        )
+        return {
+            "what": frozen.KEY_BACKUP, "v": 1, "kdf": "scrypt", "salt": salt.hex(), "n": cost, "r": block, "p": parallel,
+            "box": (nonce + box).hex(),
+        }  # fmt: skip
+
+    def admit(self, backup: object, passphrase: str) -> int:
+        """Take keys over from a backup; return how many are new here. Raises `WrongKey` for another passphrase.
+
+        Sets of this store seal again as before; those of other stores only open what came from there.
+        """
+        masters = unlock(backup, passphrase)
+        try:
+            with self._lock():
+                opened = self._load()
+                new = [keys for keys in map(KeySet, masters) if keys.id not in opened]
+                if new:
+                    self._admit(new)
+                return len(new)
+        except OSError as error:
+            raise explain(error, "Taking over keys", self.folder) from None
+
+    # Private parts
+
+    @property
+    def _backed_up(self) -> str:
+        return f"{self.folder}/{store_id(self.store)}.key.backed-up"
+
+    def _sealing(self) -> KeySet:
+        """The keys for new contents; made if there are none that open."""
+        self._refresh()
+        if self._current is not None and not self._is_settled:
+            self._settle()
+        if self._current is None:
+            try:
+                with self._lock():
+                    self._load()
+                    if self._current is None:
+                        self._make()
+            except OSError as error:
+                raise explain(error, "Making a key", self.folder) from None
+        assert self._current is not None
+        return self._current
+
+    def _opening(self, wanted: bytes) -> KeySet | None:
+        """The set with this id, if its key is at hand; another process may have made it a moment ago."""
+        found = self._sets.get(wanted) if self._sets is not None else None
+        return found if found is not None else self._refresh().get(wanted)
+
+    def _all(self) -> list[KeySet]:
+        """Every set at hand, the one in use first."""
+        opened, current = self._refresh(), self._current
+        others = [keys for keys in opened.values() if current is None or keys.id != current.id]
+        return others if current is None else [current, *others]
+
+    def _refresh(self) -> dict[bytes, KeySet]:
+        """All sets at hand; looked for again once somebody has written keys. A rotation counts for every process."""
+        if self._sets is None or self._look() != self._seen:
+            return self._load()
+        return self._sets
+
+    def _look(self) -> object:
+        return [_traits(path) for path in (self.seal_file, self.folder)]
+
+    def _load(self) -> dict[bytes, KeySet]:
+        for _ in range(MOST_LOOKS):
+            seen = self._look()
+            found = self._load_once()
+            self._seen = seen
+            if self._look() == seen:
+                break  # else keys were written, and older ones removed, while we read
+        return found
+
+    def _load_once(self) -> dict[bytes, KeySet]:
+        texts = self._texts()
+        entries = _merged(texts)
+        own = self._own(".key")
+        # Where the store's file with its id was damaged or written anew, its keys lie under another one; what is sealed
+        # must not be lost for that.
+        sets: dict[bytes, KeySet] = {}
+        files: dict[str, list[str]] = {}
+        keys: dict[bytes, tuple[str, bytes]] = {}
+        for path in (*own, *self._foreign()):
+            if path not in own and len(sets) == len(entries):
+                break
+            wrapping = _key_in(_read(path))
+            found = _unwrapped(wrapping, entries) if wrapping is not None else []
+            if path in own or found:
+                files[path] = [one.id.hex() for one in found]
+            for one in found:
+                sets.setdefault(one.id, one)
+                keys.setdefault(one.id, (path, wrapping or b""))
+        ids = [bytes.fromhex(entry["id"]) for entry in entries if entry.get("seals", True)]
+        current = next((sets[one] for one in ids if one in sets), None)
+        self._entries = _trimmed(entries, texts[0] if texts else [], [wrapping for _, wrapping in keys.values()])
+        self._files, self._is_settled = files, False
+        self._found, self._wrapping = keys[current.id] if current is not None else ("", b"")
+        self._sets, self._current = sets, current
+        return sets
+
+    def _make(self) -> None:
+        """A new set under a new key: nothing at hand may seal, and new contents must be sealed all the same."""
+        self.was_made = any(bytes.fromhex(entry["id"]) not in self._refresh() for entry in self._entries)
+        self._begin(lambda wrapping, keys: [*self._wrapped(wrapping), _entry(wrapping, keys)])
+
+    def _admit(self, new: list[KeySet]) -> None:
+        own = [entry["id"] for entry in self._entries if entry.get("seals", True)]
+        if self._wrapping:
+            entries = _with(self._entries, self._wrapping, new)
+            self._write_seal(entries, self._copy_of(self._found, self._wrapping))
+        elif any(keys.id.hex() in own for keys in new):
+            self._begin(lambda wrapping, _: _with(self._wrapped(wrapping), wrapping, new))
+        else:
+            self._begin(lambda wrapping, keys: [_entry(wrapping, keys), *_with(self._wrapped(wrapping), wrapping, new)])
+        self._load()
+
+    def _rotate(self) -> str:
+        old = [path for path in self._own(".key") if self._files.get(path)]
+        opened = self._refresh()
+        made = self._begin(
+            lambda wrapping, keys: [
+                _entry(wrapping, keys),
+                *[{**entry, "seals": False} if _id(entry) in opened else entry for entry in self._wrapped(wrapping)],
+            ],
+            durable=True,
+        )
+        step("key:wrapped")
+        mine, copy = _key_id(self._wrapping), self._copy_of(self._found, self._wrapping)
+        old += [path for path in self._copies() if path != copy]  # this one has all that they have
+        alone = [
+            {**entry, "wraps": [wrap for wrap in entry["wraps"] if wrap["key"] == mine] or entry["wraps"]}
+            for entry in self._entries
+        ]
+        try:
+            self._write_seal(alone, copy, durable=True)
+            step("key:alone")
+            for path in old:
+                _unlink(path)
+                step("key:removed")
+            sync_folder(self.folder)
+        except OSError as error:
+            raise Failed(
+                f"New contents are sealed with a new key, but the old key is not let go yet: {error.strerror}.",
+                "Run `keepfast key rotate` again.",
+            ) from None
+        self._load()
+        return made
+
+    def _begin(self, entries: Callable[[bytes, KeySet], list[Entry]], durable: bool | None = None) -> str:
+        """Put a new key, and perhaps a new set, into force; return that set's id. Where that fails, all is as it was."""
+        wrapping, keys = urandom(32), KeySet(urandom(32))
+        path = f"{self.folder}/{store_id(self.store)}-{_key_id(wrapping)}.key"
+        copy = self._copy_of(path, wrapping)
+        wanted = entries(wrapping, keys)
+        try:
+            self._write_key(path, wrapping)
+            step("key:made")
+            self._write_seal(wanted, copy, durable)
+        except OSError:
+            for left in (copy, path):
+                try:
+                    _unlink(left)
+                except OSError:
+                    pass  # it opens nothing
+            raise
+        self._load()
+        return keys.id.hex()
+
+    def _settle(self) -> None:
+        """Bring the store's part and the copy beside the key to the same: either must be enough. No matter if it fails."""
+        self._is_settled = True
+        places = self.seal_file, self._copy_of(self._found, self._wrapping)
+        if all(_sets_in(_checked(_read(path))) == self._entries for path in places):
+            return
+        try:
+            with self._lock():
+                self._load()
+                if self._current is not None:
+                    self._write_seal(self._entries, self._copy_of(self._found, self._wrapping))
+                    self._load()
+        except OSError:
+            pass
+        self._is_settled = True
+
+    def _wrapped(self, wrapping: bytes) -> list[Entry]:
+        """All entries; those that open here are wrapped by this key too."""
+        return _with(self._entries, wrapping, list(self._refresh().values()))
+
+    def _texts(self) -> list[list[Entry]]:
+        """What the store says of its sets, and what the copies beside the keys say. Raises `Damaged` if none can be read."""
+        texts = [text for path in (self.seal_file, *self._copies()) if (text := _read(path)) is not None]
+        good = [checked for text in texts if (checked := _checked(text)) is not None]
+        if texts and not good:
+            raise Damaged(f"{self.seal_file} is damaged, and so is its copy.", HINT)
+        return [_sets_in(text) for text in good]
+
+    def _copies(self) -> list[str]:
+        return self._own(".seal")
+
+    def _own(self, ending: str) -> list[str]:
+        """The files with this ending that were made for this store; the one that older versions made comes first."""
+        plain = f"{store_id(self.store)}{ending}"
+        names = [name for name in self._names() if name.endswith(ending)]
+        return [
+            f"{self.folder}/{name}"
+            for name in sorted(names, key=lambda name: (name != plain, name))
+            if name == plain or name.startswith(plain[: -len(ending)] + "-")
+        ]
+
+    def _foreign(self) -> list[str]:
+        own = store_id(self.store)
+        return [f"{self.folder}/{name}" for name in self._names() if name.endswith(".key") and not name.startswith(own)]
+
+    def _names(self) -> list[str]:
+        try:
+            return sorted(listdir(self.folder))
+        except OSError:
+            return []
+
+    def _copy_of(self, path: str, wrapping: bytes) -> str:
+        """Where the copy of the store's part lies that goes with this key file."""
+        own = f"{self.folder}/{store_id(self.store)}"
+        return (path.removesuffix(".key") if path.startswith(own) else f"{own}-{_key_id(wrapping)}") + ".seal"
+
+    def _write_key(self, path: str, key: bytes) -> None:
+        text = f"{frozen.KEY_FILE}\nversion 1\nstore {store_id(self.store)}\nkey {key.hex()}\n"
+        # Always synced, whatever the settings say of contents: an old key may go as soon as this one is there.
+        replace(path, text.encode("ascii"))
+
+    def _write_seal(self, entries: list[Entry], copy: str, durable: bool | None = None) -> None:
+        synced = self.durable if durable is None else durable
+        # The copy first: what was sealed with a key must open when either of both files is there.
+        self._put(copy, entries, synced)
+        step("key:copied")
+        self._put(self.seal_file, entries, synced)
+
+    def _put(self, path: str, entries: list[Entry], durable: bool) -> None:
+        text = dumps({"v": 1, "sets": entries}).encode("ascii")
+        growing = self.store + "/tmp" if path == self.seal_file else ""
+        replace(path, text + b"\n" + digest(text).hex().encode("ascii") + b"\n", durable, growing)
+
+    def _lock(self) -> _Locks:
+        folder = self.folder
+        missing = []
+        while folder and _read(folder) is None:
+            missing.append(folder)
+            folder = folder.rpartition("/")[0]
+        for path in reversed(missing):
+            make_folder(path)
+        return _Locks(self.folder + "/lock", self.store + "/seal.lock")
+
+
+class _Locks:
+    """Two locks at once: users of one folder of keys, and users of one store, who may have keys elsewhere."""
+
+    def __init__(self, first: str, second: str) -> None:
+        self.first, self.second = Lock(first), Lock(second)
+
+    def __enter__(self) -> None:
+        self.first.__enter__()
+        try:
+            self.second.__enter__()
+        except BaseException:
+            self.first.__exit__(None, None, None)
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.second.__exit__(kind, error, trace)
+        self.first.__exit__(kind, error, trace)
+
+
+def unlock(backup: object, passphrase: str) -> list[bytes]:
+    """The masters in a backup. Raises `WrongKey` for another passphrase, `Damaged` if it is no backup."""
+    from cryptography.exceptions import InvalidTag
+
+    try:
+        if (
+            not isinstance(backup, dict)
+            or backup["what"] != frozen.KEY_BACKUP
+            or backup["v"] != 1
+            or backup["kdf"] != "scrypt"
+        ):
+            raise ValueError
+        costs = backup["n"], backup["r"], backup["p"]
+        # Somebody else wrote this: it must not make us ask for all memory there is.
+        if costs[0] not in [1 << shift for shift in range(10, 21)] or not 0 < costs[1] <= 16 or not 0 < costs[2] <= 4:
+            raise ValueError
+        salt, box = bytes.fromhex(backup["salt"]), bytes.fromhex(backup["box"])
+    except (ValueError, KeyError, TypeError):
+        raise Damaged("This is no backup of keys, or it is damaged.", "Take another copy of it.") from None
+    try:
+        masters = cipher(_stretch(passphrase, salt, *costs)).decrypt(
+            box[:12], box[12:], frozen.KEY_BACKUP.encode("ascii")
+        )
+    except InvalidTag:
+        raise WrongKey("That is not the passphrase of these keys.", "Try again.") from None
+    return [masters[at : at + 32] for at in range(0, len(masters), 32)]
+
+
+def _stretch(passphrase: str, salt: bytes, cost: int, block: int, parallel: int) -> bytes:
+    from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
+
+    return Scrypt(salt=salt, length=32, n=cost, r=block, p=parallel).derive(passphrase.encode("utf-8"))
+
+
+def cipher(key: bytes) -> Any:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    return AESGCM(key)
+
+
+def derive(purpose: str, master: bytes) -> bytes:
+    return blake3(master, derive_key_context=purpose).digest()
+
+
+def _key_id(key: bytes) -> str:
+    return derive(frozen.WRAPPING_ID, key)[:8].hex()
+
+
+def _wrap(wrapping: bytes, keys: KeySet) -> dict[str, str]:
+    nonce = urandom(12)
+    box = cipher(wrapping).encrypt(nonce, keys.master, keys.id)
+    return {"key": _key_id(wrapping), "box": (nonce + box).hex()}
+
+
+def _entry(wrapping: bytes, keys: KeySet) -> Entry:
+    return {"id": keys.id.hex(), "wraps": [_wrap(wrapping, keys)]}
+
+
+def _id(entry: Entry) -> bytes:
+    return bytes.fromhex(entry["id"])
+
+
+def _with(entries: list[Entry], wrapping: bytes, sets: list[KeySet]) -> list[Entry]:
+    """The entries, with a wrap of each of these sets by this key; what is not listed yet came from elsewhere, and only opens."""
+    wanted, found = {keys.id: keys for keys in sets}, []
+    for entry in entries:
+        keys = wanted.pop(_id(entry), None)
+        found.append(entry if keys is None else {**entry, "wraps": [*entry["wraps"], _wrap(wrapping, keys)]})
+    return found + [{**_entry(wrapping, keys), "seals": False} for keys in wanted.values()]
+
+
+def _merged(texts: list[list[Entry]]) -> list[Entry]:
+    """What all of them know. A set that one of them calls rotated away is that: an old copy must not bring it back."""
+    found: dict[str, Entry] = {}
+    for entry in [entry for text in texts for entry in text]:
+        known = found.setdefault(entry["id"], {**entry, "wraps": []})
+        known["wraps"] += [wrap for wrap in entry["wraps"] if wrap not in known["wraps"]]
+        if not entry.get("seals", True):
+            known["seals"] = False
+    return list(found.values())
+
+
+def _trimmed(entries: list[Entry], first: list[Entry], wrappings: list[bytes]) -> list[Entry]:
+    """The entries without wraps that only older copies have, unless nothing else opens their set."""
+    said = {entry["id"]: entry["wraps"] for entry in first}
+    return [
+        {**entry, "wraps": said[entry["id"]]}
+        if any(_unwrapped(one, [{**entry, "wraps": said.get(entry["id"], [])}]) for one in set(wrappings))
+        else entry
+        for entry in entries
+    ]
+
+
+def _unwrapped(wrapping: bytes, entries: list[Entry]) -> list[KeySet]:
+    """The sets that this key opens."""
+    tried = [_unwrap(wrapping, wrap, entry["id"]) for entry in entries for wrap in entry["wraps"]]
+    return list({keys.id: keys for keys in tried if keys is not None}.values())
+
+
+def _unwrap(wrapping: bytes, wrap: dict[str, str], name: str) -> KeySet | None:
+    if wrap["key"] != _key_id(wrapping):
+        return None
+    from cryptography.exceptions import InvalidTag
+
+    box = bytes.fromhex(wrap["box"])
+    try:
+        return KeySet(cipher(wrapping).decrypt(box[:12], box[12:], bytes.fromhex(name)))
+    except InvalidTag:
+        return None
+
+
+def _key_in(text: bytes | None) -> bytes | None:
+    """The key in a key file; None if there is none, or the file is damaged."""
+    if text is None:
+        return None
+    lines = text.decode("ascii", "replace").split("\n")
+    if lines[:2] != [frozen.KEY_FILE, "version 1"] or len(lines) < 4 or not lines[3].startswith("key "):
+        return None
+    try:
+        key = bytes.fromhex(lines[3][4:])
+    except ValueError:
+        return None
+    return key if len(key) == 32 else None
+
+
+def _checked(text: bytes | None) -> bytes | None:
+    """The text, if it matches the digest in its last line and makes sense."""
+    body, _, said = (text or b"").rstrip(b"\n").rpartition(b"\n")
+    if not body or digest(body).hex().encode("ascii") != said:
+        return None
+    try:
+        content = loads(body)
+        good = content["v"] == 1 and all(
+            len(bytes.fromhex(one["id"])) == 8 and all(bytes.fromhex(wrap["box"]) for wrap in one["wraps"])
+            for one in content["sets"]
+        )
+    except (ValueError, KeyError, TypeError, KeepfastError):
+        return None
+    return body if good else None
+
+
+def _sets_in(text: bytes | None) -> list[Entry]:
+    return list(loads(text)["sets"]) if text is not None else []
+
+
+def _traits(path: str) -> tuple[int, ...]:
+    """What changes when somebody writes this file, or puts another one into this folder."""
+    try:
+        seen = stat(path)
+    except OSError:
+        return ()
+    return seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns
+
+
+def _unlink(path: str) -> None:
+    try:
+        unlink(path)
+    except FileNotFoundError:
+        pass
+
+
+def _read(path: str) -> bytes | None:
+    """The file's bytes; of a folder none. None if nothing is there."""
+    try:
+        with open(path, "rb") as file:
+            seen = fstat(file.fileno())
+            if path.endswith(".key") and seen.st_mode & 0o077 and seen.st_uid == geteuid():
+                fchmod(file.fileno(), 0o600)  # whoever copied it back did not mean it for everybody
+            return file.read(1 << 20)
+    except IsADirectoryError:
+        return b""
+    except OSError as error:
+        if error.errno in (ENOENT, ENOTDIR):
+            return None
+        if error.errno == EACCES:
+            raise WrongKey(f"{path} may not be read.", "Check who owns it.") from None
+        raise

@@ -1,0 +1,40 @@
+"""Pins and names: small records that change what is kept and how it is called."""
+
+from __future__ import annotations
+
+from keepfast.core.errors import NotFound
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from keepfast.store.ports import Transaction
+    from keepfast.store.repository import Repository
+    from keepfast.store.rows import CheckpointRow, WorkspaceRow
+
+
+def pin(repository: Repository, checkpoint: CheckpointRow, pinned: bool) -> bool:
+    """Keep the checkpoint from being dropped by the policy, or let it go again. False if it was so already."""
+    return _mark(
+        repository, checkpoint, {"r": "pin" if pinned else "unpin", "v": checkpoint.version}, {"pinned": int(pinned)}
+    )
+
+
+def name(repository: Repository, checkpoint: CheckpointRow, text: str) -> bool:
+    """Give the checkpoint a name, or take it away with an empty one. False if it was called so already."""
+    return _mark(repository, checkpoint, {"r": "name", "v": checkpoint.version, "name": text or None}, {"name": text})
+
+
+def _mark(repository: Repository, checkpoint: CheckpointRow, record: dict[str, Any], becomes: dict[str, Any]) -> bool:
+    changed = False
+
+    def work(tx: Transaction, row: WorkspaceRow | None) -> list[dict[str, Any]]:
+        nonlocal changed
+        now = repository.ledger.checkpoint(checkpoint.workspace, checkpoint.version)
+        if now is None or now.forgotten:
+            raise NotFound(f"v{checkpoint.version} was forgotten in the meantime.")
+        changed = now._replace(**becomes) != now
+        return [record] if changed else []
+
+    repository.commit(checkpoint.workspace, work)
+    return changed

@@ -1,0 +1,388 @@
+"""The embedded backends: pack files and logs in a folder, each write made durable in the right order."""
+
+from __future__ import annotations
+
+from _thread import allocate_lock
+from errno import EACCES, EAGAIN, EDQUOT, ENOENT, ENOSPC, EPERM, EROFS
+from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
+from posix import (
+    O_APPEND,
+    O_CLOEXEC,
+    O_CREAT,
+    O_DIRECTORY,
+    O_EXCL,
+    O_RDONLY,
+    O_RDWR,
+    O_WRONLY,
+    close,
+    fstat,
+    fsync,
+    ftruncate,
+    listdir,
+    mkdir,
+    pread,
+    rename,
+    stat,
+    unlink,
+    urandom,
+    write,
+)
+from posix import open as open_fd
+
+try:
+    from posix import POSIX_FADV_DONTNEED, posix_fadvise
+except ImportError:  # macOS has none
+    posix_fadvise = None  # type: ignore[assignment]
+
+from keepfast.core.errors import DiskFull, Failed, KeepfastError, Unreachable, shortage
+from keepfast.core.steps import step
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+
+FULL = (ENOSPC, EDQUOT)
+EARLY = 256 << 10
+
+
+class LocalBlobs:
+    """Packs as files; being written in `tmp/`, each under a kernel lock that tells the living from the dead."""
+
+    def __init__(self, store: str, durable: bool = True) -> None:
+        self.folder = store + "/packs"
+        self.temporary = store + "/tmp"
+        self.durable = durable
+        self._last: tuple[str, int] | None = None
+        # A server reads with several threads: none may close what another reads from.
+        self._guard = allocate_lock()
+
+    def create(self) -> LocalUpload:
+        return LocalUpload(self)
+
+    def read(self, name: str, offset: int, length: int) -> bytes:
+        with self._guard:
+            return self._read(name, offset, length)
+
+    def _read(self, name: str, offset: int, length: int) -> bytes:
+        if self._last is None or self._last[0] != name:
+            fd = open_fd(self._path(name), O_RDONLY | O_CLOEXEC)
+            self._let_go()
+            self._last = name, fd
+        fd, parts = self._last[1], []
+        # Whoever asks for more than there is must not be given the memory first.
+        if offset + length > fstat(fd).st_size:
+            raise EOFError(f"pack {name} ends before byte {offset + length}")
+        while length > 0:
+            part = pread(fd, length, offset)
+            if not part:
+                raise EOFError(f"pack {name} ends before byte {offset + length}")
+            parts.append(part)
+            offset += len(part)
+            length -= len(part)
+        return b"".join(parts)
+
+    def descriptor(self, name: str) -> int:
+        return open_fd(self._path(name), O_RDONLY | O_CLOEXEC)
+
+    def size(self, name: str) -> int:
+        return stat(self._path(name)).st_size
+
+    def close(self) -> None:
+        with self._guard:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        last, self._last = self._last, None
+        if last is not None:
+            close(last[1])
+
+    def names(self) -> list[str]:
+        return sorted(name[:-5] for name in _names(self.folder) if name.endswith(".pack"))
+
+    def delete(self, name: str) -> None:
+        with self._guard:
+            if self._last is not None and self._last[0] == name:
+                self._let_go()
+        try:
+            unlink(self._path(name))
+        except FileNotFoundError:
+            pass
+
+    def sweep(self) -> int:
+        removed = 0
+        for name in listdir(self.temporary):
+            path = f"{self.temporary}/{name}"
+            try:
+                fd = open_fd(path, O_RDWR | O_CLOEXEC)
+            except FileNotFoundError:
+                continue
+            try:
+                flock(fd, LOCK_EX | LOCK_NB)
+                unlink(path)
+                removed += 1
+            except (BlockingIOError, FileNotFoundError):
+                pass
+            finally:
+                close(fd)
+        return removed
+
+    def _path(self, name: str) -> str:
+        return f"{self.folder}/{_plain(name)}.pack"
+
+
+class LocalUpload:
+    def __init__(self, blobs: LocalBlobs) -> None:
+        self.blobs = blobs
+        self.path, self.fd = _new_file(blobs.temporary + "/")
+        self.written = self.sent = 0
+
+    def write(self, data: bytes) -> None:
+        write_all(self.fd, data)
+        self.written += len(data)
+        if self.written - self.sent >= EARLY and self.blobs.durable and posix_fadvise is not None:
+            # Sent on its way to the disk while we go on: `sync` has less to wait for. What is under way stays in memory.
+            try:
+                posix_fadvise(self.fd, self.sent, self.written - self.sent, POSIX_FADV_DONTNEED)
+            except OSError:
+                pass  # a hint, which not every file system takes; `sync` is what counts
+            self.sent = self.written
+
+    def sync(self) -> None:
+        step("pack:written")
+        if self.blobs.durable:
+            fsync(self.fd)
+        step("pack:synced")
+
+    def finish(self, name: str) -> None:
+        rename(self.path, f"{self.blobs.folder}/{name}.pack")
+        step("pack:renamed")
+        if self.blobs.durable:
+            sync_folder(self.blobs.folder)
+        step("pack:named")
+        close(self.fd)
+        self.fd = -1
+
+    def abort(self) -> None:
+        if self.fd < 0:
+            return
+        try:
+            unlink(self.path)
+        except FileNotFoundError:
+            pass
+        close(self.fd)
+        self.fd = -1
+
+
+class LocalRecords:
+    """Logs as files below `log/`."""
+
+    def __init__(self, store: str, durable: bool = True) -> None:
+        self.folder = store + "/log"
+        self.durable = durable
+
+    def append(self, log: str, lines: bytes) -> None:
+        path = self._path(log)
+        try:
+            fd = open_fd(path, O_WRONLY | O_APPEND | O_CLOEXEC)
+            new = False
+        except FileNotFoundError:
+            fd = open_fd(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0o600)
+            new = True
+        try:
+            before = fstat(fd).st_size
+            try:
+                write_all(fd, lines)
+                step("record:written")
+                if self.durable:
+                    fsync(fd)
+            except OSError:
+                ftruncate(fd, before)  # what cannot be made durable must not be taken for a record later
+                raise
+        finally:
+            close(fd)
+        if new and self.durable:
+            sync_folder(self.folder)
+        step("record:synced")
+
+    def read(self, log: str) -> bytes:
+        try:
+            with open(self._path(log), "rb") as file:
+                return file.read()
+        except FileNotFoundError:
+            return b""
+
+    def remove(self, log: str) -> None:
+        try:
+            unlink(self._path(log))
+        except FileNotFoundError:
+            return
+        if self.durable:
+            sync_folder(self.folder)
+
+    def size(self, log: str) -> int:
+        try:
+            return stat(self._path(log)).st_size
+        except FileNotFoundError:
+            return 0
+
+    def truncate(self, log: str, size: int) -> None:
+        fd = open_fd(self._path(log), O_WRONLY | O_CLOEXEC)
+        try:
+            ftruncate(fd, size)
+            if self.durable:
+                fsync(fd)
+        finally:
+            close(fd)
+
+    def logs(self) -> list[str]:
+        return sorted(name[:-4] for name in _names(self.folder) if name.endswith(".log"))
+
+    def _path(self, log: str) -> str:
+        return f"{self.folder}/{_plain(log)}.log"
+
+
+class Lock:
+    """A kernel lock on a file: it ends with its holder, however that ends."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.fd = -1
+
+    def __enter__(self) -> Lock:
+        self.fd = open_fd(self.path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
+        flock(self.fd, LOCK_EX)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            flock(self.fd, LOCK_UN)
+        except OSError:
+            pass  # closing lets go of it as well; kept open, we would one day wait for ourselves
+        close(self.fd)
+        self.fd = -1
+
+    def try_now(self) -> bool:
+        """Take it if nobody has it."""
+        self.fd = open_fd(self.path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
+        try:
+            flock(self.fd, LOCK_EX | LOCK_NB)
+        except OSError as error:
+            close(self.fd)
+            self.fd = -1
+            if error.errno in (EAGAIN, EACCES):
+                return False
+            raise
+        return True
+
+
+def _names(folder: str) -> list[str]:
+    """What lies in the folder. Nothing does in one that is gone: what should be there is missed by name."""
+    try:
+        return listdir(folder)
+    except FileNotFoundError:
+        return []
+
+
+def _plain(name: str) -> str:
+    """The name, unless it leads out of its folder: a damaged or crafted ledger can call a pack anything."""
+    if "/" in name or "\0" in name:
+        raise FileNotFoundError(ENOENT, "No such name", name)
+    return name
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Write every byte: one call may write less than it was given."""
+    view = memoryview(data)
+    while view:
+        view = view[write(fd, view) :]
+
+
+def sync_folder(path: str) -> None:
+    fd = open_fd(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+    try:
+        fsync(fd)
+    finally:
+        close(fd)
+
+
+def replace(path: str, data: bytes, durable: bool = True, growing: str = "") -> None:
+    """Put `data` in the place of `path` in one step. It grows in the folder `growing`, where a sweep finds leftovers."""
+    temporary, fd = _new_file(growing + "/" if growing else path + ".")
+    try:
+        try:
+            write_all(fd, data)
+            if durable:
+                fsync(fd)
+            rename(temporary, path)
+        finally:
+            close(fd)
+    except OSError:
+        try:
+            unlink(temporary)
+        except FileNotFoundError:
+            pass
+        raise
+    if durable:
+        sync_folder(path.rpartition("/")[0])
+
+
+def replace_in(folder: int, name: str, data: bytes, durable: bool = True) -> None:
+    """The same in a folder that is open: no link on the way to it leads the writing elsewhere."""
+    temporary = f"{name}.{urandom(12).hex()}"
+    fd = open_fd(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600, dir_fd=folder)
+    try:
+        write_all(fd, data)
+        if durable:
+            fsync(fd)
+        rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except OSError:
+        unlink(temporary, dir_fd=folder)
+        raise
+    finally:
+        close(fd)
+    if durable:
+        fsync(folder)
+
+
+def _new_file(prefix: str) -> tuple[str, int]:
+    """A new file, locked: that tells a sweep that its writer lives. Returns path and descriptor."""
+    while True:
+        path = prefix + urandom(12).hex()
+        fd = open_fd(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+        flock(fd, LOCK_EX)
+        # Between open and flock a sweep may have taken the file for a dead writer's.
+        if fstat(fd).st_nlink:
+            return path, fd
+        close(fd)
+
+
+def make_folder(path: str) -> None:
+    try:
+        mkdir(path, 0o700)
+    except FileExistsError:
+        pass
+
+
+READ_ONLY = (
+    "Remount it so that it can be written, or begin a new history elsewhere: `keepfast --store DIR init --new-store`."
+)
+"""What helps where the store cannot be written. The setting does not: a workspace stays in the store that has its history."""
+
+
+def explain(error: OSError, what: str, store: str = "") -> KeepfastError:
+    """Turn an error of the operating system into a sentence with a way out."""
+    named = f"the store {store}".rstrip()
+    short = shortage(error)
+    if short is not None:
+        return short
+    if error.errno in FULL:
+        return DiskFull(f"The disk is full: {what} was not done; nothing was changed in {store or named}.")
+    if error.errno == EROFS:
+        return Unreachable(f"T{named[1:]} is on a read-only file system.", READ_ONLY)
+    if error.errno in (EACCES, EPERM):
+        return Unreachable(
+            f"No permission in {named}: {error.strerror} ({error.filename or what}).", "Check who owns it."
+        )
+    return Failed(f"{what} failed: {error.strerror or error} ({error.filename or store or named}).")

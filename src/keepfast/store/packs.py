@@ -1,0 +1,320 @@
+"""Packs: blobs in compressed frames with an index at the end (docs/format/store.md)."""
+
+from __future__ import annotations
+
+from _struct import pack as pack_numbers
+from _struct import unpack, unpack_from
+
+from keepfast.core.errors import Damaged, shortage
+from keepfast.store.compressing import Workers, native, squeezer, start
+from keepfast.store.digest import digest
+from keepfast.store.rows import SEALED, Location
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    from keepfast.store.compressing import Job
+    from keepfast.store.ports import Blobs, Upload
+
+MAGIC, END = b"HFPACK1\n", b"HFPEND1\n"
+TRAILER = 64
+RAW, ZLIB, ZSTD = 0, 1, 2
+FRAME = 1 << 20
+MOST_RAW = 1 << 30
+"""No frame is larger; one that claims more is damage, not a reason to ask for memory."""
+MOST_SHARED = 64 << 20
+"""No frame of several blobs is larger."""
+LITTLE = 352 << 10
+"""Up to so much of a frame is unpacked by itself: the first three pieces of memory that Zstandard's module asks for."""
+WORTH_IT = 128 << 10
+"""From this many bytes on, a frame that is not full is compressed ahead, while a save works out what changed."""
+FEW = 512 << 10
+"""Up to this many bytes a save compresses by itself, without threads."""
+VERY_LITTLE = 48 << 10
+"""Up to this many with zlib."""
+
+
+class PackWriter:
+    """Collects blobs into frames and writes them as one new object. Not seen by anyone until `finish`."""
+
+    def __init__(self, blobs: Blobs, *, level: int = 1, frame: int = FRAME, threads: int = 2) -> None:
+        self.blobs = blobs
+        self.level = level
+        self.frame_size = frame
+        self.threads = threads
+        self.upload: Upload | None = None
+        self.size = 0
+        self.frames: list[tuple[int, int, int, int]] = []
+        self.digests: list[bytes] = []
+        self.lengths: list[int] = []
+        self.kinds = bytearray()
+        self.name = ""
+        self._open: list[bytes] = []
+        self._open_bytes = 0
+        self._total = self._pending = 0
+        self._workers: Workers | None = None
+        self._waiting: list[tuple[int, int, Job]] = []
+        self._syncing: Job | None = None
+
+    @property
+    def bound(self) -> int:
+        """The size that the pack has at most so far, but for its index: what is not compressed yet counts in full."""
+        return self.size + self._pending + self._open_bytes
+
+    def add(self, key: bytes, data: bytes, kind: int) -> None:
+        if kind == SEALED:
+            self._alone(key, data)
+            return
+        if self._open_bytes + len(data) > self.frame_size and self._open:
+            self._flush()
+        self._open.append(data)
+        self._open_bytes += len(data)
+        self.digests.append(key)
+        self.lengths.append(len(data))
+        self.kinds.append(kind)
+
+    def end_frame(self) -> None:
+        """What comes next lies in another frame, even if there is room in this one."""
+        self._flush()
+
+    def _alone(self, key: bytes, data: bytes) -> None:
+        """A sealed blob has a frame of its own, as it is: compressed among others, its size would tell of theirs."""
+        self._flush()
+        self._drain(0)
+        self._store(len(data), 1, bytes([RAW]) + data)
+        self.digests.append(key)
+        self.lengths.append(len(data))
+        self.kinds.append(SEALED)
+
+    def send(self) -> None:
+        """Nothing comes for a while: what is there of a frame is worth compressing meanwhile, if it is more than a little."""
+        if self._workers is not None and self._open_bytes >= WORTH_IT:
+            self._flush()
+
+    def end(self) -> None:
+        """Write what is left, and let the threads go: nothing is added any more."""
+        self._flush()
+        self._drain(0)
+        self._let_go()
+
+    def sync(self, *, wait: bool = True) -> None:
+        """Write what is left and the index; every byte is durable when this returns, under no name yet.
+
+        Not `wait`: it need not be before `finish`. That is as long as it takes to make rows, and the store is locked then.
+        """
+        self.end()
+        table = self.size or len(MAGIC)
+        index = b"".join(
+            [
+                b"".join([pack_numbers("<QQQQ", *frame) for frame in self.frames]),
+                b"".join(self.digests),
+                pack_numbers(f"<{len(self.lengths)}Q", *self.lengths),
+                bytes(self.kinds),
+                pack_numbers("<QQQ", table, len(self.frames), len(self.digests)),
+            ]
+        )
+        key = digest(index)
+        self.name = key[:16].hex()
+        self._write(index + key + END)
+        upload = self.upload
+        assert upload is not None
+
+        def make_durable(nothing: bytes) -> bytes:
+            upload.sync()
+            return nothing
+
+        self._syncing = None if wait else start(make_durable)
+        if self._syncing is None:
+            upload.sync()
+
+    def finish(self) -> None:
+        """Give it its name, once it is durable."""
+        assert self.upload is not None
+        if self._syncing is not None:
+            self._syncing.result()
+        self.upload.finish(self.name)
+
+    def abort(self) -> None:
+        self._let_go()
+        if self._syncing is not None:
+            try:
+                self._syncing.result()  # the file is not closed under its feet
+            except OSError:
+                pass
+        if self.upload is not None:
+            self.upload.abort()
+
+    def _let_go(self) -> None:
+        if self._workers is not None:
+            self._workers.close()
+            self._workers = None
+
+    def entries(self) -> Iterator[tuple[bytes, Location]]:
+        return _entries(self.name, self.frames, self.digests, self.lengths, self.kinds)
+
+    def _flush(self) -> None:
+        if not self._open:
+            return
+        raw, count = b"".join(self._open), len(self._open)
+        self._open, self._open_bytes = [], 0
+        self._total += len(raw)
+        if self._workers is None and self._total <= FEW and self.level == 1:
+            self._store(len(raw), count, compress_little(raw))
+            return
+        if self._workers is None:
+            level = self.level
+            self._workers = Workers(self.threads, lambda: stored_form(level))
+        self._waiting.append((len(raw), count, self._workers.submit(raw)))
+        self._pending += len(raw)
+        # The compressors are kept busy, and memory bounded: at most this many frames wait.
+        self._drain(4 if len(raw) <= 2 * FRAME else 2)
+
+    def _drain(self, most: int) -> None:
+        while len(self._waiting) > most:
+            raw, count, job = self._waiting.pop(0)
+            self._pending -= raw
+            self._store(raw, count, job.result())
+
+    def _store(self, raw: int, count: int, stored: bytes) -> None:
+        if self.size == 0:
+            self._write(MAGIC)
+        self.frames.append((self.size, len(stored), raw, count))
+        self._write(stored)
+
+    def _write(self, data: bytes) -> None:
+        if self.upload is None:
+            self.upload = self.blobs.create()
+        if self.size == 0 and data is not MAGIC:
+            self.upload.write(MAGIC)
+            self.size += len(MAGIC)
+        self.upload.write(data)
+        self.size += len(data)
+
+
+def compress_little(raw: bytes) -> bytes:
+    """The stored form of a small save's only frame. Loading Zstandard takes longer than zlib takes for very little."""
+    if len(raw) > VERY_LITTLE:
+        return compress(raw, 1)
+    from zlib import compress as zlib_compress
+
+    return bytes([ZLIB]) + zlib_compress(raw, 1)
+
+
+def compress(raw: bytes, level: int) -> bytes:
+    """A frame's stored form: Zstandard, or raw where that is no smaller."""
+    return stored_form(level)(raw)
+
+
+def stored_form(level: int) -> Callable[[bytes], bytes]:
+    """The same for many frames, one after another."""
+    squeeze = squeezer(level)
+
+    def store(raw: bytes) -> bytes:
+        packed = squeeze(raw)
+        if len(packed) >= len(raw):
+            return bytes([RAW]) + raw
+        return bytes([ZSTD]) + packed
+
+    return store
+
+
+def decompress(stored: bytes, most: int = MOST_RAW) -> bytes:
+    """A frame's raw form, at most so many bytes. Raises `Damaged` if it cannot be had."""
+    data, is_whole = _inflated(stored, most)
+    if not is_whole:
+        raise Damaged("a frame is cut short, or larger than any frame may be")
+    return data
+
+
+def beginning(stored: bytes, least: int) -> bytes:
+    """At least so many first bytes of a frame's raw form, for whoever checks what is in them: less is there if it is cut.
+
+    Where little is wanted, no more is unpacked. Else all of it: Zstandard's module asks for memory in a few sizes, which
+    the next frame finds as it was left, and a limit of any other size would cost more than it spares.
+    """
+    return _inflated(stored, max(least, 1) if least <= LITTLE else max(MOST_SHARED, least))[0]
+
+
+def _inflated(stored: bytes, most: int) -> tuple[bytes, bool]:
+    """So many bytes of a frame's raw form, and whether that is all of it. Raises `Damaged`."""
+    if not stored:
+        raise Damaged("a frame is empty")
+    codec, body = stored[0], memoryview(stored)[1:]
+    try:
+        if codec == RAW:
+            return bytes(body), True
+        if codec == ZLIB:
+            from zlib import decompressobj
+
+            inflater: Any = decompressobj()
+        elif codec == ZSTD:
+            inflater = native().ZstdDecompressor()
+        else:
+            raise Damaged(f"a frame has the unknown codec {codec}")
+        data: bytes = inflater.decompress(body, most)
+    except Exception as error:
+        # By their names: the modules they come from are loaded only where they are needed.
+        kind = type(error)
+        if not (isinstance(error, (EOFError, ValueError)) or kind.__module__ == "zlib" or kind.__name__ == "ZstdError"):
+            raise
+        # What could not be unpacked for want of memory is not damaged, and must not be healed or passed over.
+        raise shortage(error) or Damaged(f"a frame does not decompress: {error}") from None
+    return data, inflater.eof
+
+
+def read_index(
+    blobs: Blobs, name: str, *, strict: bool = True
+) -> tuple[int, list[tuple[bytes, Location]], list[tuple[int, int, int, int]]]:
+    """Return (size, entries, frames) of a pack from its own index. Raises `Damaged` if that does not match its digest.
+
+    Not `strict`: or if it makes no sense at all. Then nothing in it can be believed that does not prove itself.
+    """
+    size = blobs.size(name)
+    if size < len(MAGIC) + TRAILER:
+        raise Damaged(f"pack {name} is cut short")
+    try:
+        trailer = blobs.read(name, size - TRAILER, TRAILER)
+        table, frame_count, blob_count = unpack("<QQQ", trailer[:24])
+        if strict and (trailer[56:] != END or blobs.read(name, 0, 8) != MAGIC):
+            raise Damaged(f"pack {name} has no proper beginning and end")
+        if table + 32 * frame_count + 41 * blob_count + TRAILER != size:
+            raise Damaged(f"the index of pack {name} does not fit its size")
+        index = blobs.read(name, table, size - TRAILER - table)
+    except EOFError:
+        raise Damaged(f"pack {name} is cut short") from None
+    key = digest(index + trailer[:24])
+    if strict and (key != trailer[24:56] or key[:16].hex() != name):
+        raise Damaged(f"the index of pack {name} does not match its digest")
+    frames = [unpack_from("<QQQQ", index, 32 * number) for number in range(frame_count)]
+    at = 32 * frame_count
+    digests = [index[at + 32 * number : at + 32 * number + 32] for number in range(blob_count)]
+    at += 32 * blob_count
+    lengths = unpack_from(f"<{blob_count}Q", index, at)
+    kinds = index[at + 8 * blob_count :]
+    if sum(frame[3] for frame in frames) != blob_count or not _fits(frames, lengths, table):
+        raise Damaged(f"the index of pack {name} contradicts itself")
+    return size, list(_entries(name, frames, digests, lengths, kinds)), frames
+
+
+def _fits(frames: Any, lengths: Any, table: int) -> bool:
+    """Do the frames lie back to back up to the table, each as large as its blobs together?"""
+    at, blob = len(MAGIC), 0
+    for offset, stored, raw, count in frames:
+        if offset != at or raw > MOST_RAW or raw != sum(lengths[blob : blob + count]):
+            return False
+        at += stored
+        blob += count
+    return at == table
+
+
+def _entries(name: str, frames: Any, digests: Any, lengths: Any, kinds: Any) -> Iterator[tuple[bytes, Location]]:
+    blob = 0
+    for frame_offset, stored, _, count in frames:
+        offset = 0
+        for _ in range(count):
+            length = lengths[blob]
+            yield digests[blob], Location(name, frame_offset, stored, offset, length, kinds[blob])
+            offset += length
+            blob += 1

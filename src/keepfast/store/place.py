@@ -1,0 +1,292 @@
+"""A store that need not be open yet: what a hook asks before it knows whether there is anything to save."""
+
+from __future__ import annotations
+
+from posix import O_CLOEXEC, O_RDONLY, close, fstat, pread, read
+from posix import open as open_fd
+
+from keepfast.core.errors import Damaged, MissingStore, NewerFormat, NoWorkspace, Unreachable, Usage
+from keepfast.core.frozen import STORE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from keepfast.store.repository import Repository
+
+FORMAT = 1
+UNSAVED = "/unsaved"
+"""In a workspace's folder while its last save failed: why (see `notices.py`)."""
+
+
+class Place:
+    """Where a store is, and the little that can be known without opening it."""
+
+    __slots__ = ("durable", "expected", "keys", "named", "path", "workspace")
+
+    def __init__(self, path: str, durable: bool = True, keys: str = "") -> None:
+        self.path, self.durable = path, durable
+        self.keys = keys or path.rpartition("/")[0] + "/keys"
+        self.expected = ""
+        """The id of the store that is meant; empty: whichever is there."""
+        self.workspace = ""
+        """The workspace that is wanted of it, where that is known."""
+        self.named = path
+        """Where the store that is meant is said to be."""
+
+    def expect(self, identity: str, workspace: str = "", named: str = "") -> Place:
+        """There must be a store, and for a workspace the one with this id: else it is missing, and none is made.
+
+        Without a workspace any store will do: it is not known yet what is wanted of it.
+        """
+        self.expected, self.workspace, self.named = identity, workspace, named or self.path
+        return self
+
+    def id(self) -> str:
+        """Return the store's id. Raises `MissingStore` if it is not the one that is meant, and as `store_id` does."""
+        try:
+            found = store_id(self.path)
+        except NoWorkspace:
+            if not self.expected:
+                raise
+            if self._is_left():
+                raise Damaged(f"{self.path}/format is gone.", "Run `keepfast verify --repair`.") from None
+            raise missing(self.named) from None
+        # Another one may know the workspace too, from before a new history was begun: that is not this history.
+        if self.workspace and self.expected and found != self.expected:
+            raise missing(self.named)
+        return found
+
+    def refuse_parts(self) -> None:
+        """Raise `Damaged` if a folder is gone without which checkpoints are lost: nothing is saved as if all were well."""
+        from posix import stat
+
+        for name in ("packs", "log"):
+            try:
+                stat(f"{self.path}/{name}")
+            except FileNotFoundError:
+                self.id()  # a store that is not there at all is another matter
+                raise Damaged(
+                    f"{self.path}/{name} is gone, and checkpoints with it.",
+                    "If you have it elsewhere, put it back; `keepfast verify --repair` heals what can be, and names the rest.",
+                ) from None
+            except OSError:
+                return  # whoever opens the store says what is wrong with it
+
+    def admit(self, workspace: str, store: str, identity: str, root: bytes = b"") -> None:
+        """Raise unless a workspace whose marker names that store belongs into this one, or has a history here by its `root`.
+
+        A marker is a file that anybody may have put there: no other store is opened because of it.
+        """
+        if not identity or (store == self.path and identity == self.expected):
+            return
+        if root and root in self.registered():
+            return
+        if identity == id_or_nothing(self.path) or (store == self.path and self.knows(workspace)):
+            return
+        if store != self.path and listed(self.list).get(store) == identity:
+            if id_or_nothing(store) == identity:
+                raise Usage(
+                    f"This folder's checkpoints are in the store {store}, not in {self.path}.",
+                    "Leave out --store; `keepfast --store DIR init --new-store` begins a new history in DIR.",
+                )
+        elif self.knows(workspace):
+            return
+        raise missing(store)
+
+    def knows(self, workspace: str) -> bool:
+        return bool(workspace) and workspace in self.registered().values()
+
+    @property
+    def list(self) -> str:
+        """The list of the stores that this user has used."""
+        return self.keys.rpartition("/")[0] + "/stores"
+
+    @property
+    def folders(self) -> str:
+        """The list of the folders that are kept in stores outside of the data folder."""
+        return folders_beside(self.list)
+
+    def is_beside(self) -> bool:
+        """Does the store lie in the user's data folder? Then it is not lost without the lists that would name it."""
+        return self.path.rpartition("/")[0] == self.list.rpartition("/")[0]
+
+    def is_successor(self) -> bool:
+        """Was there another store at this path, which is nowhere that we know?"""
+        path, known = self.path.encode("utf-8", "surrogateescape"), listed(self.list).values()
+        return any(where == path and identity not in known for identity, where in read_pairs(self.list))
+
+    @property
+    def unprotected(self) -> str:
+        """The list of the folders that hooks shall leave alone."""
+        return self.keys.rpartition("/")[0] + "/unprotected"
+
+    def head(self, workspace: str) -> tuple[int, bytes]:
+        """Size and last digest (hex) of the workspace's log: together they name everything in it."""
+        return head_of_log(f"{self.path}/log/{workspace}.log")
+
+    def folder(self, workspace: str) -> str:
+        return f"{self.path}/workspaces/{workspace}"
+
+    def open(self, beside: bool = False) -> Repository:
+        """Open the store. `beside`: it is open already, and is asked little more."""
+        from keepfast.store.open import open_store
+
+        if self.expected:
+            self.id()
+        return open_store(self.path, durable=self.durable, keys=self.keys, beside=beside)
+
+    def create(self, anew: bool = False) -> Repository:
+        """Open the store, and make it if there is none yet. `anew`: also in the place of one that is missing."""
+        from keepfast.store.open import create_store
+
+        if anew:
+            self.expected = ""
+        if self.expected and not self._is_left():
+            self.id()
+        return create_store(self.path, durable=self.durable, keys=self.keys, identity=self.expected)
+
+    def _is_left(self) -> bool:
+        """Is there all of a store but its format file? Then nothing is lost, and it can be written again."""
+        from posix import stat
+
+        try:
+            stat(self.path + "/ledger.db")
+            stat(self.path + "/format")
+        except OSError as error:
+            return str(error.filename).endswith("/format") and isinstance(error, FileNotFoundError)
+        return False
+
+    def registered(self) -> dict[bytes, str]:
+        """Folders that are workspaces, as the last registration left the list; the ledger knows better."""
+        return {path: workspace for workspace, path in read_pairs(self.path + "/paths")}
+
+    def list_paths(self, workspaces: Iterable[tuple[str, bytes]]) -> None:
+        from keepfast.store.stores import write_pairs
+
+        write_pairs(self.path + "/paths", workspaces, self.path + "/tmp")
+
+
+def store_path_of(url: str, data: str) -> str:
+    """Return the folder that the setting `store.url` names; `data` is the user's data folder. Raises `Usage`."""
+    if not url:
+        return data + "/store"
+    if url.startswith("file://"):
+        url = url[7:]
+    if not url.startswith("/"):
+        raise Usage(f"store.url = {url!r} is not an absolute path.", "Give a folder such as /home/you/keepfast-store.")
+    return url.rstrip("/") or "/"
+
+
+def store_id(path: str) -> str:
+    """Return the id in the store's `format` file.
+
+    Raises `NoWorkspace` if there is no store, `Unreachable` if it cannot be opened, `NewerFormat` if it is not for us.
+    """
+    try:
+        fd = open_fd(path + "/format", O_RDONLY | O_CLOEXEC)
+    except FileNotFoundError:
+        raise NoWorkspace(f"There is no store at {path} yet.") from None
+    except NotADirectoryError:
+        raise Unreachable(f"The store path {path} is a file, not a folder.", "Set `store.url` to a folder.") from None
+    except OSError as error:
+        from keepfast.store.local import explain
+
+        raise explain(error, "Opening it", path) from None
+    try:
+        lines = read(fd, 4096).decode("ascii", "replace").split("\n")
+    finally:
+        close(fd)
+    words = [text.partition(" ")[::2] for text in lines]
+    if lines[0] != STORE or len(words) < 3 or words[1][0] != "version" or words[2][0] != "id":
+        raise Damaged(
+            f"{path}/format does not describe a store.",
+            "Run `keepfast verify --repair`, or set `store.url` to the right folder.",
+        )
+    if not words[1][1].isdigit():
+        raise Damaged(f"{path}/format names no version.", "Run `keepfast verify --repair`.")
+    if int(words[1][1]) > FORMAT:
+        raise NewerFormat(f"The store {path} has format {words[1][1]}; this keepfast knows {FORMAT}.")
+    if len(words[2][1]) != 32 or words[2][1].strip("0123456789abcdef") or int(words[1][1]) != FORMAT:
+        raise Damaged(f"{path}/format is damaged.", "Run `keepfast verify --repair`.")
+    return words[2][1]
+
+
+def id_or_nothing(path: str) -> str:
+    """Return the id of the store in this folder; nothing if it cannot be had."""
+    try:
+        return store_id(path)
+    except (NoWorkspace, Unreachable, Damaged):
+        return ""
+
+
+def missing(path: str) -> MissingStore:
+    """The error that names a store which is not there, or not the one that was there."""
+    from posix import stat
+
+    try:
+        stat(path + "/format")
+    except OSError:
+        return MissingStore(f"The store {path} is not there (disk not mounted? moved?).")
+    return MissingStore(
+        f"The store {path} is not the one that keeps this folder's checkpoints (disk not mounted? moved?)."
+    )
+
+
+def listed(file: str) -> dict[str, str]:
+    """Return the stores in the list, path → id. Of two lines with one path or one id, the later one counts."""
+    found: dict[str, str] = {}
+    for identity, path in read_pairs(file):
+        name = path.decode("utf-8", "surrogateescape")
+        for other in [other for other, its in found.items() if its == identity]:
+            del found[other]  # it moved
+        found[name] = identity
+    return found
+
+
+def folders_beside(stores: str) -> str:
+    """The list of folders that lies beside the list of stores."""
+    return stores.rpartition("/")[0] + "/folders"
+
+
+def kept_folders(file: str) -> dict[bytes, tuple[str, str]]:
+    """Return the folders in the list, each with the ids of its store and its workspace. The later line of a path counts."""
+    found: dict[bytes, tuple[str, str]] = {}
+    for word, path in read_pairs(file):
+        store, _, workspace = word.partition("/")
+        found.pop(path, None)
+        if workspace:
+            found[path] = store, workspace
+    return found
+
+
+def read_pairs(file: str) -> list[tuple[str, bytes]]:
+    """Return the lines `WORD PATH` of a file; none if it cannot be read."""
+    try:
+        fd = open_fd(file, O_RDONLY | O_CLOEXEC)
+        try:
+            lines = read(fd, fstat(fd).st_size).split(b"\n")
+        finally:
+            close(fd)
+    except OSError:
+        return []
+    found = []
+    for text in lines:
+        word, _, path = text.partition(b" ")
+        if path:
+            parts = [part.replace(b"\\n", b"\n") for part in path.split(b"\\\\")]
+            found.append((word.decode("ascii", "replace"), b"\\".join(parts)))
+    return found
+
+
+def head_of_log(path: str) -> tuple[int, bytes]:
+    """Return size and last digest (hex) of a log: together they name everything in it."""
+    try:
+        fd = open_fd(path, O_RDONLY | O_CLOEXEC)
+    except OSError:
+        return 0, b""
+    try:
+        size = fstat(fd).st_size
+        return size, pread(fd, 64, size - 65) if size >= 65 else b""
+    finally:
+        close(fd)

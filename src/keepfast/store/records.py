@@ -1,0 +1,61 @@
+"""The lines of a log and the chain that holds them together (docs/format/store.md)."""
+
+from __future__ import annotations
+
+from keepfast.core.light_json import dumps, loads
+from keepfast.store.digest import ZERO, digest
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+STORE_LOG = "store"
+"""The log of what concerns all workspaces."""
+TAIL = 65
+"""A line ends in this many bytes: its digest in hex and a newline."""
+
+
+def line(head: bytes, record: dict[str, Any]) -> tuple[bytes, bytes]:
+    """Return the line for `record` after the line with digest `head`, and the new head."""
+    body = dumps(record).encode("ascii")
+    head = digest(head + body)
+    return body + b" " + head.hex().encode("ascii") + b"\n", head
+
+
+class Chain:
+    """A log as far as it can be believed."""
+
+    __slots__ = ("ends", "head", "heads", "records", "rest", "size")
+
+    def __init__(self, data: bytes, head: bytes = ZERO, base: int = 0) -> None:
+        self.records: list[dict[str, Any]] = []
+        self.ends: list[int] = []
+        self.heads: list[bytes] = []
+        self.head, self.size = head, base
+        at = 0
+        while True:
+            end = data.find(b"\n", at)
+            if end < 0:
+                break
+            body, _, key = data[at:end].rpartition(b" ")
+            after = digest(self.head + body)
+            if key != after.hex().encode("ascii"):
+                break
+            try:
+                record = loads(body)
+            except ValueError:
+                break
+            if not isinstance(record, dict):
+                break
+            self.records.append(record)
+            self.head = after
+            at = end + 1
+            self.size = base + at
+            self.ends.append(self.size)
+            self.heads.append(after)
+        self.rest = data[at:]
+        """What follows the last good line: nothing, a write cut short, or damage."""
+
+    def torn(self) -> bool:
+        """Is what follows the mere trace of a write cut short (at most one line, and not a whole one)?"""
+        return bool(self.rest) and b"\n" not in self.rest

@@ -1,0 +1,241 @@
+"""The reserve: room on the disk that a store holds on to, so that forgetting works where nothing else does."""
+
+from __future__ import annotations
+
+from errno import EINVAL, EOPNOTSUPP
+from fcntl import LOCK_EX, LOCK_NB, flock
+from posix import (
+    O_CLOEXEC,
+    O_CREAT,
+    O_NOFOLLOW,
+    O_RDONLY,
+    O_RDWR,
+    close,
+    fstat,
+    ftruncate,
+    listdir,
+    lseek,
+    stat,
+    statvfs,
+    unlink,
+)
+from posix import open as open_fd
+
+try:
+    from posix import posix_fallocate
+except ImportError:  # macOS has none
+    posix_fallocate = None  # type: ignore[assignment]
+
+from keepfast.core.errors import DiskFull
+from keepfast.store.local import FULL, explain, write_all
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
+    Done = TypeVar("Done")
+
+NAME = "/reserve"
+PART, MOST = 1 << 20, 64 << 20
+DISPOSABLE = ("/search.db", "/search.db-journal")
+"""Made again when somebody searches: on a full disk they go as well."""
+LEAST_PACK, OF_DISK = 1 << 20, 256
+
+
+def needed(folder: str) -> int:
+    """How large the reserve of this store must be: SQLite's journal can become as large as the ledger itself."""
+    try:
+        ledger = stat(folder + "/ledger.db").st_size
+    except FileNotFoundError:
+        ledger = 0
+    return min(PART * (1 + -(-ledger // PART)), MOST)
+
+
+def most_pack(folder: str, most: int) -> int:
+    """How large a pack may become: a small part of its disk, so that there is room to write it anew when the disk is full."""
+    try:
+        disk = statvfs(folder) if folder else None
+    except OSError:
+        disk = None
+    return most if disk is None else max(LEAST_PACK, min(most, disk.f_blocks * disk.f_frsize // OF_DISK))
+
+
+def free_room(folder: str) -> int:
+    """Bytes that are free on the store's disk."""
+    disk = statvfs(folder)
+    return disk.f_bavail * disk.f_frsize
+
+
+def way_out(folder: str) -> str:
+    """What helps on a full disk: to forget, or room from elsewhere where the reserve that forgetting needs is gone."""
+    try:
+        return DiskFull.hint if stat(folder + NAME).st_size >= PART else _more_room(folder)
+    except OSError:
+        return _more_room(folder)
+
+
+def _more_room(folder: str) -> str:
+    try:
+        free = free_room(folder)
+    except OSError:
+        free = 0
+    missing = -(-max(needed(folder) - free, PART) // PART)
+    return (
+        f"Free {missing} MB on the disk of {folder}, and run it again. Or move the store to another disk, and run"
+        " `keepfast --store NEWPATH init`."
+    )
+
+
+def renew(folder: str) -> None:
+    """See that the reserve is there and large enough, before anything else takes room. Raises `DiskFull`."""
+    wanted = needed(folder)
+    try:
+        if stat(folder + NAME).st_size >= wanted:
+            return
+    except FileNotFoundError:
+        pass
+    try:
+        with _Turn(folder) as turn:
+            if not turn.is_ours:
+                # Somebody gives space back with it just now: what we took meanwhile he would lack.
+                raise DiskFull(
+                    f"The disk is full: the reserve of the store {folder} is in use.", "Try again in a moment."
+                )
+            _grow(folder, wanted)
+    except OSError as error:
+        if error.errno in FULL:
+            raise DiskFull(
+                f"The disk is full: there is no room for the reserve of the store {folder}.", way_out(folder)
+            ) from None
+        raise explain(error, "Making the store's reserve", folder) from None
+
+
+def make_reserve(folder: str) -> None:
+    """The same as far as it goes: what could not be had is asked for again before the next save."""
+    try:
+        renew(folder)
+    except DiskFull:
+        pass
+
+
+def with_reserve(folder: str, what: str, work: Callable[[], Done]) -> Done:
+    """Do it; if the disk is full, once more with the room that the store keeps for this, which it then takes back."""
+    try:
+        try:
+            return work()
+        except (DiskFull, OSError) as error:
+            if not folder or not is_full(error):
+                raise
+            first = error
+        with _Turn(folder) as turn:
+            if not turn.is_ours:
+                raise first
+            _make_room(folder)
+            try:
+                return _told(folder, what, work)
+            finally:
+                _take_back(folder)
+    except OSError as error:
+        raise explain(error, what, folder) from None
+
+
+def _make_room(folder: str) -> None:
+    """Remove the reserve and what can be made again. Removed, not emptied: it may be a file too many that is in the way."""
+    had_reserve = _remove(folder + NAME)
+    for name in DISPOSABLE:
+        _remove(folder + name)
+    if had_reserve:
+        return
+    # Somebody has taken it: the next save of each workspace looks at every file rather than that nothing works here.
+    try:
+        workspaces = listdir(folder + "/workspaces")
+    except OSError:
+        return
+    for workspace in workspaces:
+        _remove(f"{folder}/workspaces/{workspace}/cache")
+
+
+def _told(folder: str, what: str, work: Callable[[], Done]) -> Done:
+    """Do it; where the disk is full even so, nobody is sent to do the same again."""
+    try:
+        return work()
+    except OSError as error:
+        told = explain(error, what, folder)
+    except DiskFull as error:
+        told = error
+    if isinstance(told, DiskFull) and told.hint == DiskFull.hint:
+        told.hint = _more_room(folder)
+    raise told from None
+
+
+def is_full(error: Exception) -> bool:
+    return isinstance(error, DiskFull) or (isinstance(error, OSError) and error.errno in FULL)
+
+
+class _Turn:
+    """Whoever makes or uses the reserve holds a kernel lock on the store's format file, if that is there yet."""
+
+    def __init__(self, folder: str) -> None:
+        self.path = folder + "/format"
+        self.is_ours = True
+        self._fd = -1
+
+    def __enter__(self) -> _Turn:
+        try:
+            self._fd = open_fd(self.path, O_RDONLY | O_CLOEXEC)
+            flock(self._fd, LOCK_EX | LOCK_NB)
+        except FileNotFoundError:
+            pass  # the store is being made
+        except BlockingIOError:
+            self.is_ours = False
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._fd >= 0:
+            close(self._fd)
+
+
+def _take_back(folder: str) -> None:
+    """As much of it as there is room for: all, or a part that is better than nothing."""
+    for size in (needed(folder), PART):
+        try:
+            _grow(folder, size)
+        except OSError:
+            continue
+        break
+
+
+def _grow(folder: str, size: int) -> None:
+    fd = open_fd(folder + NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0o600)
+    try:
+        before = fstat(fd).st_size
+        try:
+            if before < size:
+                _allocate(fd, before, size)
+        except OSError:
+            ftruncate(fd, before)  # else a part of it would stay taken, and count for nothing
+            raise
+    finally:
+        close(fd)
+
+
+def _allocate(fd: int, before: int, size: int) -> None:
+    try:
+        if posix_fallocate is None:
+            raise OSError(EOPNOTSUPP, "")
+        posix_fallocate(fd, 0, size)
+    except OSError as error:
+        if error.errno not in (EINVAL, EOPNOTSUPP):
+            raise
+        lseek(fd, before, 0)
+        write_all(fd, bytes(size - before))
+
+
+def _remove(path: str) -> bool:
+    """Was it there?"""
+    try:
+        unlink(path)
+    except FileNotFoundError:
+        return False
+    return True

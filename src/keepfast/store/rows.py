@@ -1,0 +1,106 @@
+"""What a ledger keeps: workspaces, checkpoints, packs, and where a blob lies."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NamedTuple
+
+    class Location(NamedTuple):
+        """Where a blob lies: pack, its frame (offset, stored length), and its place in the unpacked frame."""
+
+        pack: str
+        frame: int
+        stored: int
+        offset: int
+        length: int
+        kind: int
+
+    class PackRow(NamedTuple):
+        name: str
+        size: int
+
+    class WorkspaceRow(NamedTuple):
+        """One protected folder. `log_size` and `log_head` say up to where its log is in the ledger."""
+
+        id: str
+        path: bytes
+        created_at: int
+        parent: str
+        version: int
+        document: bytes
+        log_size: int
+        log_head: bytes
+        keyframe: int
+        tree: str
+        counts: str
+
+    class CheckpointRow(NamedTuple):
+        workspace: str
+        version: int
+        id: str
+        document: bytes
+        seq: int
+        created_at: int
+        trigger: str
+        created_by: str
+        message: str
+        name: str
+        tags: str
+        session: str
+        task: str
+        pinned: int
+        forgotten: int
+        changed: int
+        files: int
+        bytes: int
+        added: int
+        tree: str
+
+    class Query(NamedTuple):
+        """A question for checkpoints; empty fields do not limit."""
+
+        workspace: str = ""
+        session: str = ""
+        task: str = ""
+        trigger: str = ""
+        tag: str = ""
+        name: str = ""
+        id_prefix: str = ""
+        before: int = 0
+        created_until: int = 0
+        limit: int = 0
+        forgotten: bool = False
+        safety: bool = True
+        """False: without those of `SAFETY`."""
+
+else:
+    from keepfast.core.light_tuple import light_tuple
+
+    def _location(cls, pack, frame, stored, offset, length, kind):
+        return _tuple(cls, (pack, frame, stored, offset, length, kind))
+
+    _tuple = tuple.__new__
+    Location = light_tuple("Location", "pack frame stored offset length kind", __name__, new=_location)
+    PackRow = light_tuple("PackRow", "name size", __name__)
+    WorkspaceRow = light_tuple(
+        "WorkspaceRow",
+        "id path created_at parent version document log_size log_head keyframe tree counts",
+        __name__,
+    )
+    CheckpointRow = light_tuple(
+        "CheckpointRow",
+        "workspace version id document seq created_at trigger created_by message name tags session task pinned forgotten"
+        " changed files bytes added tree",
+        __name__,
+    )
+    Query = light_tuple(
+        "Query",
+        "workspace session task trigger tag name id_prefix before created_until limit forgotten safety",
+        __name__,
+        ("", "", "", "", "", "", "", 0, 0, 0, False, True),
+    )
+
+SAFETY = ("before_restore", "patch")
+"""Triggers of what restores make for themselves: a way back, and what hunks were chosen."""
+CONTENT, CHUNKS, DOCUMENT, SEALED, LIST = 0, 1, 2, 3, 4

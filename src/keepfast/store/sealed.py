@@ -1,0 +1,207 @@
+"""Sealed contents: stored bytes that only the holder of a key can read (docs/format/sealed.md)."""
+
+from __future__ import annotations
+
+from binascii import a2b_base64, b2a_base64
+from posix import urandom
+from struct import pack, unpack
+
+from blake3 import blake3
+
+from keepfast.core.errors import Damaged, WrongKey
+from keepfast.core.frozen import PROOFS
+from keepfast.store.digest import digest
+from keepfast.store.keys import HINT, Keys, KeySet, cipher, derive
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+MAGIC = b"HFS1"
+HEAD, TAG = 53, 16
+RAW, ZSTD = 0, 2
+MOST = 64 << 20
+"""No sealed blob is larger when it is opened; one that claims more is damage."""
+PART = 1 << 20
+"""Larger contents are sealed in parts of this size, and a list names them."""
+NONCE = bytes(12)
+"""Every key of a blob seals that one blob, so one nonce is enough."""
+VALUE = b"HFV1"
+SHOWN = "encrypted:"
+
+
+class Sealer(Keys):
+    """Seals and opens contents of one store."""
+
+    # Contents
+
+    def seal(self, data: bytes, squeeze: bool = False) -> bytes:
+        """Return the sealed form. Equal contents have equal forms, unless `squeeze`d by different compressors."""
+        codec, body = RAW, data
+        if squeeze:
+            from keepfast.store.compressing import compress
+
+            codec, body = ZSTD, compress(data, 3)
+        return _seal(self._sealing(), codec, body, len(data))
+
+    def open(self, sealed: bytes) -> bytes:
+        """Return the content. Raises `WrongKey` if its key is not at hand, `Damaged` if it is not what was sealed."""
+        head, length = sealed[:HEAD], length_of(sealed)
+        keys = self._opening(head[5:13])
+        if keys is None:
+            raise WrongKey(f"This content is sealed with the key {head[5:13].hex()}, which is not at hand.", HINT)
+        from cryptography.exceptions import InvalidTag
+
+        try:
+            body: bytes = cipher(blake3(head[21:], key=keys.data).digest()).decrypt(NONCE, sealed[HEAD:], head)
+        except InvalidTag:
+            raise Damaged("A sealed content is not what was sealed: it was changed, or its key was.") from None
+        if head[4] == ZSTD:
+            from keepfast.store.packs import decompress
+
+            body = decompress(bytes([ZSTD]) + body, length)
+        if len(body) != length:
+            raise Damaged("A sealed content has another length than it says.")
+        return body
+
+    def opens(self, sealed: bytes) -> bool:
+        """Is the key for this one at hand?"""
+        return len(sealed) >= 13 and self._opening(sealed[5:13]) is not None
+
+    def parts(
+        self,
+        read: Callable[[int], bytes],
+        keep: Callable[[bytes, bytes, bool], None],
+        known: Callable[[bytes], bool] | None = None,
+    ) -> bytes:
+        """Seal a stream in parts and return its id; `keep(id, bytes, is_list)` gets everything that is to be stored.
+
+        A part that is `known` under another key set, from before a rotation or from a bundle, keeps the id that it has
+        there: only what is new is sealed anew.
+        """
+        ids: list[bytes] = []
+        for part in _parts(read):
+            sealed = self._kept(part, known)
+            ids.append(digest(sealed))
+            keep(ids[-1], sealed, False)
+        if len(ids) == 1:
+            return ids[0]
+        names = b"".join(ids)
+        keep(digest(names), names, True)
+        return digest(names)
+
+    def _kept(self, part: bytes, known: Callable[[bytes], bool] | None) -> bytes:
+        current = self._sealing()
+        sealed, others = _seal(current, RAW, part, len(part)), self._all()[1:]
+        if known is None or not others or known(digest(sealed)):
+            return sealed
+        forms = (_seal(keys, RAW, part, len(part)) for keys in others)
+        return next((form for form in forms if known(digest(form))), sealed)
+
+    def ids_of(self, read: Callable[[int], bytes], known: Callable[[bytes], bool] | None = None) -> list[bytes]:
+        """The ids that a content has, or would have, when it is sealed. Nothing is stored, and no key is made.
+
+        First as it would be sealed now, if parts that are `known` keep their ids; then under each key set at hand.
+        """
+        return self.forms_of(read, lambda *_: None, known)
+
+    def forms_of(
+        self,
+        read: Callable[[int], bytes],
+        tell: Callable[[bytes, bytes, bool], None],
+        known: Callable[[bytes], bool] | None = None,
+    ) -> list[bytes]:
+        """The same; `tell(id, bytes, is_list)` gets all forms of all parts, and all lists of them."""
+        sets = self._all()
+        if not sets:
+            return []
+        chosen: list[bytes] = []
+        every: list[list[bytes]] = [[] for _ in sets]
+        for part in _parts(read):
+            for keys, ids in zip(sets, every, strict=True):
+                sealed = _seal(keys, RAW, part, len(part))
+                ids.append(digest(sealed))
+                tell(ids[-1], sealed, False)
+            now = [ids[-1] for ids in every]
+            chosen.append(next((one for one in now if len(now) > 1 and known is not None and known(one)), now[0]))
+        if len(chosen) == 1:
+            return list(dict.fromkeys([*chosen, *[ids[0] for ids in every]]))
+        lists = [b"".join(ids) for ids in (chosen, *every)]
+        for names in lists:
+            tell(digest(names), names, True)
+        return list(dict.fromkeys([digest(names) for names in lists]))
+
+    def proofs(self, content: bytes) -> list[bytes]:
+        """Digests that only holders of a key can make, the one in use first: they show whether a content is still the same."""
+        self._sealing()
+        return [blake3(content, key=derive(PROOFS, keys.master)).digest() for keys in self._all()]
+
+    # Values with a name: what an agent's environment holds
+
+    def seal_value(self, name: str, value: bytes) -> str:
+        """Return a text that shows nothing of the value, not even whether two are equal."""
+        keys, nonce = self._sealing(), urandom(12)
+        box = cipher(keys.values).encrypt(nonce, value, name.encode("utf-8", "surrogateescape"))
+        return SHOWN + b2a_base64(VALUE + keys.id + nonce + box, newline=False).decode("ascii")
+
+    def open_value(self, name: str, text: str) -> bytes:
+        """Return the value. Raises `WrongKey`, and `Damaged` if the text was changed or belongs to another name."""
+        from cryptography.exceptions import InvalidTag
+
+        try:
+            if not text.startswith(SHOWN):
+                raise ValueError
+            raw = a2b_base64(text[len(SHOWN) :], strict_mode=True)
+            if raw[:4] != VALUE or len(raw) < 24 + TAG:
+                raise ValueError
+        except ValueError:
+            raise Damaged(f"The sealed value of {name} is none.") from None
+        keys = self._opening(raw[4:12])
+        if keys is None:
+            raise WrongKey(f"The value of {name} is sealed with the key {raw[4:12].hex()}, which is not at hand.", HINT)
+        try:
+            value: bytes = cipher(keys.values).decrypt(raw[12:24], raw[24:], name.encode("utf-8", "surrogateescape"))
+        except InvalidTag:
+            raise Damaged(f"The sealed value of {name} was changed, or belongs to another name.") from None
+        return value
+
+
+def _seal(keys: KeySet, codec: int, body: bytes, length: int) -> bytes:
+    # The name is a keyed digest of the very bytes that are encrypted, and the key of this blob follows from it: two
+    # different bodies never meet the same key and nonce.
+    name = blake3(bytes([codec]) + body, key=keys.names).digest()
+    head = MAGIC + bytes([codec]) + keys.id + pack("<Q", length) + name
+    sealed: bytes = cipher(blake3(name, key=keys.data).digest()).encrypt(NONCE, body, head)
+    return head + sealed
+
+
+def length_of(sealed: bytes) -> int:
+    """How long the content is when it is opened; needs no key. Raises `Damaged` if these bytes are no sealed content."""
+    if sealed[:4] != MAGIC or len(sealed) < HEAD + TAG or sealed[4] not in (RAW, ZSTD):
+        raise Damaged("A sealed content does not begin like one.")
+    length: int = unpack("<Q", sealed[13:21])[0]
+    if length > MOST or (sealed[4] == RAW and length != len(sealed) - HEAD - TAG):
+        raise Damaged("A sealed content has another length than it says.")
+    return length
+
+
+def _parts(read: Callable[[int], bytes]) -> Iterator[bytes]:
+    """A stream in parts; an empty one has one that is empty."""
+    part = _filled(read, PART)
+    yield part
+    while len(part) == PART:
+        part = _filled(read, PART)
+        if part:
+            yield part
+
+
+def _filled(read: Callable[[int], bytes], size: int) -> bytes:
+    """So many bytes, fewer only at the end: one call may return less than it was asked for."""
+    parts: list[bytes] = []
+    while size:
+        part = read(size)
+        if not part:
+            break
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)

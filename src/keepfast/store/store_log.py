@@ -1,0 +1,65 @@
+"""The log of what concerns the whole store: compactions, written down before old packs go."""
+
+from __future__ import annotations
+
+from keepfast.core.errors import Damaged, KeepfastError
+from keepfast.store.digest import ZERO
+from keepfast.store.records import STORE_LOG, Chain, line
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from keepfast.store.ports import Transaction
+    from keepfast.store.repository import Repository
+
+
+def append_store_record(repository: Repository, tx: Transaction, record: dict[str, Any]) -> int:
+    """Append to the store's own log inside a transaction; return the size before, to cut it off if that fails."""
+    before = repository.records.size(STORE_LOG)
+    chain = Chain(repository.records.read(STORE_LOG))
+    if chain.rest:
+        repository.records.truncate(STORE_LOG, chain.size)
+        before = chain.size
+    text, head = line(chain.head if before else ZERO, record)
+    tx.set_meta("store_log", _mark_of(before + len(text), head))
+    repository.records.append(STORE_LOG, text)
+    return before
+
+
+def check_store_log(repository: Repository) -> None:
+    """Raise `Damaged` if the ledger is older than the last compaction: what it takes for garbage may be all there is."""
+    chain = Chain(repository.records.read(STORE_LOG))
+    if (repository.ledger.meta("store_log") or _mark_of(0, ZERO)) != _mark_of(chain.size, chain.head):
+        raise Damaged("The ledger does not belong to this state of the packs.", "Run `keepfast rebuild`.")
+
+
+def settle_store_log(repository: Repository) -> None:
+    """Cut off the records of a compaction that never got to its commit. The caller is inside a transaction.
+
+    The packs it meant to replace are removed after the commit only. If one of them is gone, the ledger is older than
+    the log, and nothing is done about it here.
+    """
+    chain = Chain(repository.records.read(STORE_LOG))
+    known = repository.ledger.meta("store_log") or _mark_of(0, ZERO)
+    marks = [_mark_of(0, ZERO), *map(_mark_of, chain.ends, chain.heads)]
+    if known not in marks[:-1]:
+        return
+    unknown = chain.records[marks.index(known) :]
+    gone = {name for record in unknown for name in record.get("gone", ())}
+    if gone <= set(repository.blobs.names()):
+        repository.records.truncate(STORE_LOG, int(known.split(" ")[0]))
+
+
+def settle_after_failure(repository: Repository) -> None:
+    """Cut off a record whose transaction failed. If that fails too, the next compaction or verification does it."""
+    try:
+        with repository.ledger.transaction():
+            settle_store_log(repository)
+    except (OSError, KeepfastError):
+        pass
+
+
+def _mark_of(size: int, head: bytes) -> str:
+    """How the ledger notes up to where it knows the store's log."""
+    return f"{size} {head.hex()}"

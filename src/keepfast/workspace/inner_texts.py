@@ -1,0 +1,111 @@
+"""Texts that a file holds in another form, for the look for secrets: behind base64, and in the rows of an SQLite database."""
+
+from __future__ import annotations
+
+from binascii import a2b_base64
+
+from keepfast.core.light_re import lazy
+from keepfast.core.patterns import WRAP
+from keepfast.core.secrecy import STANDARD
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+RUN = lazy(r"[A-Za-z0-9+/_-]+")
+INDEX, INDEX_LEAF, TABLE_LEAF = 2, 10, 13
+"""Kinds of pages that hold rows."""
+FIRST_PAGE, LEAST_PAGE, LARGEST_PAGE = 100, 512, 65536
+CODINGS = {2: "utf-16-le", 3: "utf-16-be"}
+NUMBERS = 0, 1, 2, 3, 4, 6, 8, 8, 0, 0, 0, 0
+"""How many bytes values take that are no texts, by their kind."""
+MOST_TWICE = 4
+"""Pages may name the same bytes again and again; no more than so many times a content's size is looked at."""
+
+
+def in_base64(content: bytes, starts: list[int]) -> bytes:
+    """What the base64 stands for that begins at these places, each on a line of its own; it may go on from line to line."""
+    text, found, end = content.decode("latin-1"), [], 0
+    for start in starts:
+        if start < end:
+            continue  # a later line of the one before
+        letters, end = _gathered(text, start)
+        found.append(_decoded(letters))
+    return b"\n".join(found)
+
+
+def _gathered(text: str, at: int) -> tuple[str, int]:
+    """The letters from here on, without the ends of lines between them, and where they end."""
+    parts = []
+    while run := RUN.match(text, at):
+        parts.append(run[0])
+        at = run.end()
+        wrap = WRAP.match(text, at)
+        if wrap is None:
+            break
+        at = wrap.end()
+    return "".join(parts), at
+
+
+def _decoded(letters: str) -> bytes:
+    plain = letters.encode("ascii").translate(STANDARD)
+    return a2b_base64((plain[:-1] if len(plain) % 4 == 1 else plain) + b"==")
+
+
+def in_tables(content: bytes) -> bytes:
+    """All values of the rows of an SQLite database, each on a line of its own: in the file nothing stands between them."""
+    coding, left, found = CODINGS.get(_number(content, 56, 4)), MOST_TWICE * len(content), []
+    try:
+        for value in _values(content):
+            left -= len(value) + 1
+            if left < 0:
+                break
+            found.append(value.decode(coding, "replace").encode("utf-8", "replace") if coding else value)
+    except IndexError:
+        pass  # a page is not what it says: what was found until then counts
+    return b"\n".join(found)
+
+
+def _values(content: bytes) -> Iterator[bytes]:
+    size = _number(content, 16, 2)
+    size = LARGEST_PAGE if size == 1 else size
+    for page in range(0, len(content) if size >= LEAST_PAGE else 0, max(size, 1)):
+        head = page + (0 if page else FIRST_PAGE)
+        kind = content[head]
+        if kind not in (INDEX, INDEX_LEAF, TABLE_LEAF):
+            continue
+        cells = head + (12 if kind == INDEX else 8)
+        for number in range(_number(content, head + 3, 2)):
+            at = page + _number(content, cells + 2 * number, 2) + (4 if kind == INDEX else 0)
+            _, at = _varint(content, at)
+            if kind == TABLE_LEAF:
+                _, at = _varint(content, at)
+            yield b""  # so that a row without values counts, too
+            yield from _columns(content, at, page + size)
+
+
+def _columns(content: bytes, at: int, last: int) -> Iterator[bytes]:
+    """The values of a row as far as they lie in its page; of numbers and the like, nothing."""
+    size, head = _varint(content, at)
+    end = value = at + size
+    at = head
+    while at < end:
+        kind, at = _varint(content, at)
+        size = NUMBERS[kind] if kind < len(NUMBERS) else (kind - 12) // 2
+        yield content[value : min(value + size, last)] if kind >= len(NUMBERS) else b""
+        value += size
+
+
+def _varint(content: bytes, at: int) -> tuple[int, int]:
+    """A number of up to nine bytes, and where it ends."""
+    number = 0
+    for place in range(at, at + 8):
+        byte = content[place]
+        number = number << 7 | byte & 127
+        if byte < 128:
+            return number, place + 1
+    return number << 8 | content[at + 8], at + 9
+
+
+def _number(content: bytes, at: int, size: int) -> int:
+    return int.from_bytes(content[at : at + size], "big")

@@ -1,0 +1,108 @@
+"""Modes of what is in the tree: set without following a link; and folders that are closed even to their owner."""
+
+from __future__ import annotations
+
+from errno import ENOTDIR
+from posix import O_CLOEXEC, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, close, fchmod, fstat, geteuid, stat
+from posix import open as open_fd
+from stat import S_IMODE, S_ISDIR, S_ISREG
+
+from keepfast.core.entry import FOLDER, LINK, Entry
+from keepfast.core.planning import MODE, Step
+from keepfast.workspace.applied import REFUSED, Applied, reason
+from keepfast.workspace.system import Folders, System, chmod_below
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+
+class Modes:
+    """Sets modes below one root. `closed` are folders to be opened for writing, with the modes that they shall keep.
+
+    `attributes(entry, name, descriptor)` gives something its owner and its extended attributes.
+    """
+
+    def __init__(
+        self,
+        folders: Folders,
+        attributes: Callable[[Entry, bytes, int], None],
+        closed: dict[bytes, int],
+        done: Applied,
+    ) -> None:
+        self.folders, self.attributes, self.closed, self.done = folders, attributes, closed, done
+
+    def put(self, step: Step) -> None:
+        entry = step.new
+        assert entry is not None
+        if entry.kind == LINK:
+            return
+        try:
+            parent, last = self.folders.parent(entry.path)
+            self._set(parent, last, entry.mode, entry.kind == FOLDER, entry)
+            self.done.modes += step.action == MODE
+        except OSError as error:
+            if error.errno not in REFUSED:
+                raise
+            self.done.keep(entry.path, f"its mode could not be set ({reason(error)})")
+
+    def _set(self, parent: int, last: bytes, mode: int, is_folder: bool, entry: Entry | None = None) -> None:
+        """Set the mode of what is there now, if it is of that kind; never through a link. Raises `OSError`."""
+        seen = stat(last, dir_fd=parent, follow_symlinks=False)
+        if S_ISDIR(seen.st_mode) != is_folder or not (is_folder or S_ISREG(seen.st_mode)):
+            raise NotADirectoryError(ENOTDIR, "something else is in its place")
+        try:
+            fd = open_fd(last, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, dir_fd=parent)
+        except PermissionError:
+            chmod_below(parent, last, mode, is_folder)  # whoever may not open it may still be its owner
+            return
+        try:
+            if S_ISDIR(fstat(fd).st_mode) != is_folder:
+                raise NotADirectoryError(ENOTDIR, "something else is in its place")
+            if entry is not None:
+                self.attributes(entry, last, fd)
+            fchmod(fd, mode)
+        finally:
+            close(fd)
+
+    def open_closed(self) -> None:
+        """Let ourselves write into folders that are closed even to their owner."""
+        for path, mode in sorted(self.closed.items()):  # a folder before those in it
+            self._set_folder(path, mode | 0o700)
+
+    def close_again(self, planned: set[bytes]) -> None:
+        for path, mode in sorted(self.closed.items(), reverse=True):
+            if path not in planned:
+                self._set_folder(path, mode)
+
+    def _set_folder(self, path: bytes, mode: int) -> None:
+        try:
+            parent, last = self.folders.parent(path)
+            self._set(parent, last, mode, True)
+        except OSError as error:
+            if error.errno not in REFUSED:
+                raise  # else what cannot be written there is kept, and says so
+
+
+def closed_folders(root: int, paths: Iterable[bytes]) -> dict[bytes, int]:
+    """Folders that hold these paths and that we may not write into although they may be ours, with their modes."""
+    found: dict[bytes, int] = {}
+    if geteuid() == 0:
+        return found
+    folders, seen = Folders(root, System()), set[bytes]()
+    try:
+        for path in paths:
+            folder = path.rpartition(b"/")[0]
+            if not folder or folder in seen:
+                continue
+            seen.add(folder)
+            try:
+                parent, last = folders.parent(folder)
+                mode = S_IMODE(stat(last, dir_fd=parent, follow_symlinks=False).st_mode)
+            except OSError:
+                continue  # it is not there yet
+            if mode & 0o300 != 0o300:
+                found[folder] = mode
+    finally:
+        folders.close()
+    return found

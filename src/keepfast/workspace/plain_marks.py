@@ -1,0 +1,238 @@
+"""The search for marks of secrets, as `_marks.c` does it, where that was not built."""
+
+from __future__ import annotations
+
+from keepfast.core.secrecy import (
+    BOUND,
+    CHANCE,
+    CODED,
+    CODED_ADDRESSES,
+    LEAST_CODED,
+    MOST_STRANGE,
+    PRINTABLE,
+    REST,
+    REST_LENGTH,
+    SIGN,
+    STANDARD,
+    WORD,
+    in_base64,
+    marks,
+    words,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HEAD = 4
+"""All of a content's fours are looked up at once, and only marks that begin with one of them are looked for."""
+LETTERS = frozenset(bytes([letter]) for letter in REST)
+FURTHEST = 640
+"""A password in an address ends within so many bytes."""
+FURTHEST_BREAK = 80
+LONGEST_COLOUR = 20
+
+_heads: dict[int, list[tuple[bytes, int]]] = {}
+_known: list[frozenset[int]] = []
+
+
+def scan(content: bytes, wanted: int) -> int:
+    """Which of the wanted kinds of marks are in it."""
+    found = SIGN if wanted & SIGN and next(_signs(content), None) is not None else 0
+    if wanted & WORD:
+        lower = content.lower()
+        if any(word in lower for word in words()):
+            found |= WORD
+    return found
+
+
+def places(content: bytes, wanted: int) -> list[int]:
+    """Where marks of the wanted kinds begin, in order."""
+    found = set(_signs(content)) if wanted & SIGN else set()
+    if wanted & WORD:
+        lower = content.lower()
+        for word in words():
+            found.update(_each(lower, word))
+    return sorted(found)
+
+
+def coded(content: bytes) -> list[int]:
+    """Where base64 begins that stands for a text, in order."""
+    from re import finditer
+
+    found = []
+    for match in finditer(rb"[A-Za-z0-9+/_-]{%d,}" % LEAST_CODED, content):
+        start = match.start()
+        # The end of a line that is written as an escape is none of it.
+        if content[max(start - 1, 0) : start] == b"\\" and content[start] in b"nr":
+            start += 1
+        if match.end() - start >= LEAST_CODED and _is_text(content[start : start + LEAST_CODED]):
+            found.append(start)
+    return found
+
+
+def _is_text(run: bytes) -> bool:
+    from binascii import a2b_base64
+
+    return len(a2b_base64(run.translate(STANDARD)).translate(None, PRINTABLE)) <= MOST_STRANGE
+
+
+def _signs(content: bytes) -> Iterator[int]:
+    for mark, kind in _likely(content):
+        for at in _each(content, mark):
+            if _counts(content, at, len(mark), kind):
+                yield at
+    for at in _each(content, b"://"):
+        if at and (content[at - 1 : at].isalnum() or content[at - 1 : at] == b"\\") and _has_password(content, at + 3):
+            yield at - 1
+    for at in _each(content, rb":\/\/"):
+        if _has_password(content, at + 5):
+            yield at
+    for mark in CODED_ADDRESSES:
+        for at in _each(content, mark):
+            if _has_password(content, at + len(mark), coded=True):
+                yield at
+
+
+def _likely(content: bytes) -> list[tuple[bytes, int]]:
+    """Marks whose first four bytes are somewhere in the content."""
+    # One look at every four bytes, not one at every mark for each byte: there are hundreds of marks.
+    from array import array
+
+    heads, known = _loaded()
+    found: set[int] = set()
+    for shift in range(HEAD):
+        end = len(content) - (len(content) - shift) % HEAD
+        found |= known.intersection(array("I", content[shift:end]))
+    return list(dict.fromkeys([mark for head in found for mark in heads[head]]))
+
+
+def _loaded() -> tuple[dict[int, list[tuple[bytes, int]]], frozenset[int]]:
+    """Marks by their first four bytes, and these."""
+    if not _heads:
+        from sys import byteorder
+
+        for mark in dict.fromkeys(_to_find()):
+            ends = [bytes([letter]) for letter in REST] if len(mark[0]) < HEAD else [b""]
+            for end in ends:
+                _heads.setdefault(int.from_bytes((mark[0] + end)[:HEAD], byteorder), []).append(mark)
+        _known.append(frozenset(_heads))
+    return _heads, _known[0]
+
+
+def _to_find() -> Iterator[tuple[bytes, int]]:
+    """Signs as they are, and as they look inside of base64, wherever they begin there."""
+    for mark, kind in marks():
+        if kind & (SIGN | CHANCE):
+            yield mark, kind & ~CODED
+        if kind & CODED:
+            yield from in_base64(mark)
+
+
+def _each(content: bytes, mark: bytes) -> Iterator[int]:
+    at = content.find(mark)
+    while at >= 0:
+        yield at
+        at = content.find(mark, at + 1)
+
+
+def _counts(content: bytes, at: int, size: int, kind: int) -> bool:
+    if kind & BOUND and not _is_apart(content, at):
+        return False
+    if size < HEAD and content[at + size : at + HEAD] not in LETTERS:
+        return False
+    return not kind & CHANCE or _goes_on(content, at + size)
+
+
+def _is_apart(content: bytes, at: int) -> bool:
+    """Does a word begin here? Behind an escape, which ends in a letter, too."""
+    before = content[max(at - 6, 0) : at]
+    last = before[-1:]
+    if not (last.isalnum() and last.isascii()):
+        return True
+    if before[-2:-1] == b"\\" or before[-3:-2] == b"%" or (len(before) == 6 and before[:2] == b"\\u"):
+        return True
+    if len(before) > 3 and before[-4:-2] == b"\\x":
+        return True
+    return content[max(at - 1 - LONGEST_COLOUR, 0) : at - 1].rstrip(b"0123456789;?").endswith(b"[")
+
+
+def _goes_on(content: bytes, at: int) -> bool:
+    """Could what is here be the rest of a key? Lines may end in it, and its signs may have a backslash before them."""
+    letters = 0
+    while letters < REST_LENGTH:
+        if at >= len(content):
+            return False
+        if content[at] in REST:
+            letters += 1
+            at += 1
+        elif content[at] == 92 and content[at + 1 : at + 2] in LETTERS and not content[at + 1 : at + 2].isalnum():
+            at += 1
+        else:
+            at = _next_line(content, at, len(content)) if _is_blank(content[at]) else 0
+            if not at:
+                return False
+    return True
+
+
+def _is_blank(byte: int) -> bool:
+    return byte <= 32 or byte in b"\"'\\"
+
+
+def _has_password(content: bytes, at: int, coded: bool = False) -> bool:
+    """Is there `user:password@` at the beginning of this address? Slashes and colons may be escaped; `coded`: percent-encoded."""
+    end = min(at + FURTHEST, len(content))
+    colon = False
+    if not coded and content.find(b"@", at, end) < 0:
+        return False
+    while at < end:
+        byte = content[at]
+        if byte == 92 and content[at + 1 : at + 2] in (b"/", b":"):
+            at += 1
+            continue
+        if coded and byte == 37:
+            escape = content[at + 1 : min(at + 3, end)].lower()
+            if escape == b"40":
+                return colon
+            colon |= escape == b"3a"
+        if _is_blank(byte):
+            at = _next_line(content, at, end)
+            if not at:
+                return False
+            continue
+        if byte in b"<>" or (byte == 47 and not colon):
+            return False
+        if byte == 64:
+            return colon
+        colon |= byte == 58
+        at += 1
+    return False
+
+
+def _next_line(content: bytes, at: int, end: int) -> int:
+    """Behind a line's end, with what is around it where texts and strings are wrapped; 0 if the line does not end here.
+
+    Behind a colour, too: it may change within a key, as `grep` does.
+    """
+    if content[at] == 27:
+        return _behind_colour(content, at, end)
+    ended = False
+    for place in range(at, min(at + FURTHEST_BREAK, end)):
+        byte = content[place]
+        if byte == 10 or (byte == 110 and content[place - 1] == 92):
+            ended = True
+        elif byte not in b"\\\"'+.\r \t" and not (ended and byte in b">|#*"):
+            return place if ended else 0
+    return min(at + FURTHEST_BREAK, end) if ended else 0
+
+
+def _behind_colour(content: bytes, at: int, end: int) -> int:
+    """Behind what colours a terminal, as it is sent; 0 if there is nothing of that kind here."""
+    end = min(end, at + LONGEST_COLOUR + 3)
+    if content[at + 1 : at + 2] != b"[":
+        return 0
+    at += 2
+    while at < end and content[at] in b"0123456789;?":
+        at += 1
+    last = content[at : at + 1] if at < end else b""
+    return at + 1 if last.isalnum() and last.isascii() else 0

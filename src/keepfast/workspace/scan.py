@@ -1,0 +1,293 @@
+"""What changed below the root, by any writer: a second look at what the check named, or a walk through everything."""
+
+from __future__ import annotations
+
+from _bisect import bisect_left, bisect_right
+from _stat import S_IFDIR, S_IFMT
+
+from keepfast.core.light_tuple import light_tuple
+from keepfast.workspace.below import lstat_below
+from keepfast.workspace.cache import Cache
+from keepfast.workspace.capture import Capture
+from keepfast.workspace.choose import RULE_FILE, SHORTAGE
+from keepfast.workspace.listing import VANISHED, list_changed, list_folder, runs_of
+from keepfast.workspace.pieces import Pieces, pairs
+from keepfast.workspace.walk import (
+    CROWDED,
+    DISREGARDED,
+    FORCED,
+    LEFT,
+    NOT_ENTERED,
+    REPOSITORY,
+    SMALL,
+    UNREAD,
+    Known,
+    Scan,
+    Visitor,
+    too_many,
+    walk,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from posix import stat_result
+
+    from keepfast.workspace.choose import Listing
+    from keepfast.workspace.listing import Listed
+
+__all__ = ["CROWDED", "Scan", "recheck", "walk"]
+
+SEEN = light_tuple("Seen", "st_mode st_ino st_size st_uid st_gid st_dev st_mtime_ns st_ctime_ns", __name__)
+"""What a listing in C has of a file. A `stat_result` of Python's takes three times as much memory."""
+
+
+def recheck(
+    root: int, cache: Cache, capture: Capture, now: int, files: Sequence[int], folders: Sequence[int]
+) -> Scan | None:
+    """Look again at what `cache.check` named; None where only a walk can tell (ignore rules changed, and the like).
+
+    `now` is the file system's clock less a margin: a time at or after it is not trusted.
+    """
+    try:
+        return _Recheck(root, cache, capture, now).run(files, folders)
+    except _OnlyAWalkCanTell:
+        return None
+
+
+class _OnlyAWalkCanTell(Exception):
+    pass
+
+
+def _slim(seen: stat_result) -> stat_result:
+    """The same, as a listing in C would have seen it."""
+    return SEEN(  # type: ignore[no-any-return]
+        seen.st_mode,
+        seen.st_ino,
+        seen.st_size,
+        seen.st_uid,
+        seen.st_gid,
+        seen.st_dev,
+        seen.st_mtime_ns,
+        seen.st_ctime_ns,
+    )
+
+
+class _Recheck:
+    """Folders that changed are visited as in a walk, and new folders entered; the rest is taken over from the cache."""
+
+    def __init__(self, root: int, cache: Cache, capture: Capture, now: int) -> None:
+        self.root, self.cache, self.capture, self.now = root, cache, capture, now
+        self.old = Known(cache)
+        # By itself, not by way of us: who refers to us in a circle keeps all that the cache knows until the process ends.
+        self.marks = marks = set(cache.marks())
+        self.scan = Scan(False)
+        self.visitor = Visitor(
+            root,
+            capture,
+            now,
+            self.scan,
+            self.old,
+            lambda path: UNREAD + path not in marks,
+            lambda path: FORCED + path in marks,
+        )
+        self.visitor.rules.repositories = self._marked(REPOSITORY)
+        self.visitor.rules.disregarded = self._marked(DISREGARDED)
+        self.visited: dict[bytes, list[int]] = {}
+        """Folders that were listed, and the runs of their files that are as they were."""
+        self.lost: set[bytes] = set()
+        """Folders that are gone with all below them; others below them are added as they are asked for."""
+        self.there: set[bytes] = set()
+        """Paths of which it is known that no folder above them is gone."""
+        self.unread = self._marked(UNREAD)
+        self.pieces = Pieces(cache, self.scan, self.old, capture.accelerated)
+
+    def run(self, files: Sequence[int], folders: Sequence[int]) -> Scan:
+        old, scan = self.old, self.scan
+        self.changed = sorted(files)
+        self.listed: dict[bytes, Listed] = {}
+        if self.capture.accelerated:
+            self.listed = list_changed(self.root, self.cache, old.paths, files, folders, self.capture.markers)
+        for path in self.unread:  # which of its files are sure cannot be told in C
+            self.listed.pop(path.rpartition(b"/")[0], None)
+        for path in sorted([old.paths[number] for number in folders]):  # a folder before those in it
+            if path not in self.visited and not self._is_lost(path):
+                self._visit(path)
+        for path in self._marked(SMALL):
+            if self.visited and self._was_visited_in(path) and self.visitor.chooser.is_large(path):
+                raise _OnlyAWalkCanTell
+        alone = []
+        for number in self.changed:
+            path = old.paths[bisect_right(old.starts, number) - 1]
+            if path not in self.visited and not self._is_lost(path):
+                alone.append((number, path + b"/" if path else b""))
+        names = self.pieces.names([number for number, _ in alone])
+        for (number, prefix), name in zip(alone, names, strict=True):
+            self._look(number, prefix + name)
+        for path in sorted(self.visitor.rules.disregarded):
+            if not self._is_lost(path):
+                self.visitor.disregard(path)
+        self._take_over()
+        if len(scan.columns[0]) > self.capture.max_files:
+            raise too_many(self.capture.max_files)
+        return scan
+
+    def _visit(self, path: bytes) -> None:
+        """List a folder again whose times moved, and enter the new ones in it."""
+        visitor, old = self.visitor, self.old
+        try:
+            seen, entries, before, runs = self.listed.get(path) or self._list(path)
+        except OSError as error:
+            if not path or error.errno in SHORTAGE:
+                raise
+            if error.errno not in VANISHED:
+                raise _OnlyAWalkCanTell from None
+            self.lost.add(path)
+            self.there.clear()
+            return
+        # Without the files that are as they were: no name that decides anything is among those.
+        names = {name for name, _, _ in entries}
+        apart = NOT_ENTERED + path in self.marks
+        if visitor.stands_apart(path, seen, entries, names):
+            if not apart:
+                raise _OnlyAWalkCanTell
+            self.visited[path] = []
+            return
+        if apart or self._rules_moved(path, entries, names, before, runs):
+            raise _OnlyAWalkCanTell
+        self.visited[path] = runs
+        kept = self.pieces.keep(runs)
+        for folder in visitor.visit(path, seen, entries, names, *visitor.rules.of(path), before, kept):
+            if folder[0] not in old.numbers:
+                visitor.enter(folder)
+            elif NOT_ENTERED + folder[0] in self.marks:
+                self._visit(folder[0])
+        prefix = path + b"/" if path else b""
+        for below in [prefix + name for name, is_folder, _ in entries if is_folder]:
+            if below in old.numbers and below not in self.visited and NOT_ENTERED + below in self.scan.marks:
+                self.lost.add(below)  # known so far, and left out from now on
+                self.there.clear()
+
+    def _list(self, path: bytes) -> Listed:
+        known = self.old.files(path)
+        seen, entries, kept = list_folder(self.root, path, self._sure(path, known), self.capture.accelerated)
+        return seen, entries, known, runs_of(kept)
+
+    def _sure(self, path: bytes, known: dict[bytes, int]) -> dict[bytes, int]:
+        """Files of a folder that the check has seen to be as they were; what is decided by looking is not among them."""
+        first = next(iter(known.values()), 0)
+        changed = self._changed_in(first, first + len(known))
+        sure = {name: number for name, number in known.items() if name[0] != 46 and number not in changed}  # "."
+        for name in self.capture.markers:
+            sure.pop(name, None)
+        if self.unread:
+            prefix = path + b"/" if path else b""
+            sure = {name: number for name, number in sure.items() if prefix + name not in self.unread}
+        return sure
+
+    def _changed_in(self, start: int, end: int) -> set[int]:
+        changed = self.changed
+        return set(changed[bisect_left(changed, start) : bisect_left(changed, end)])
+
+    def _rules_moved(
+        self, path: bytes, entries: Listing, names: set[bytes], before: dict[bytes, int], runs: list[int]
+    ) -> bool:
+        """Is it no longer sure that what was decided further down still holds?"""
+        if not self.capture.reads_rules:
+            return False
+        old, rules = self.old, self.visitor.rules
+        is_repository = b".git" in names
+        if path and is_repository != (path in rules.repositories):
+            return True
+        number = before.get(RULE_FILE)
+        known = [column[number] for column in old.columns[:3]] if number is not None else None
+        found = [info for name, _, info in entries if name == RULE_FILE and info is not None]
+        if known != ([found[0].st_ctime_ns, found[0].st_size, found[0].st_ino] if found else None):
+            return True
+        if path and not is_repository:
+            return False
+        stack = rules.enter(path, (), is_repository)
+        everything: Listing = list(entries)
+        if stack:
+            for start, end in pairs(runs):
+                everything += [(name, False, None) for name in old.names[start:end]]
+        return self.visitor.chooser.hides_everything(path, everything, stack) != (path in rules.disregarded)
+
+    def _look(self, number: int, path: bytes) -> None:
+        """Look again at one file of a folder that did not change."""
+        scan, visitor = self.scan, self.visitor
+        name = path.rpartition(b"/")[2]
+        if name in self.capture.markers or (name == RULE_FILE and self.capture.reads_rules):
+            raise _OnlyAWalkCanTell
+        self.marks -= {LEFT + path, FORCED + path}
+        try:
+            seen = lstat_below(self.root, path)
+        except OSError as error:
+            if error.errno not in VANISHED:
+                raise _OnlyAWalkCanTell from None
+            scan.gone.append(path)
+            self.pieces.touch(number, -1)
+            return
+        if S_IFMT(seen.st_mode) == S_IFDIR:
+            raise _OnlyAWalkCanTell
+        rules = visitor.rules.of(path.rpartition(b"/")[0]) if visitor.chooser.rules_matter(seen) else ((), False)
+        kind = visitor.chooser.file(path, seen, *rules)
+        self.marks.discard(UNREAD + path)
+        if kind is not None:
+            visitor.leave_file(path, kind, seen)
+        else:
+            scan.candidates.append((path, _slim(seen)))
+        ctime = seen.st_ctime_ns if 0 < seen.st_ctime_ns < self.now else -1
+        self.pieces.touch(number, ctime, seen.st_size, seen.st_ino, path if kind is None else b"")
+
+    def _take_over(self) -> None:
+        """Note what is gone, and add to the folders visited all those that are as they were."""
+        old, scan, seen = self.old, self.scan, self.scan.seen
+        dropped = sorted([old.numbers[path] for path in self.visited])
+        if self.lost:
+            dropped = [number for number, path in enumerate(old.paths) if path in self.visited or self._is_lost(path)]
+        gone = [old.paths[number] for number in dropped]
+        files: list[int] = []
+        prefixes: list[bytes] = []
+        for number in dropped:
+            path, start = old.paths[number], old.starts[number]
+            prefix, before = path + b"/" if path else b"", len(files)
+            for first, end in pairs(self.visited.get(path, [])):
+                files += range(start, first)
+                start = end
+            files += range(start, old.starts[number + 1])
+            prefixes += [prefix] * (len(files) - before)
+        gone += [prefix + name for prefix, name in zip(prefixes, self.pieces.names(files), strict=True)]
+        moved = seen.union(gone)
+        for mark in self.marks:
+            path = mark[1:]
+            if mark[:1] in (LEFT, FORCED):
+                if path not in moved and not self._is_lost(path):
+                    scan.marks.add(mark)
+                continue
+            made_anew = mark[:1] in (NOT_ENTERED, UNREAD) and (
+                path in self.visited or path.rpartition(b"/")[0] in self.visited
+            )
+            if made_anew or self._is_lost(path):
+                gone.append(path)
+            else:
+                scan.marks.add(mark)
+        scan.gone += [path for path in gone if path not in seen]
+        self.pieces.finish(dropped)
+
+    def _marked(self, letter: bytes) -> set[bytes]:
+        return {mark[1:] for mark in self.marks if mark[:1] == letter}
+
+    def _is_lost(self, path: bytes) -> bool:
+        """Is it gone with a folder above it? What was found is remembered: far down, the way up is long."""
+        if not self.lost:
+            return False
+        above = path
+        while above and above not in self.lost and above not in self.there:
+            above = above.rpartition(b"/")[0]
+        is_lost = above in self.lost
+        (self.lost if is_lost else self.there).add(path)
+        return is_lost
+
+    def _was_visited_in(self, folder: bytes) -> bool:
+        return folder in self.visited or any(path.startswith(folder + b"/") for path in self.visited)

@@ -1,0 +1,341 @@
+"""A walk through everything below the root, and the visit of one folder, which the re-check needs as well."""
+
+from __future__ import annotations
+
+from errno import EACCES, EPERM
+from posix import stat_result
+
+from keepfast.core.entry import BY_MARKER, BY_NAME, EXCLUDED, IGNORED, OVERSIZE, UNREADABLE, UNSTEADY
+from keepfast.core.errors import TooMany
+from keepfast.workspace.below import lstat_below
+from keepfast.workspace.cache import Cache
+from keepfast.workspace.cache_writing import empty_columns
+from keepfast.workspace.capture import Capture
+from keepfast.workspace.choose import SHORTAGE, Chooser, Rulebook
+from keepfast.workspace.find import show
+from keepfast.workspace.listing import VANISHED as VANISHED
+from keepfast.workspace.listing import list_folder
+from keepfast.workspace.plain_check import BITS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from keepfast.workspace.choose import Listing, Stack
+
+    Folder = tuple[bytes, Stack, bool]  # path, rules around it, whether it is ignored
+
+DENIED = (EACCES, EPERM)
+
+# Marks: what the stat cache must know beside the columns. Each is a letter and a path.
+NOT_ENTERED = b"x"  # a row of kind x
+UNREAD = b"u"  # a row of kind u: to be tried again when its folder is listed
+SMALL = b"k"  # an ignored folder that is kept because it has few files: to be counted again when it changes
+REPOSITORY = b"r"  # a folder below the root that holds a .git: ignore rules begin anew there
+DISREGARDED = b"!"  # the rules of this repository hide everything and are not followed
+LEFT = b"o"  # a row of kind o or i: kept after all, if a command is about to destroy it
+FORCED = b"f"  # a row of kind f in spite of the rules, for as long as the file stays as it is
+CROWDED = b"c"  # no path: large ignored folders are left out, because with them the tree has too many files
+
+
+class Scan:
+    """What a scan found, and the columns from which the next stat cache is written."""
+
+    __slots__ = (
+        "candidates",
+        "columns",
+        "emptied",
+        "folders",
+        "full",
+        "gone",
+        "left",
+        "marks",
+        "names",
+        "notices",
+        "paths",
+        "places",
+        "seen",
+        "text",
+    )
+
+    def __init__(self, full: bool) -> None:
+        self.full = full
+        self.candidates: list[tuple[bytes, stat_result]] = []
+        """Files and links that must be read."""
+        self.folders: list[tuple[bytes, stat_result]] = []
+        """Folders that are new or whose mode may have changed."""
+        self.emptied: list[tuple[bytes, stat_result]] = []
+        """Of these, the ones that were empty and had changed shortly before: what was in them may have gone meanwhile."""
+        self.left: list[tuple[bytes, str, int, stat_result | None]] = []
+        """What is left out: path, kind, flags."""
+        self.gone: list[bytes] = []
+        """Known paths that are no longer there (after a check; after a walk everything not in `seen` is gone)."""
+        self.seen: set[bytes] = set()
+        self.notices: list[str] = []
+        # The next stat cache.
+        self.columns = empty_columns()
+        self.names: list[bytes] = []
+        self.text: bytes | None = None
+        """All names, each followed by NUL, where most were taken over; `names` is then not of use any more."""
+        self.paths: list[bytes] = []
+        self.marks: set[bytes] = set()
+        self.places: dict[bytes, int] = {}
+        """Where the stat columns of a candidate are."""
+
+
+def walk(root: int, cache: Cache | None, capture: Capture, now: int, known: Callable[[bytes], bool]) -> Scan:
+    """Look at everything below the descriptor `root`.
+
+    `cache` vouches for files whose stat has not moved, if `known(path)` says that the newest version has them; it must
+    speak of that version. `now` is the file system's clock less a margin: a time at or after it is not trusted.
+    Raises `TooMany` for a tree of more files than `capture.max_files`.
+    """
+    scan = Scan(True)
+    forced = {mark[1:] for mark in cache.marks() if mark[:1] == FORCED} if cache is not None else set()
+    visitor = Visitor(root, capture, now, scan, Known(cache), known, forced.__contains__)
+    visitor.enter((b"", (), False))
+    return scan
+
+
+class Known:
+    """What a cache knows of the files of a folder."""
+
+    def __init__(self, cache: Cache | None) -> None:
+        self.cache = cache
+        self._names: list[bytes] | None = None
+        self.paths: list[bytes] = cache.paths() if cache is not None else []
+        self.columns = cache.views() if cache is not None else empty_columns()
+        self.starts: list[int] = [0]
+        """Number of the first file of each folder, and of all files at the end."""
+        total = 0
+        for count in self.columns[6]:
+            total += count
+            self.starts.append(total)
+        self.numbers = dict(zip(self.paths, range(len(self.paths)), strict=True))
+
+    @property
+    def names(self) -> list[bytes]:
+        """Of all files. Of a large tree that takes milliseconds."""
+        if self._names is None:
+            self._names = self.cache.names() if self.cache is not None else []
+        return self._names
+
+    def files(self, folder: bytes) -> dict[bytes, int]:
+        """Return the number of each file directly in the folder by its name."""
+        number = self.numbers.get(folder)
+        if number is None:
+            return {}
+        start, end = self.starts[number], self.starts[number + 1]
+        return dict(zip(self.names[start:end], range(start, end), strict=True))
+
+
+class Visitor:
+    """Looks at one folder after another and notes in `scan` what becomes of all that lies in them."""
+
+    def __init__(
+        self,
+        root: int,
+        capture: Capture,
+        now: int,
+        scan: Scan,
+        old: Known,
+        is_known: Callable[[bytes], bool],
+        is_forced: Callable[[bytes], bool],
+    ) -> None:
+        self.root, self.capture, self.now, self.scan, self.old = root, capture, now, scan, old
+        self.is_known, self.is_forced = is_known, is_forced
+        """`is_known`: may the stat cache vouch for this file? `is_forced`: has the newest version a file that the rules
+        leave out?"""
+        self.rules = Rulebook(root, capture)
+        self.chooser = Chooser(root, capture)
+
+    def enter(self, start: Folder) -> None:
+        """Visit a folder and all below it."""
+        todo = [start]
+        while todo:
+            path, stack, ignored = todo.pop()
+            try:
+                seen, entries, _ = list_folder(self.root, path, accelerated=self.capture.accelerated)
+            except OSError as error:
+                if not path or error.errno in SHORTAGE:
+                    raise
+                if error.errno in VANISHED:
+                    self._vanished(path)
+                else:
+                    self._closed(path, error.errno in DENIED)
+                continue
+            names = {name for name, _, _ in entries}
+            if self.stands_apart(path, seen, entries, names):
+                continue
+            rules = self._rules(path, stack, entries, names)
+            todo += self.visit(path, seen, entries, names, rules, ignored, self.old.files(path))
+
+    def stands_apart(self, path: bytes, seen: stat_result, entries: Listing, names: set[bytes]) -> bool:
+        """Leave the folder out if it is the store, or carries a file that says it can be made again."""
+        if not path:
+            return False
+        if (seen.st_dev, seen.st_ino) == self.capture.store:
+            self._leave(path, BY_NAME)
+        elif not self.capture.markers.isdisjoint(names) and self.chooser.is_marked(path, names):
+            self._leave(path, BY_MARKER)
+            # Folder and marker are watched, in case the marker goes.
+            markers = [(name, info) for name, _, info in entries if name in self.capture.markers and info is not None]
+            for name, info in markers:
+                self._note_file(name, info)
+            self._note(path, seen, len(markers))
+        else:
+            return False
+        return True
+
+    def visit(
+        self,
+        path: bytes,
+        seen: stat_result,
+        entries: Listing,
+        names: set[bytes],
+        stack: Stack,
+        ignored: bool,
+        before: dict[bytes, int],
+        kept: int = 0,
+    ) -> list[Folder]:
+        """Note what is in the list of what lies directly in the folder; return the folders in it that are to be entered.
+
+        `before` has the numbers of known files. So many more are `kept`: they are as the cache has them, and as it was
+        decided then, by the same settings.
+        """
+        scan, capture, chooser, now = self.scan, self.capture, self.chooser, self.now
+        prefix = path + b"/" if path else b""
+        old_ctimes, old_sizes, old_inodes = self.old.columns[:3]
+        ctimes, sizes, inodes = scan.columns[:3]
+        first, whole = len(ctimes), True
+        further: list[Folder] = []
+        if path:
+            scan.folders.append((path, seen))
+            if not entries and not kept and seen.st_ctime_ns > now:
+                scan.emptied.append((path, seen))
+        for name, is_folder, info in entries:
+            below = prefix + name
+            if name[0] == 46 and (never := chooser.never(prefix, name, names, is_folder)):  # "."
+                if never > 0:
+                    self._leave(below, never)
+                continue
+            if is_folder:
+                flags, inside = chooser.folder(below, stack, ignored)
+                if flags:
+                    self._leave(below, flags)
+                    continue
+                if inside and not ignored and capture.leaves_large:
+                    scan.marks.add(SMALL + below)
+                further.append((below, stack, inside))
+                continue
+            if capture.excludes_files and chooser.exclude.match(below, False):
+                self._leave(below, BY_NAME)
+                continue
+            scan.seen.add(below)
+            if info is None:
+                scan.left.append((below, UNREADABLE, 0, None))
+                scan.marks.add(UNREAD + below)
+                whole = False
+                continue
+            ctime = info.st_ctime_ns
+            kind = chooser.file(below, info, stack, ignored)
+            at = before.get(name, -1)
+            moved = (
+                at < 0
+                or old_ctimes[at] != ctime
+                or old_sizes[at] != info.st_size
+                or old_inodes[at] != info.st_ino
+                or not self.is_known(below)
+            )
+            if kind is None:
+                if moved:
+                    scan.candidates.append((below, info))
+                    scan.places[below] = len(ctimes)
+            elif not moved and kind in (OVERSIZE, IGNORED) and self.is_forced(below):
+                scan.marks.add(FORCED + below)
+            else:
+                self.leave_file(below, kind, info)
+            # As _note_file does; a call less for every file of the tree.
+            scan.names.append(name)
+            ctimes.append(ctime if 0 < ctime < now else -1)
+            sizes.append(info.st_size)
+            inodes.append(info.st_ino)
+        if len(ctimes) > capture.max_files:
+            raise too_many(capture.max_files)
+        self._note(path, seen, kept + len(ctimes) - first, whole)
+        return further
+
+    def _rules(self, path: bytes, stack: Stack, entries: Listing, names: set[bytes]) -> Stack:
+        """Return the rules in force in the folder."""
+        if not self.capture.reads_rules:
+            return ()
+        is_repository = b".git" in names
+        if path and is_repository:
+            self.scan.marks.add(REPOSITORY + path)
+        if not path or is_repository or b".gitignore" in names:
+            stack = self.rules.enter(path, stack, is_repository)
+        if (not path or is_repository) and self.chooser.hides_everything(path, entries, stack):
+            self.disregard(path)
+            return ()
+        return stack
+
+    def disregard(self, path: bytes) -> None:
+        where = show(path) if path else "the root"
+        self.scan.notices.append(f"The ignore rules in {where} hide nearly everything there; they are disregarded.")
+        self.scan.marks.add(DISREGARDED + path)
+
+    def leave_file(self, path: bytes, kind: str, seen: stat_result) -> None:
+        self.scan.left.append((path, kind, 0, seen))
+        if kind in (OVERSIZE, IGNORED):
+            self.scan.marks.add(LEFT + path)
+
+    def _leave(self, path: bytes, flags: int) -> None:
+        self.scan.left.append((path, EXCLUDED, flags, None))
+        self.scan.marks.add(NOT_ENTERED + path)
+        self.scan.seen.add(path)
+
+    def _vanished(self, path: bytes) -> None:
+        """The folder was there when the one above it was listed; what was in it nobody knows."""
+        self.scan.left.append((path, UNREADABLE, UNSTEADY, None))
+        self.scan.marks.add(UNREAD + path)
+        self.scan.seen.add(path)
+
+    def _closed(self, path: bytes, denied: bool) -> None:
+        """The folder is there and cannot be listed. Where permission is missing, a change of that shows in its stat."""
+        try:
+            seen = lstat_below(self.root, path)
+        except OSError as error:
+            if error.errno in VANISHED:
+                return
+            self.scan.left.append((path, UNREADABLE, 0, None))
+            self.scan.marks.add(UNREAD + path)
+            self.scan.seen.add(path)
+            return
+        self.scan.left.append((path, UNREADABLE, 0, seen))
+        self._note(path, seen, 0, denied)
+
+    def _note_file(self, name: bytes, info: stat_result) -> None:
+        ctimes, sizes, inodes = self.scan.columns[:3]
+        self.scan.names.append(name)
+        ctimes.append(info.st_ctime_ns if 0 < info.st_ctime_ns < self.now else -1)
+        sizes.append(info.st_size)
+        inodes.append(info.st_ino)
+
+    def _note(self, path: bytes, seen: stat_result, files: int, trusted: bool = True) -> None:
+        """Note the folder; one that is not trusted is listed again next time, whatever its stat says."""
+        scan = self.scan
+        scan.seen.add(path)
+        scan.paths.append(path)
+        mtimes, ctimes, inodes, counts = scan.columns[3:]
+        mtimes.append(seen.st_mtime_ns & BITS)
+        ctimes.append(seen.st_ctime_ns if trusted and 0 < seen.st_ctime_ns < self.now else -1)
+        inodes.append(seen.st_ino)
+        counts.append(files)
+
+
+def too_many(limit: int) -> TooMany:
+    return TooMany(
+        f"The tree has more than {limit:,} files.",
+        f"Exclude what can be made again (`keepfast config set capture.exclude …`), or raise the limit:"
+        f" `keepfast config set capture.max_files {2 * limit}`.",
+    )
