@@ -6,7 +6,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-    from keepfast.frontends.surroundings import Folders
+    from keepfast.frontends.surroundings import Folders, Surroundings
 
 SERVERS = {
     "mcp": "keepfast.frontends.mcp",
@@ -68,6 +68,7 @@ def _main(folders: Folders | None) -> NoReturn:
 
     gc.disable()  # short commands make many values and drop few: collecting them costs more than it gives
     around = surroundings(folders)
+    _take_over(around)
     code = scripted.run(arguments, around, now_ns)
     if code is not None:
         from posix import _exit
@@ -78,6 +79,17 @@ def _main(folders: Folders | None) -> NoReturn:
     from keepfast.frontends.cli.root import run
 
     sys.exit(run(arguments, around, now_ns, start))
+
+
+def _take_over(around: Surroundings) -> None:
+    """Go on with what an earlier version kept under the project's first name, and say so. An agent's commands do not."""
+    from keepfast.frontends.former_name import take_over
+
+    line = "" if around.is_agents() else take_over(around)
+    if line:
+        from keepfast.frontends.cli.client_files import renew_for_new_name
+
+        renew_for_new_name(around, line)
 
 
 def start(name: str, *arguments: object) -> int:

@@ -22,6 +22,7 @@ from keepfast.core.passages import (
 from keepfast.core.secrecy import by_name
 from keepfast.looking import disk_now
 from keepfast.store.rows import Query
+from keepfast.workspace.capture import NEVER
 from keepfast.workspace.diff import is_binary
 from keepfast.workspace.find import show
 from keepfast.workspace.judge import is_secret
@@ -296,7 +297,7 @@ class _Asked:
         below = path[len(self.root.rstrip(b"/")) + 1 :]
         if not path.startswith(self.root.rstrip(b"/") + b"/") or not below:
             return None
-        return None if {b".git", b".keepfast"}.intersection(below.split(b"/")) else below
+        return None if NEVER.intersection(below.split(b"/")) else below
 
 
 def _enough(lines: list[str], room: int) -> int:

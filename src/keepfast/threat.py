@@ -11,7 +11,7 @@ from keepfast.core.entry import UNREADABLE as NOT_READ
 from keepfast.guarding import capture_rules
 from keepfast.scanning import all_below, room
 from keepfast.workspace import cache as stat_cache
-from keepfast.workspace.capture import GIT, NEVER, OWN, SUPERVISED
+from keepfast.workspace.capture import GIT, NEVER, OWNS, SUPERVISED
 from keepfast.workspace.choose import Chooser
 from keepfast.workspace.walk import LEFT, NOT_ENTERED, UNREAD
 
@@ -146,7 +146,7 @@ def keep_named(
     try:
         chooser = Chooser(fd, rules)
         for path in left:
-            if path.rpartition(b"/")[2] == OWN:
+            if path.rpartition(b"/")[2] in OWNS:
                 continue
             if path.rpartition(b"/")[2].lower() != GIT:
                 _judge(engine, root, chooser, path, save, losses)
@@ -199,7 +199,7 @@ def _may_go(root: bytes, chooser: Chooser, path: bytes) -> bool:
 
 
 def _is_ours(root: bytes, chooser: Chooser, path: bytes) -> bool:
-    return path in SUPERVISED or path.rpartition(b"/")[2] == OWN or _is_store(root + b"/" + path, chooser)
+    return path in SUPERVISED or path.rpartition(b"/")[2] in OWNS or _is_store(root + b"/" + path, chooser)
 
 
 def _made_by(root: bytes, chooser: Chooser, path: bytes) -> str | None:

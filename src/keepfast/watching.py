@@ -13,7 +13,7 @@ from keepfast.core.model import CREATED, OUTSIDE, Event, Outcome
 from keepfast.core.rhythm import Rhythm
 from keepfast.looking import pending
 from keepfast.store.workers import Worker
-from keepfast.workspace.capture import GIT, OWN
+from keepfast.workspace.capture import GIT, OWNS
 from keepfast.workspace.find import show
 from keepfast.workspace.ignore import parse
 
@@ -254,7 +254,7 @@ class Notified:
             is_folder = os.path.isdir(path) and not os.path.islink(path)
             inside = path[len(self.root) + 1 :]
             last = os.path.basename(path)
-            if inside == OWN or (last == GIT and is_folder):
+            if inside in OWNS or (last == GIT and is_folder):
                 continue
             if self.exclude.match(inside, is_folder or not os.path.lexists(path)):
                 continue

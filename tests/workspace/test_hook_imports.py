@@ -30,6 +30,7 @@ OURS = {
     "keepfast.engine",
     "keepfast.frontends",
     "keepfast.frontends.autosave",
+    "keepfast.frontends.former_name",
     "keepfast.frontends.surroundings",
     "keepfast.guarding",
     "keepfast.ownership",

@@ -26,6 +26,7 @@ from keepfast.conversation.turns import (
     clip_input,
     clip_output,
 )
+from keepfast.core.frozen import FORMER_COMMANDS
 
 if TYPE_CHECKING:
     from keepfast.conversation.transcript import Conversation
@@ -67,7 +68,7 @@ TYPED = re.compile(r"/[a-z][\w:-]*(?:\s|$)")
 REFUSED = re.compile(r"the user said:\n(.+?)(?:\n+Note: The user's next message|\Z)", re.S)
 FEWEST_WORDS = 3
 # Commands of the client itself, which are no part of the work.
-OUR_COMMANDS = "/keepfast:"
+OUR_COMMANDS = ("/keepfast:", FORMER_COMMANDS)
 """How the commands of our own plugin begin, which are none either."""
 OWN_COMMANDS = frozenset(
     "/clear /compact /model /cost /context /exit /resume /config /login /help /mcp /usage /status /plugin /hooks "

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from keepfast.core.cuts import head, tail
+from keepfast.core.frozen import FORMER_TAG
 
 # What is kept of one text. A prompt is a person's own words; the rest can be looked up in the transcript.
 LONGEST = {"asked": 40_000, "said": 12_000, "thought": 6_000, "summary": 40_000}
@@ -20,7 +21,7 @@ READ, EDIT, WRITE, SEARCH, RUN, PLAN, ASK, TODO, TASK, AGENT, OTHER = (
 
 
 # What stands beside the person's words: of the client, and of our own supervisor.
-BESIDE = re.compile(r"<(system-reminder|keepfast|user-prompt-submit-hook|ide_[a-z_]+)>.*?</\1>", re.S)
+BESIDE = re.compile(rf"<(system-reminder|keepfast|{FORMER_TAG}|user-prompt-submit-hook|ide_[a-z_]+)>.*?</\1>", re.S)
 # What the client writes as the result of a call that somebody or a rule did not allow.
 REFUSED = re.compile(
     r"\s*(?:<tool_use_error>|Error:)?\s*(?:The user doesn't want to (?:proceed with|take) this|User rejected tool use"

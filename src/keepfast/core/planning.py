@@ -7,6 +7,7 @@ from itertools import islice
 
 from keepfast.core.entry import CAPTURED, EXCLUDED, FILE, FOLDER, LEFT_OUT, LINK, UNREADABLE, Entry, checked_path
 from keepfast.core.errors import Damaged
+from keepfast.core.frozen import FORMER_MARKER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,8 +17,8 @@ WRITE, MODE, DELETE = "write", "mode", "delete"
 UNREAD = "it, or the folder that it lies in, cannot be read now"
 OUTSIDE = "is outside of what is captured"
 KEPT = "is kept as it is"
-GIT, OWN = b".git", b".keepfast"
-OURS = frozenset((GIT, OWN))
+GIT, OWNS = b".git", (b".keepfast", FORMER_MARKER)
+OURS = frozenset((GIT, *OWNS))
 ODD = frozenset((b"", b".", b".."))
 ODD_PARTS = tuple(b"/" + part + b"/" for part in sorted(ODD))
 POINTERS = FILE + LINK + LEFT_OUT
@@ -145,7 +146,7 @@ def _are_sound(entries: Sequence[Entry]) -> bool:
         return True
     paths, kinds, modes, _, _, _, _, contents, _ = zip(*entries, strict=True)
     text = b"/" + b"/\0/".join(paths) + b"/"
-    if text.startswith(b"/.keepfast/") or b"\0/.keepfast/" in text:
+    if any(text.startswith(b"/%b/" % own) or b"\0/%b/" % own in text for own in OWNS):
         return False
     if any(odd in text for odd in ODD_PARTS) or text.count(b"\0") != len(entries) - 1:
         return False
@@ -179,7 +180,7 @@ def _has_long_name(paths: Sequence[bytes]) -> bool:
 def _refuse_one(entry: Entry) -> None:
     path = entry.path
     parts = path.split(b"/")
-    odd = parts[0] == OWN or not ODD.isdisjoint(parts)
+    odd = parts[0] in OWNS or not ODD.isdisjoint(parts)
     if odd or b"\0" in path or len(max(parts, key=len)) > LONGEST_NAME or _odd_git(entry):
         _refuse_path(path, parts)
     if entry.kind not in KINDS:
@@ -204,7 +205,7 @@ def _refuse_path(path: bytes, parts: list[bytes]) -> None:
     except ValueError as error:
         raise Damaged(f"A checkpoint holds a path that cannot be right: {error}.", "Nothing was restored.") from None
     for number, part in enumerate(parts):
-        if part == GIT or (part == OWN and not number):
+        if part == GIT or (part in OWNS and not number):
             raise _crafted(f"a path in {part.decode()}, which is never captured", path)
         if len(part) > LONGEST_NAME:
             raise _crafted("a name of more than 255 bytes", path)

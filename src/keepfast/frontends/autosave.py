@@ -5,6 +5,7 @@ from __future__ import annotations
 from posix import write
 
 from keepfast.core.errors import KeepfastError, NoWorkspace, Unreachable, sentence
+from keepfast.frontends.former_name import take_over
 from keepfast.frontends.surroundings import current_folder, hook_surroundings, now_ns
 
 TYPE_CHECKING = False
@@ -31,6 +32,7 @@ def run(arguments: Sequence[str], folders: Folders | None = None) -> int:
 
             chdir(cwd)
         around = hook_surroundings(folders)
+        take_over(around)
         engine = engine_of(around, current_folder(), options.get("--config"))
         if arguments[0] == "tidy":
             return tidy(engine, current_folder())

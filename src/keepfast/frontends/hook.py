@@ -55,7 +55,10 @@ def main(arguments: Sequence[str], folders: Folders | None = None) -> int:
     is_claimed = around.text(SUPERVISED) != "" and options.get("--part") != GUARD
     if is_claimed and _stands_down(arguments[0], client, payload, around, options.get("--config")):
         return 0  # a supervisor saves, tells, and brings a guard of its own: nothing is done twice
-    said, problem, code = respond(client, payload, around, Processes(options.get("--config"), around), options)
+    from keepfast.frontends.former_name import take_over
+
+    line = take_over(around)
+    said, problem, code = respond(client, payload, around, Processes(options.get("--config"), around), options, line)
     if problem:
         say(f"keepfast: {problem}")
     _write(said)
@@ -88,9 +91,16 @@ def _stands_down(name: str, client: Agent, payload: bytes, around: Surroundings,
 
 
 def respond(
-    client: Agent, payload: bytes, around: Surroundings, background: Background, options: Mapping[str, str]
+    client: Agent,
+    payload: bytes,
+    around: Surroundings,
+    background: Background,
+    options: Mapping[str, str],
+    line: str = "",
 ) -> tuple[bytes, str, int]:
     """Return what goes to standard output, one line about what went wrong or nothing, and the exit code.
+
+    `line` is told to the user beside what there is to say.
 
     Raises `ImportError`, `SyntaxError` or `OSError` where files of our own are missing.
     """
@@ -103,6 +113,8 @@ def respond(
 
             event.near = program_above()
         reply = _attend(event, around, background, options)
+        if line:
+            reply.told_user = f"keepfast: {line}" + (f"\n{reply.told_user}" if reply.told_user else "")
         said, code = client.answer(event, reply)
         return said, reply.failed, code
     except Exception as error:

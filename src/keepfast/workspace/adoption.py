@@ -5,6 +5,7 @@ from __future__ import annotations
 from posix import access, scandir
 
 from keepfast.core.errors import Refused
+from keepfast.workspace.capture import NEVER
 from keepfast.workspace.find import git_root, is_refused, refuse, show
 
 TYPE_CHECKING = False
@@ -72,7 +73,7 @@ def is_large(root: bytes, skipped: Iterable[str], most: int, seconds: float) -> 
 
     end = monotonic() + seconds
     names = {pattern.rstrip("/").encode("utf-8", "surrogateescape") for pattern in skipped}
-    names |= {b".git", b".keepfast"}
+    names |= NEVER
     todo, left = [root], most
     while todo:
         if most - left > AT_ONCE and monotonic() >= end:

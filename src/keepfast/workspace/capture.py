@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from keepfast.core.frozen import FORMER_MARKER
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
 GIT, OWN = b".git", b".keepfast"
-NEVER = frozenset((GIT, OWN))
+OWNS = (OWN, FORMER_MARKER)
+NEVER = frozenset((GIT, *OWNS))
 """Folders that are never looked into. A `.git` that is a file, as submodules and linked worktrees have it, is a file, and a
 `.keepfast` below the root is an ordinary folder unless a workspace of this user is there."""
 RULES = 3

@@ -11,7 +11,7 @@ from keepfast.core.artefacts import command_of, lies_as, needs_evidence
 from keepfast.core.entry import BY_GIT, BY_IGNORE, BY_NAME, IGNORED, OVERSIZE, SPECIAL
 from keepfast.core.frozen import SUPERVISED_IGNORE
 from keepfast.workspace.below import lstat_below, open_below
-from keepfast.workspace.capture import CACHE_TAG, GIT, NEVER, OWN, SUPERVISED, Capture
+from keepfast.workspace.capture import CACHE_TAG, GIT, NEVER, OWNS, SUPERVISED, Capture
 from keepfast.workspace.find import MOST_MARKER, said_by
 from keepfast.workspace.ignore import parse, verdict
 
@@ -49,7 +49,7 @@ class Chooser:
         # Where `.GIT` is a folder of its own, `.git` is either listed as well or does not exist.
         if name != plain and (plain in names or not self._exists(prefix + plain)):
             return 0
-        if plain == OWN:
+        if plain in OWNS:
             return self._own(prefix, is_folder)
         if is_folder:
             return BY_GIT
@@ -66,16 +66,16 @@ class Chooser:
             return True
         if not self.capture.stores:
             return False
-        said = said_by(read_small(self.root, folder + b"/" + OWN + b"/workspace.json", MOST_MARKER))
-        return said is not None and said[1:] in self.capture.stores
+        markers = [read_small(self.root, b"%b/%b/workspace.json" % (folder, own), MOST_MARKER) for own in OWNS]
+        return any(said is not None and said[1:] in self.capture.stores for said in map(said_by, markers))
 
     def excludes(self, path: bytes) -> bool:
         """Is this path, or a folder above it, never looked at by its name? Whether `.git` is a folder must be seen."""
         parts = path.split(b"/")
-        if parts[0] == OWN or GIT in parts[:-1]:
+        if parts[0] in OWNS or GIT in parts[:-1]:
             return True
-        if OWN in parts and any(
-            part == OWN and self._is_own(b"/".join(parts[:count])) for count, part in enumerate(parts)
+        if not NEVER.isdisjoint(parts) and any(
+            part in OWNS and self._is_own(b"/".join(parts[:count])) for count, part in enumerate(parts)
         ):
             return True
         above = (b"/".join(parts[:count]) for count in range(1, len(parts)))

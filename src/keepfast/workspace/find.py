@@ -7,6 +7,7 @@ from posix import open as open_fd
 from posix import stat as stat_path
 
 from keepfast.core.errors import Refused
+from keepfast.core.frozen import FORMER_MARKER
 from keepfast.core.light_json import loads
 
 TYPE_CHECKING = False
@@ -71,7 +72,10 @@ def open_marker(folder: bytes) -> int:
 
 
 def _open(folder: bytes) -> int:
-    place = open_marker(folder)
+    try:
+        place = open_marker(folder)
+    except FileNotFoundError:
+        place = open_fd(folder + b"/" + FORMER_MARKER, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
     try:
         # O_NONBLOCK: a pipe of that name must not stop us.
         return open_fd(b"workspace.json", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, dir_fd=place)

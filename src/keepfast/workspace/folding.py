@@ -6,6 +6,7 @@ from posix import O_CLOEXEC, O_CREAT, O_DIRECTORY, O_NOFOLLOW, O_RDONLY, O_WRONL
 from posix import open as open_fd
 
 from keepfast.core.errors import Conflict, Damaged
+from keepfast.core.frozen import FORMER_MARKER
 from keepfast.core.planning import OURS
 from keepfast.workspace.find import show
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 GET_FLAGS, FOLDS = 0x80086601, 0x40000000
 """FS_IOC_GETFLAGS and FS_CASEFOLD_FL: ext4 and f2fs fold case folder by folder."""
-LOOKALIKES = (b".git", b".keepfast", b"git~")
+LOOKALIKES = (b".git", b".keepfast", FORMER_MARKER, b"git~")
 INVISIBLE = dict.fromkeys([*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF])
 """Letters that some file systems do not see in a name."""
 

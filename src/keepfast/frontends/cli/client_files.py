@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from keepfast.agents import launcher
 from keepfast.core.errors import Failed, MissingStore, OtherStore
 from keepfast.frontends.cli.session import Session
-from keepfast.frontends.surroundings import default_folders
+from keepfast.frontends.surroundings import Surroundings, default_folders, now_ns
 
 SCOPES = {"user": "settings.json", "project": "settings.json", "local": "settings.local.json"}
 BACKUP = ".before-keepfast"
@@ -157,6 +157,19 @@ def renew_launcher(session: Session) -> bool:
         return False
     write_launcher(session)
     return True
+
+
+def renew_for_new_name(around: Surroundings, line: str) -> None:
+    """Say what was taken over, and let launcher and plugin start this version where an earlier one wrote what they go by."""
+    print(f"keepfast: {line}", file=sys.stderr)
+    session = Session(around, now_ns, 0.0)
+    try:
+        if os.path.exists(launcher_path(session)):
+            write_launcher(session)
+        if os.path.exists(interpreter_file(session)):
+            record(session)
+    except Failed as error:
+        print(f"keepfast: {error} {error.hint}", file=sys.stderr)
 
 
 def _folders(session: Session, path: str) -> Sequence[str]:

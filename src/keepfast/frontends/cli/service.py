@@ -11,6 +11,7 @@ from typing import NamedTuple
 import click
 
 from keepfast.core.errors import Failed
+from keepfast.core.frozen import FORMER
 from keepfast.frontends.cli.lazy import Listed
 from keepfast.frontends.cli.session import Session, common, write_json
 from keepfast.frontends.surroundings import Surroundings
@@ -63,6 +64,7 @@ def install(session: Session, dry_run: bool, no_start: bool) -> None:
                 file.write(unit.text)
         except OSError as error:
             raise Failed(f"{unit.path} cannot be written: {error.strerror}.") from None
+        _drop_former(session, unit)
     started = not dry_run and not no_start and tell(session, unit, "install")
     if session.json:
         write_json({"kind": unit.kind, "path": unit.path, "text": unit.text, "dry_run": dry_run, "started": started})
@@ -104,6 +106,7 @@ def uninstall(session: Session) -> None:
     if was_there:
         tell(session, unit, "uninstall")
         os.unlink(unit.path)
+    was_there = _drop_former(session, unit) or was_there
     if session.json:
         write_json({"kind": unit.kind, "path": unit.path, "removed": was_there})
     else:
@@ -120,6 +123,18 @@ def unit_of(around: Surroundings, platform: str = sys.platform) -> Unit:
         return Unit("launchd", f"{home}/Library/LaunchAgents/{LABEL}.plist", launch_agent(words, variables, logs))
     folder = os.path.dirname(os.path.dirname(around.config)) + "/systemd/user"
     return Unit("systemd", f"{folder}/{NAME}.service", systemd_unit(words, variables))
+
+
+def _drop_former(session: Session, unit: Unit) -> bool:
+    """Remove the unit that a version of the former name has installed: it starts a program that is gone."""
+    folder, name = os.path.split(unit.path)
+    path = os.path.join(folder, name.replace("keepfast", FORMER))
+    if not os.path.exists(path):
+        return False
+    for words in COMMANDS[unit.kind]["uninstall"]:
+        tell_one(session, [word.replace("keepfast", FORMER).format(user=os.getuid()) for word in words])
+    os.unlink(path)
+    return True
 
 
 def systemd_unit(words: list[str], variables: dict[str, str]) -> str:
@@ -153,13 +168,19 @@ def tell(session: Session, unit: Unit, what: str) -> bool:
     """Tell the system; False if there is none to tell, as in a container."""
     for words in COMMANDS[unit.kind][what]:
         filled = [word.format(path=unit.path, user=os.getuid()) for word in words]
-        variables = {os.fsdecode(name): os.fsdecode(value) for name, value in session.around.variables.items()}
-        try:
-            done = subprocess.run(filled, capture_output=True, env=variables, timeout=30)
-        except (OSError, subprocess.SubprocessError) as error:
-            session.remark(f"`{' '.join(filled)}` could not be run: {error}.")
+        if not tell_one(session, filled):
             return False
-        if done.returncode:
-            session.remark(f"`{' '.join(filled)}`: {done.stderr.decode('utf-8', 'replace').strip()}")
-            return False
+    return True
+
+
+def tell_one(session: Session, words: list[str]) -> bool:
+    variables = {os.fsdecode(name): os.fsdecode(value) for name, value in session.around.variables.items()}
+    try:
+        done = subprocess.run(words, capture_output=True, env=variables, timeout=30)
+    except (OSError, subprocess.SubprocessError) as error:
+        session.remark(f"`{' '.join(words)}` could not be run: {error}.")
+        return False
+    if done.returncode:
+        session.remark(f"`{' '.join(words)}`: {done.stderr.decode('utf-8', 'replace').strip()}")
+        return False
     return True
