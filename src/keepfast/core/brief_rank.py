@@ -18,7 +18,7 @@ NEIGHBOUR = 0.3  # share of a better neighbour's lead that a block is given: edi
 
 # Never worth an excerpt: made by tools, or no text.
 GENERATED = re.compile(
-    r"(^|/)(node_modules|dist|build|\.git|\.keepfast|\.holdfast|vendor|__pycache__|\.venv)/"
+    r"(^|/)(node_modules|dist|build|\.git|\.keepfast|vendor|__pycache__|\.venv)/"
     r"|\.(lock|png|jpe?g|gif|ico|svg|bin|pdf|zip|gz|woff2?|map|min\.(js|css)|jsonl|ipynb)$"
     r"|(^|/)(package-lock\.json|go\.sum|pnpm-lock\.yaml)$|(^|/)\.claude/",
     re.I,
