@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 WORKERS ?= 3
-PATTERNS := $(addprefix src/keepfast/core/,patterns.py services.py secrecy.py declared.py prose.py redact.py readying.py)
+PATTERNS := $(addprefix src/keepfast/secrets/,patterns.py services.py marks.py declarations.py prose.py redaction.py precompiled.py light_re.py)
 
 .PHONY: install demo demo-task test check bench bench-large campaign mutants eval clean
 
@@ -40,8 +40,8 @@ check: install
 	$(BIN)/coverage report --fail-under=90 --include="$(RESUME)"
 
 # What makes notes, briefs, settings and the tools of agents; `make check` prints its own share of lines and branches.
-RESUME := src/keepfast/conversation/*,src/keepfast/core/brief*,src/keepfast/core/extract.py,src/keepfast/analysing.py,$\
-src/keepfast/delivering.py,src/keepfast/store/parts.py,src/keepfast/describing.py,src/keepfast/recalling.py,src/keepfast/resuming.py,src/keepfast/settings/*,src/keepfast/frontends/mcp/*
+RESUME := src/keepfast/resume/*,src/keepfast/settings/*,src/keepfast/mcp/*,src/keepfast/app/resume.py,src/keepfast/app/recall.py,src/keepfast/app/deliver.py,$\
+src/keepfast/app/model_notes.py,src/keepfast/app/state_document.py,src/keepfast/state/brief_parts.py
 
 bench: install
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m compileall -q src/keepfast

@@ -17,11 +17,11 @@ LINUX_ONLY = {
     "store._unpack": ("store/_unpack.c",),
 }
 HEADERS = ("workspace/_cache.h", "workspace/_seen.h", "workspace/_stat.h", "store/_lanes.h")
-READY = "keepfast/core/_ready.py"
+READY = "keepfast/secrets/_ready.py"
 
 
 def digests() -> dict[str, str]:
-    """What each compiled module is built from, for itself to say: `keepfast.core.compiled` refuses any other."""
+    """What each compiled module is built from, for itself to say: `keepfast.model.compiled` refuses any other."""
     return {f"keepfast.{name}": digest(sources) for name, sources in (SOURCES | LINUX_ONLY).items()}
 
 
@@ -53,7 +53,7 @@ class Build(build_py):
         here = Path(__file__).parent / "src"
         sys.path.insert(0, str(here))
         try:
-            from keepfast.core.readying import readied
+            from keepfast.secrets.precompiled import readied
 
             text = readied()
         except Exception as error:

@@ -46,9 +46,10 @@ def main() -> int:
 
 
 def one(path: Path) -> dict[str, float]:
-    from keepfast.conversation import notes, transcript
-    from keepfast.core import brief
-    from keepfast.core.redact import redact
+    from keepfast.agents import transcript
+    from keepfast.resume import brief
+    from keepfast.resume import extractor as notes
+    from keepfast.secrets.redaction import redact
 
     started = process_time()
     conversation = transcript.read(path)

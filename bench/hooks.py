@@ -16,13 +16,14 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from keepfast.store import pending, workers
+from keepfast.state import pending_events as pending
+from keepfast.state import workers
 
 from .measure import Usage, interleave, run, summarise
 from .report import columns
 
 BARE = [sys.executable, "-I", "-S", "-B", "-c", "pass"]
-LAUNCH = Path(__file__).parent.parent / "src" / "keepfast" / "frontends" / "launch.py"
+LAUNCH = Path(__file__).parent.parent / "src" / "keepfast" / "hook" / "launch.py"
 START = [sys.executable, "-I", "-S", "-B", str(LAUNCH)]
 WORDS = ["hook", "claude-code"]
 SESSION = "11111111-2222-4333-8444-555555555555"

@@ -18,7 +18,7 @@ from .shadow_git import GitCline, GitTuned, GitTunedFsync
 from .trees import REPOSITORY
 
 SOURCE = REPOSITORY / "src"
-HOOK = SOURCE / "keepfast" / "frontends" / "launch.py"
+HOOK = SOURCE / "keepfast" / "hook" / "launch.py"
 
 
 class Restic(Peer):

@@ -16,14 +16,14 @@ from pathlib import Path
 from statistics import median
 from tempfile import mkdtemp
 
-from keepfast.core.entry import FILE, Entry
-from keepfast.core.ids import checkpoint_id
-from keepfast.looking import between
+from keepfast.app.inspect import between
+from keepfast.model.entry import FILE, Entry
+from keepfast.model.ids import checkpoint_id
+from keepfast.store.maintenance.space import compact, forget
 from keepfast.store.place import Place
 from keepfast.store.repository import Repository
 from keepfast.store.rows import CheckpointRow, Query
 from keepfast.store.search import search
-from keepfast.store.upkeep import compact, forget
 
 FEW, MANY = 100, 10_000
 FILES, CHANGED = 1_000, 10

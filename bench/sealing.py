@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
 
-from keepfast.core.model import Event
-from keepfast.engine import Engine
+from keepfast.app.checkpoint import Engine
+from keepfast.app.wiring import build
+from keepfast.model.event import Event
 from keepfast.settings import Settings
-from keepfast.store.saving import LARGE
-from keepfast.wiring import build
-from keepfast.workspace import judge, read
+from keepfast.store.save import LARGE
+from keepfast.workspace import reader as read
+from keepfast.workspace import secret_check as judge
 
 from .report import columns
 from .trees import CACHE
@@ -129,7 +130,7 @@ def mistakes(tree: Path) -> str:
 
 
 def sealing_speed() -> float:
-    from keepfast.store.open import create_store
+    from keepfast.store.factory import create_store
 
     with tempfile.TemporaryDirectory() as folder:
         repository = create_store(folder + "/store", durable=False)

@@ -16,13 +16,13 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
-from keepfast.core.model import Event
-from keepfast.engine import Engine
+from keepfast.app.checkpoint import Engine
+from keepfast.app.wiring import build
+from keepfast.model.event import Event
+from keepfast.runner.actions import taskfile
+from keepfast.runner.actions.tasks import Tasks
+from keepfast.runner.scheduler.service import make_ground
 from keepfast.settings import Settings
-from keepfast.supervisor import taskfile
-from keepfast.supervisor.serving import make_ground
-from keepfast.supervisor.tasks import Tasks
-from keepfast.wiring import build
 
 from .report import columns
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from keepfast.frontends.surroundings import FOLDERS
+from keepfast.present.environment import FOLDERS
 
 REPOSITORY = Path(__file__).parents[1]
 ASKED = "home=$(passwd_home)\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from keepfast.core.brief_clean import HIDDEN, clean
+from keepfast.resume.quotation import HIDDEN, clean
 from sessions import CWD, Session
 
 INVISIBLE = "\u200b\u200e\u202e\u2066\ufeff\u00ad\U000e0041\x1b[31m\x07\x00\u2028\u115f"

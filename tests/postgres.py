@@ -16,7 +16,7 @@ from typing import Any
 import psycopg
 
 import programs
-from keepfast.core.frozen import SCHEMA
+from keepfast.model.frozen import SCHEMA
 
 PORT = 54329
 """Names the socket; nothing listens on the network."""

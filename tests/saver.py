@@ -7,11 +7,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from keepfast.core.entry import CAPTURED, FILE, LINK, Entry
-from keepfast.core.model import Event, Outcome
-from keepfast.engine import Engine
+from keepfast.app.checkpoint import Engine
+from keepfast.app.wiring import build
+from keepfast.model.entry import CAPTURED, FILE, LINK, Entry
+from keepfast.model.event import Event, Outcome
 from keepfast.settings import Settings
-from keepfast.wiring import build
 
 HOME = b"/nonexistent/home"
 

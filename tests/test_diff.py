@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from keepfast.core.errors import Conflict
+from keepfast.model.errors import Conflict
 from keepfast.workspace import diff
 from keepfast.workspace.diff import FileDiff, Hunk, Stat, apply, compare, display_width, is_binary, quote, stat_table
 

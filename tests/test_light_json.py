@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import keepfast
-from keepfast.core.light_json import beginning, dumps, loads
+from keepfast.model.light_json import beginning, dumps, loads
 
 SOURCE = str(Path(keepfast.__file__).parent.parent)
 
@@ -199,7 +199,7 @@ def test_what_is_not_json_is_a_value_error_where_json_is_not_loaded() -> None:
     """The C scanner wants to raise an error of the module `json`; a hook does not load that."""
     texts = ['{"a":"b', '"', '{"a" 1}', '{"a":1 "b":2}', "[1 2]", '"\\x"', '"\n"', "{1:2}", "[1,", "{", "[" * 100_000]
     code = (
-        f"import sys\nsys.path.insert(0, {SOURCE!r})\nfrom keepfast.core.light_json import beginning, loads\n"
+        f"import sys\nsys.path.insert(0, {SOURCE!r})\nfrom keepfast.model.light_json import beginning, loads\n"
         f"for text in {texts!r}:\n"
         "    assert isinstance(beginning(text, 'a'), dict)\n"
         "    try:\n        loads(text)\n    except ValueError:\n        continue\n    raise SystemExit(text[:40])\n"

@@ -41,7 +41,7 @@ def test_the_marker_of_another_user_is_not_believed(tmp_path: Path) -> None:
     script = textwrap.dedent(f"""
         import os, sys
         sys.path[:0] = {sys.path!r}
-        from keepfast.workspace.find import marker
+        from keepfast.workspace.marker import marker
         mine = marker({os.fsencode(shared)!r})
         os.setuid(65534)
         print(mine is not None, marker({os.fsencode(shared)!r}))

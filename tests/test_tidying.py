@@ -16,14 +16,14 @@ import pytest
 
 from cli.box import Box
 from folders import written
-from keepfast.core.retention import DAY, HOUR, oldest_automatic, plan
-from keepfast.store import rescues
+from keepfast.app.tidy import tidy
+from keepfast.model.retention import DAY, HOUR, oldest_automatic, plan
+from keepfast.state import rescues
+from keepfast.store.maintenance.space import compact, store_size
 from keepfast.store.rows import Query
-from keepfast.store.upkeep import compact, store_size
-from keepfast.tidying import tidy
 from saver import Saver
 
-LAUNCH = Path(__file__).parent.parent / "src" / "keepfast" / "frontends" / "launch.py"
+LAUNCH = Path(__file__).parent.parent / "src" / "keepfast" / "hook" / "launch.py"
 
 
 def test_tidying_forgets_by_policy_and_merges_packs(saver: Saver) -> None:

@@ -1,4 +1,4 @@
-"""Write down what sources the compiled modules are built from: src/keepfast/core/compiled.py, from the C files."""
+"""Write down what sources the compiled modules are built from: src/keepfast/model/compiled.py, from the C files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def main() -> None:
-    path = ROOT / "src/keepfast/core/compiled.py"
+    path = ROOT / "src/keepfast/model/compiled.py"
     lines = "".join(f'    "{name}": "{digest}",\n' for name, digest in digests().items())
     text = path.read_text(encoding="utf-8")
     path.write_text(re.sub(r"DIGESTS = \{\n(.*\n)*?\}", f"DIGESTS = {{\n{lines}}}", text, count=1), encoding="utf-8")

@@ -1,14 +1,15 @@
-"""Fit the ranking's weights on recorded sessions, and print them as `core/brief_weights.py`.
+"""Fit the ranking's weights on recorded sessions, and print them as `resume/weights.py`.
 
-Usage: python tools/fit_brief.py FOLDER... > src/keepfast/core/brief_weights.py
+Usage: python tools/fit_brief.py FOLDER... > src/keepfast/resume/weights.py
 """
 
 from __future__ import annotations
 
 import sys
 
-from keepfast.conversation import fitting, recall
-from keepfast.conversation.measuring import find
+from keepfast.resume import recall_score as recall
+from keepfast.resume import weight_fit as fitting
+from keepfast.resume.measurement import find
 
 
 def main(folders: list[str]) -> None:

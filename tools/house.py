@@ -136,8 +136,8 @@ def end(home: Path, task: str) -> None:
 
 def figures(home: Path, task: str) -> None:
     """Events with figures, as an agent that tells them would have left."""
+    from keepfast.runner.scheduler.service import make_ground
     from keepfast.settings import Settings
-    from keepfast.supervisor.serving import make_ground
 
     data = str(home / ".local/share/keepfast")
     ground = make_ground(Settings(), data, os.fsencode(home), time.time_ns, environment(home))

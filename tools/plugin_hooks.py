@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from keepfast.agents.claude_settings import hooks_for
+from keepfast.agents.claude.installer import hooks_for
 
 TARGET = Path(__file__).parents[1] / "plugin/hooks/hooks.json"
 SCRIPT = "${CLAUDE_PLUGIN_ROOT}/bin/keepfast"

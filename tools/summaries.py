@@ -15,9 +15,10 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from keepfast.conversation import notes, transcript
-from keepfast.conversation.transcript import Conversation
-from keepfast.conversation.turns import Call, Turn
+from keepfast.agents import transcript
+from keepfast.agents.transcript import Conversation
+from keepfast.agents.turns import Call, Turn
+from keepfast.resume import extractor as notes
 
 MOMENTS = (0.25, 0.5, 0.75, 1.0)
 ENDINGS = (".jsonl", ".jsonl.gz", ".json", ".json.gz")

@@ -6,15 +6,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-    from keepfast.frontends.surroundings import Folders, Surroundings
+    from keepfast.present.environment import Folders, Surroundings
 
 SERVERS = {
-    "mcp": "keepfast.frontends.mcp",
-    "serve": "keepfast.frontends.web",
+    "mcp": "keepfast.mcp",
+    "serve": "keepfast.web",
 }
 """Front ends that stay: their module has `serve(options, surroundings, clock) -> exit code`."""
 
-LIGHT = {"statusline": "keepfast.frontends.statusline", "hook": "keepfast.frontends.hook"}
+LIGHT = {"statusline": "keepfast.hook.statusline", "hook": "keepfast.hook.main"}
 """Front ends that a client starts all the time, without the command line's 60 ms: their module has `main(arguments)`."""
 
 
@@ -23,7 +23,7 @@ def main(folders: Folders | None = None) -> NoReturn:
 
     `folders` stand above those of the environment; the words `--folders HOME CONFIG DATA` before all others say the same.
     """
-    from keepfast.core.errors import shortage
+    from keepfast.model.errors import shortage
 
     try:
         _main(folders)
@@ -42,10 +42,10 @@ def _main(folders: Folders | None) -> NoReturn:
     import gc
     import sys
 
-    from keepfast.core.errors import shortage
+    from keepfast.model.errors import shortage
 
     try:
-        from keepfast.frontends.surroundings import COMPLETION, forget, now_ns, surroundings, written
+        from keepfast.present.environment import COMPLETION, forget, now_ns, surroundings, written
 
         told, arguments = written(sys.argv[1:])
         if arguments:
@@ -60,11 +60,11 @@ def _main(folders: Folders | None) -> NoReturn:
         if shortage(error) is not None:
             raise
         sys.exit(f"keepfast: The installation is incomplete: {error}.")  # exit code 1
-    from keepfast.frontends.starting import Finder
+    from keepfast.hook.start import Finder
 
     # A command loads a hundred modules: they are found by the shortest way.
     sys.meta_path.insert(0, Finder(__file__.rpartition("/keepfast/")[0]))
-    from keepfast.frontends.cli import scripted
+    from keepfast.cli import scripted
 
     gc.disable()  # short commands make many values and drop few: collecting them costs more than it gives
     around = surroundings(folders)
@@ -76,18 +76,18 @@ def _main(folders: Folders | None) -> NoReturn:
         sys.stderr.flush()
         _exit(code)  # everything is written and closed: tearing the interpreter down would only take time
     gc.enable()
-    from keepfast.frontends.cli.root import run
+    from keepfast.cli.root import run
 
     sys.exit(run(arguments, around, now_ns, start))
 
 
 def _take_over(around: Surroundings) -> None:
     """Go on with what an earlier version kept under the project's first name, and say so. An agent's commands do not."""
-    from keepfast.frontends.former_name import take_over
+    from keepfast.present.former_name import take_over
 
     line = "" if around.is_agents() else take_over(around)
     if line:
-        from keepfast.frontends.cli.client_files import renew_for_new_name
+        from keepfast.cli.client_files import renew_for_new_name
 
         renew_for_new_name(around, line)
 

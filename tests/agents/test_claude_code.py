@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from keepfast.agents import claude_code, registry
+from keepfast.agents import registry
 from keepfast.agents.base import Reply
-from keepfast.agents.claude_code import HEAD, KINDS, LARGE, answer, read
-from keepfast.core import agent_event as kinds
-from keepfast.core.agent_event import AgentEvent
+from keepfast.agents.claude import hooks as claude_code
+from keepfast.agents.claude.hooks import HEAD, KINDS, LARGE, answer, read
+from keepfast.model import agent_event as kinds
+from keepfast.model.agent_event import AgentEvent
 
 from .client import CONTEXT, judge
 

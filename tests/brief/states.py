@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 
-from keepfast.conversation import notes as noting
-from keepfast.conversation import transcript
-from keepfast.core import brief
-from keepfast.core.brief import Brief, Facts
+from keepfast.agents import transcript
+from keepfast.resume import brief
+from keepfast.resume import extractor as noting
+from keepfast.resume.brief import Brief, Facts
 from sessions import Session
 
 HOUR = 3_600_000_000_000

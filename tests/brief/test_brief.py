@@ -6,15 +6,15 @@ import re
 
 import pytest
 
-from keepfast.conversation import notes as noting
-from keepfast.conversation import transcript
-from keepfast.core import brief, tokens
-from keepfast.core.age import ago
-from keepfast.core.brief import PART, Facts
-from keepfast.core.brief_notes import clip, tail
-from keepfast.core.notes import Notes
-from keepfast.core.redact import redact
-from keepfast.core.working import WorkingFile
+from keepfast.agents import transcript
+from keepfast.agents.working_file import WorkingFile
+from keepfast.model.age import ago
+from keepfast.resume import brief, tokens
+from keepfast.resume import extractor as noting
+from keepfast.resume.brief import PART, Facts
+from keepfast.resume.brief_notes import clip, tail
+from keepfast.resume.notes import Notes
+from keepfast.secrets.redaction import redact
 from sessions import CWD, Session
 
 from .counting import count

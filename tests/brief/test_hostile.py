@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hostile import ATTACKS, INVISIBLE, check_part
-from keepfast.core.brief_clean import clean, fence
+from keepfast.resume.quotation import clean, fence
 from sessions import Session
 
 from .counting import count

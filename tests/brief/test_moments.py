@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from cli.box import HOUR, Box
-from keepfast.finishing import save
-from keepfast.frontends.surroundings import Surroundings
-from keepfast.moment import TAIL
+from keepfast.app.moment import TAIL
+from keepfast.app.wiring import build
+from keepfast.app.worker import save
+from keepfast.present.environment import Surroundings
 from keepfast.settings import load
-from keepfast.wiring import build
 from mcp_server.agent import call
 from sessions import Session
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keepfast.core.brief_rank import FEATURES, collect, stem
-from keepfast.core.brief_spans import FAR, LONG, MOST_SPANS, NARROW, NOWHERE, SHORT, SMALL, Nearness, fading
-from keepfast.core.signals import Signals
-from keepfast.core.working import Span, WorkingFile
+from keepfast.agents.working_file import Span, WorkingFile
+from keepfast.resume.ranking import FEATURES, collect, stem
+from keepfast.resume.signals import Signals
+from keepfast.resume.spans import FAR, LONG, MOST_SPANS, NARROW, NOWHERE, SHORT, SMALL, Nearness, fading
 
 NOW = 50
 spans = st.builds(Span, st.integers(0, NOW), st.integers(1, 60), st.integers(0, 30))

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from cli.box import Box
-from keepfast.core import brief as briefs
-from keepfast.core.notes import Notes
-from keepfast.core.working import WorkingFile
-from keepfast.session_files import without_sealed
+from keepfast.agents.working_file import WorkingFile
+from keepfast.app.session_files import without_sealed
+from keepfast.resume import brief as briefs
+from keepfast.resume.notes import Notes
 from mcp_server.agent import call
 
 from .test_moments import Work

@@ -19,13 +19,13 @@ import pytest
 from blake3 import blake3
 
 from cli.box import SOURCE, Box
-from keepfast.core import document
-from keepfast.core.entry import Entry
-from keepfast.core.notes import FileNote, Notes, Run
-from keepfast.core.signals import Signals
-from keepfast.store.bundling import BundleWriter
+from keepfast.model import document
+from keepfast.model.entry import Entry
+from keepfast.resume.notes import FileNote, Notes, Run
+from keepfast.resume.signals import Signals
+from keepfast.store.bundle_proof import MOST_HEADER
+from keepfast.store.bundle_writer import BundleWriter
 from keepfast.store.digest import add, digest, weight
-from keepfast.store.proving import MOST_HEADER
 from keepfast.store.rows import CHUNKS, CONTENT, DOCUMENT, LIST, SEALED
 from keepfast.store.sealed import HEAD, MAGIC, RAW, TAG
 
@@ -532,7 +532,7 @@ def test_a_header_is_refused_by_its_size_before_it_is_read(
         return data[:8] + struct.pack("<Q", len(head)) + data[16:24] + head + data[24 + length :]
 
     assert refused(other, craft.write([craft.file(b"a")], mangle))
-    monkeypatch.setattr("keepfast.core.document.loads", None)
+    monkeypatch.setattr("keepfast.model.document.loads", None)
     assert refused(other, craft.path)
 
 
@@ -586,7 +586,7 @@ def test_lists_that_name_nothing_are_refused_at_any_depth(craft: Crafting, other
 def test_every_name_in_a_list_counts_also_that_of_a_list(
     craft: Crafting, other: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from keepfast.store import proving
+    from keepfast.store import bundle_proof as proving
 
     part = sealed_part(b"")
     inner, outer = digest(part) * 2, digest(digest(part) * 2) * 3
@@ -634,7 +634,7 @@ def sealed_part(data: bytes) -> bytes:
 def test_chunks_named_over_and_over_are_not_put_together(
     craft: Crafting, other: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from keepfast.store import proving
+    from keepfast.store import bundle_proof as proving
 
     monkeypatch.setattr(proving, "MOST_EXPANDED", 1 << 20)
     monkeypatch.setattr(proving, "MOST_RATIO", 2)

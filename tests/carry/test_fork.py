@@ -11,7 +11,7 @@ import pytest
 
 from cli.box import Box
 from faults.disks import formatted, missing
-from keepfast.workspace.clone import Git
+from keepfast.workspace.git_clone import Git
 
 from .states import contents, look, wild
 

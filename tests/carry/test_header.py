@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from keepfast.core.entry import ATTRIBUTES, Entry
-from keepfast.core.errors import Damaged
-from keepfast.core.header import (
+from keepfast.model.entry import ATTRIBUTES, Entry
+from keepfast.model.errors import Damaged
+from keepfast.model.header import (
     FLAGS,
     IN_GIT,
     LABELS,

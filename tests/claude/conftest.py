@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from keepfast.supervisor import process
+from keepfast.runner.process import shims as process
 from supervisor.place import QUICK
 
 from .bench import Bench

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from keepfast.supervisor import taskfile
-from keepfast.supervisor.options import Options
-from keepfast.supervisor.tables import Task
+from keepfast.runner.actions import taskfile
+from keepfast.runner.db.tables import Task
+from keepfast.runner.domain.options import Options
 from supervisor.place import QUICK, Place
 
 from .bench import Bench

@@ -13,8 +13,8 @@ import pytest
 
 import keepfast
 from folders import written
-from keepfast.conversation.figures import figures, keep, kept, path_of
-from keepfast.frontends import background
+from keepfast.present import background
+from keepfast.state.figures import figures, keep, kept, path_of
 
 from .bench import Bench
 from .endpoint import say
@@ -160,7 +160,7 @@ def test_a_session_name_is_never_a_path(tmp_path: Path, session: str) -> None:
 def test_the_status_line_loads_nothing_heavy(project: Project) -> None:
     code = (
         "import sys; sys.argv = ['launch.py', 'statusline']\n"
-        "from keepfast.frontends import statusline\n"
+        "from keepfast.hook import statusline\n"
         f"statusline.main([], {tuple(written(project.home)[1:])!r})\n"
         "print(sorted({'json', 're', 'click', 'typing', 'subprocess', 'dataclasses', 'sqlite3'} & set(sys.modules)))"
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from keepfast.supervisor import recover
-from keepfast.supervisor.tables import Task
+from keepfast.runner.actions import recovery as recover
+from keepfast.runner.db.tables import Task
 
 from .endpoint import Reply, Rule, call, say, use
 from .supervised import DONE, ClientPlace, bash

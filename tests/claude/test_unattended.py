@@ -15,9 +15,9 @@ from random import Random
 import pytest
 
 from folders import marketplace
+from keepfast.runner.db.tables import Task
+from keepfast.runner.process import shims as process
 from keepfast.store.rows import Query
-from keepfast.supervisor import process
-from keepfast.supervisor.tables import Task
 from postgres import dump
 from supervisor.place import PHASE
 

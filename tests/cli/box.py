@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import keepfast
-from keepfast.frontends.surroundings import Surroundings
+from keepfast.present.environment import Surroundings
 
 SOURCE = Path(keepfast.__file__).parents[1]
 SECOND = 1_000_000_000
@@ -55,7 +55,7 @@ class Box:
         return path
 
     def call(self, *words: str, cwd: Path | None = None) -> Result:
-        from keepfast.frontends.cli.root import run
+        from keepfast.cli.root import run
 
         return self.through(run, *words, cwd=cwd)
 

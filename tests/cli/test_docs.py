@@ -11,8 +11,8 @@ from typing import Any
 import click
 import pytest
 
-from keepfast.core import errors
-from keepfast.frontends.cli.root import TABLE, root
+from keepfast.cli.root import TABLE, root
+from keepfast.model import errors
 
 from .box import SOURCE, Box
 

@@ -369,7 +369,7 @@ def test_an_interrupt_is_quiet_and_130(kept: Box) -> None:
             [
                 sys.executable,
                 "-c",
-                "import keepfast.frontends.cli.save as s; from keepfast.entry import main; main()",
+                "import keepfast.cli.save as s; from keepfast.entry import main; main()",
                 "save",
             ],
             cwd=kept.project,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cli.box import SOURCE, Box
-from keepfast.core.frozen import FORMER, FORMER_MARKER
+from keepfast.model.frozen import FORMER, FORMER_MARKER
 
 MARKER = os.fsdecode(FORMER_MARKER)
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from keepfast.frontends.cli import scripted
-from keepfast.frontends.cli.root import TABLE, root
+from keepfast.cli import scripted
+from keepfast.cli.root import TABLE, root
 
 from .box import Box
 

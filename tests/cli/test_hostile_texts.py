@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from keepfast.frontends.paint import Paint, harmless
-from keepfast.store.saving import Replaced
+from keepfast.present.terminal import Paint, harmless
+from keepfast.store.save import Replaced
 
 from .box import Box
 
@@ -43,7 +43,7 @@ def obeyed(text: str) -> list[str]:
 
 def crafted(box: Box) -> None:
     """Versions whose headers say what no front end of ours would have let in."""
-    from keepfast.wiring import build
+    from keepfast.app.wiring import build
 
     (box.project / FILE).write_text("one\n")
     (box.project / "link").symlink_to(EVIL.replace("/", ""))
@@ -127,7 +127,7 @@ def test_json_for_a_terminal_is_the_same_value(capsysbinary: pytest.CaptureFixtu
     import io
     import sys
 
-    from keepfast.frontends.cli.session import write_json
+    from keepfast.cli.session import write_json
 
     value = {EVIL: [EVIL, "한국어", "\ud800"]}
     out, sys.stdout = sys.stdout, io.TextIOWrapper(io.BytesIO(), encoding="utf-8")

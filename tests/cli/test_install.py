@@ -15,14 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keepfast.agents import claude_settings
-from keepfast.agents.claude_settings import HOOKS, with_hooks, with_status_line, without_hooks, without_status_line
+from keepfast.agents.claude import installer as claude_settings
+from keepfast.agents.claude.installer import HOOKS, with_hooks, with_status_line, without_hooks, without_status_line
 from keepfast.agents.launcher import hook, place_of, status_line
-from keepfast.frontends.cli.client_files import interpreter
+from keepfast.cli.client_files import interpreter
 
 from .box import SOURCE, Box
 
-PROGRAM = "/opt/py/bin/python3 -I -S -B /opt/keepfast/frontends/launch.py"
+PROGRAM = "/opt/py/bin/python3 -I -S -B /opt/keepfast/hook/launch.py"
 """What settings named before there was a launcher."""
 LAUNCHER = "/opt/a b/bin/launch"
 

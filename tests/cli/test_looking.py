@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from keepfast import looking
+from keepfast.app import inspect as looking
 
 from .box import Box
 

@@ -323,7 +323,7 @@ def test_a_store_that_went_with_its_list_is_missed_in_a_folder_below_and_by_doct
 
 def test_save_auto_is_not_silent_about_a_store_that_went_with_its_list(bereft: Box) -> None:
     done = subprocess.run(
-        [sys.executable, "-I", "-S", "-B", str(SOURCE / "keepfast/frontends/launch.py"), *written(bereft.home), "save"],
+        [sys.executable, "-I", "-S", "-B", str(SOURCE / "keepfast/hook/launch.py"), *written(bereft.home), "save"],
         cwd=bereft.project,
         capture_output=True,
         timeout=60,
@@ -417,7 +417,7 @@ def test_doctor_finds_hooks_that_use_other_folders_than_this_command(bare: Box) 
 def test_doctor_finds_hooks_without_a_launcher_that_use_other_folders(bare: Box) -> None:
     """As an earlier version wrote them: Python by itself, and no word of folders."""
     bare.variables["XDG_DATA_HOME"] = str(bare.home / "disk")
-    launch = SOURCE / "keepfast/frontends/launch.py"
+    launch = SOURCE / "keepfast/hook/launch.py"
     line = {"type": "command", "command": f"{sys.executable} -I -S -B {launch} hook claude-code"}
     (bare.home / ".claude/settings.json").write_text(json.dumps({"hooks": {"Stop": [{"hooks": [line]}]}}))
     checks = bare.call("doctor", "--json").json()["checks"]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from keepfast.frontends.surroundings import FOLDERS
+from keepfast.present.environment import FOLDERS
 
 from .box import SOURCE, Box
 
@@ -47,7 +47,7 @@ def held(box: Box) -> list[str]:
 def by_itself(box: Box, folder: Path) -> int:
     """Save as a hook does that knows no session: whatever is not protected yet is protected then."""
     folders = [FOLDERS, str(box.home), str(box.home / ".config"), str(box.home / ".local/share")]
-    command = [sys.executable, "-I", "-S", "-B", str(SOURCE / "keepfast/frontends/launch.py")]
+    command = [sys.executable, "-I", "-S", "-B", str(SOURCE / "keepfast/hook/launch.py")]
     return subprocess.run([*command, *folders, "save"], cwd=folder, env=box.variables, timeout=60).returncode
 
 
@@ -531,11 +531,11 @@ def test_a_list_of_folders_that_was_lost_is_made_again(kept: Box) -> None:
 
 def test_a_page_does_not_restore_into_another_project_s_folder(kept: Box) -> None:
     """The folder at the path that the store knows was exchanged for another workspace's."""
-    from keepfast.core.errors import Conflict
-    from keepfast.frontends.surroundings import Surroundings
-    from keepfast.frontends.web.desk import Desk
+    from keepfast.app.wiring import build
+    from keepfast.model.errors import Conflict
+    from keepfast.present.environment import Surroundings
     from keepfast.settings import Settings
-    from keepfast.wiring import build
+    from keepfast.web.queries import Desk
 
     other = kept.home / "other"
     other.mkdir()

@@ -16,10 +16,10 @@ from typing import Any, cast
 
 import pytest
 
-from keepfast.core.errors import KeepfastError, OutOfMemory, sentence, shortage
-from keepfast.frontends.cli.leaving import _explained
-from keepfast.frontends.cli.session import Session
-from keepfast.store.compressing import Workers
+from keepfast.cli.exit_codes import _explained
+from keepfast.cli.session import Session
+from keepfast.model.errors import KeepfastError, OutOfMemory, sentence, shortage
+from keepfast.store.compression import Workers
 from keepfast.workspace.apply import Apply
 
 from .box import Box
@@ -107,7 +107,7 @@ def test_frames_are_compressed_without_threads_where_there_can_be_none(monkeypat
     def none(work: Callable[..., Any], arguments: tuple[Any, ...]) -> int:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr("keepfast.store.compressing.start_new_thread", none)
+    monkeypatch.setattr("keepfast.store.compression.start_new_thread", none)
     workers = Workers(2, lambda: lambda value: value[::-1])
 
     jobs = [workers.submit(b"one"), workers.submit(b"two")]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from keepfast.frontends.cli.progress import line
-from keepfast.frontends.paint import Paint, age, age_in_words, one_line, rfc3339, shorten, size, width
+from keepfast.cli.progress import line
+from keepfast.present.terminal import Paint, age, age_in_words, one_line, rfc3339, shorten, size, width
 
 from .box import DAY, HOUR, MINUTE, NOON, SECOND, Box
 

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from folders import written
-from keepfast.store import notices
+from keepfast.state import notices
 
 from .box import DAY, HOUR, MINUTE, SOURCE, Box
 
@@ -309,7 +309,7 @@ def test_status_shows_warnings_of_settings(kept: Box) -> None:
 
 
 def test_the_hook_keeps_its_notices_in_the_same_place(kept: Box) -> None:
-    launch = SOURCE / "keepfast/frontends/launch.py"
+    launch = SOURCE / "keepfast/hook/launch.py"
     away = kept.store.with_name("away")
     kept.store.rename(away)
 

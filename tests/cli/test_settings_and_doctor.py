@@ -8,9 +8,9 @@ import shutil
 
 import pytest
 
-from keepfast.core.errors import TooMany
-from keepfast.frontends.cli.ground import file_system, is_remote, synced_folder
-from keepfast.store.notices import note_unsaved
+from keepfast.cli.file_systems import file_system, is_remote, synced_folder
+from keepfast.model.errors import TooMany
+from keepfast.state.notices import note_unsaved
 
 from .box import Box
 

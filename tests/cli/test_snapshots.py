@@ -108,7 +108,7 @@ def config(box: Box) -> str:
 
 def every_help(box: Box) -> str:
     """The help of every command and of every command below it."""
-    from keepfast.frontends.cli.root import root
+    from keepfast.cli.root import root
 
     lines = ["keepfast --help"]
     with click.Context(root) as context:

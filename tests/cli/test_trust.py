@@ -9,16 +9,16 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from keepfast.core.errors import Refused
-from keepfast.engine import DAY
-from keepfast.frontends import trust
-from keepfast.frontends.cli.client_files import is_hooked
-from keepfast.frontends.cli.session import Session
-from keepfast.frontends.surroundings import Surroundings, default_folders
-from keepfast.frontends.trust import refuse_strange
+from keepfast.app.checkpoint import DAY
+from keepfast.app.wiring import build
+from keepfast.cli.client_files import is_hooked
+from keepfast.cli.session import Session
+from keepfast.model.errors import Refused
+from keepfast.present import trust
+from keepfast.present.environment import Surroundings, default_folders
+from keepfast.present.trust import refuse_strange
 from keepfast.settings import Settings, load
-from keepfast.store.notices import read
-from keepfast.wiring import build
+from keepfast.state.notices import read
 
 from .box import Box
 
@@ -239,7 +239,7 @@ def test_settings_of_an_agent_take_short_names_where_they_tighten(tmp_path: Path
 
 
 def test_the_server_for_agents_takes_no_setting_from_its_variables(kept: Box) -> None:
-    from keepfast.frontends.mcp.visit import Visits
+    from keepfast.mcp.visit import Visits
 
     variables = {
         b"HOME": os.fsencode(kept.home),

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from keepfast.core.entry import SEALED
-from keepfast.store.open import open_store
+from keepfast.model.entry import SEALED
+from keepfast.store.factory import open_store
 
 from .box import SOURCE, Box
 
@@ -88,7 +88,7 @@ def load(marks):
 """
 CRASHES = """
 import os
-from keepfast.core.compiled import DIGESTS
+from keepfast.model.compiled import DIGESTS
 __doc__ = DIGESTS[__name__]
 def load(*_):
     os.kill(os.getpid(), 11)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from folders import written
-from keepfast.store.open import open_store
-from keepfast.store.upkeep import forget
+from keepfast.store.factory import open_store
+from keepfast.store.maintenance.space import forget
 
 from .box import SOURCE, Box
 

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from keepfast.conversation import notes, shell, transcript
-from keepfast.core import brief
+from keepfast.agents import shell_views as shell
+from keepfast.agents import transcript
+from keepfast.resume import brief
+from keepfast.resume import extractor as notes
 
 CWD = "/w/shop"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from keepfast.conversation import disk
-from keepfast.core.working import Span, WorkingFile
+from keepfast.agents.working_file import Span, WorkingFile
+from keepfast.resume import disk_files as disk
 
 
 def file(path: Path | str, *lines: str | None) -> WorkingFile:

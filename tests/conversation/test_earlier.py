@@ -12,11 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keepfast import resuming
-from keepfast.conversation import earlier, notes, transcript
-from keepfast.conversation.earlier import Earlier, advance
-from keepfast.core.notes import Notes
-from keepfast.store import sessions
+from keepfast.agents import transcript
+from keepfast.app import resume as resuming
+from keepfast.resume import extractor as notes
+from keepfast.resume import history as earlier
+from keepfast.resume.history import Earlier, advance
+from keepfast.resume.notes import Notes
+from keepfast.state import sessions
 from sessions import Session
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" * 2

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from claude.endpoint import Endpoint, Reply, call, say, use
-from keepfast.conversation import asking, notes
-from keepfast.conversation.extracting import MOST, shown
-from keepfast.conversation.transcript import read
-from keepfast.core.errors import Failed
-from keepfast.core.extract import Extract, checked, join, mark
-from keepfast.core.redact import redact
+from keepfast.agents.transcript import read
+from keepfast.model.errors import Failed
+from keepfast.resume import extractor as notes
+from keepfast.resume import model_client as asking
+from keepfast.resume.model_answer import Extract, checked, join, mark
+from keepfast.resume.model_prompt import MOST, shown
+from keepfast.secrets.redaction import redact
 from sessions import Session
 
 KEY = "AKIA" + "Q3EGRXPLM7ZKNV2A"

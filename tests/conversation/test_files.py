@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keepfast.conversation import transcript
-from keepfast.conversation.files import MOST_FILES, Files
+from keepfast.agents import transcript
+from keepfast.agents.recorded_files import MOST_FILES, Files
 from sessions import CWD, Session
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from keepfast.conversation import notes, phrases, transcript
-from keepfast.conversation.phrases import sentences, steps
-from keepfast.core.brief_notes import render_notes
+from keepfast.agents import transcript
+from keepfast.resume import extractor as notes
+from keepfast.resume import phrases
+from keepfast.resume.brief_notes import render_notes
+from keepfast.resume.phrases import sentences, steps
 from sessions import CWD, Session
 
 from .labelled import LABELLED, Label

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from keepfast.conversation import fitting, measuring, recall
-from keepfast.conversation.recall import Cut, Score
-from keepfast.core.brief_rank import FEATURES
+from keepfast.resume import measurement as measuring
+from keepfast.resume import recall_score as recall
+from keepfast.resume import weight_fit as fitting
+from keepfast.resume.ranking import FEATURES
+from keepfast.resume.recall_score import Cut, Score
 from sessions import CWD, Session
 
 DATA = Path(__file__).parent.parent / "data" / "transcripts"

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from keepfast.conversation import notes, subagents
-from keepfast.conversation.transcript import read
+from keepfast.agents.claude import subagents
+from keepfast.agents.transcript import read
+from keepfast.resume import extractor as notes
 from sessions import Session
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from keepfast.conversation import transcript
+from keepfast.agents import transcript
 from sessions import CWD, Session
 
 CART = "def total(items):\n    return sum(items)\n\n\ndef empty():\n    return []\n"

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from keepfast.conversation import notes, transcript
-from keepfast.conversation.work import follow, heading, weight
-from keepfast.core.notes import shortened
+from keepfast.agents import transcript
+from keepfast.resume import extractor as notes
+from keepfast.resume.notes import shortened
+from keepfast.resume.task_name import follow, heading, weight
 from sessions import Session
 
 ROOT = Path(__file__).parent.parent.parent

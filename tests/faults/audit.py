@@ -9,17 +9,17 @@ from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from keepfast.core.entry import FILE, UNREADABLE
-from keepfast.core.errors import Busy, KeepfastError
-from keepfast.core.model import CREATED, Event
-from keepfast.engine import Engine
+from keepfast.app.checkpoint import Engine
+from keepfast.app.wiring import build
+from keepfast.model.entry import FILE, UNREADABLE
+from keepfast.model.errors import Busy, KeepfastError
+from keepfast.model.event import CREATED, Event
 from keepfast.settings import Settings
-from keepfast.store.check import verify
+from keepfast.store.maintenance.space import Compaction, compact
+from keepfast.store.maintenance.verify import verify
 from keepfast.store.repository import Repository
 from keepfast.store.rows import Query
-from keepfast.store.upkeep import Compaction, compact
-from keepfast.wiring import build
-from keepfast.workspace.find import identity
+from keepfast.workspace.marker import identity
 
 from .workload import contents, put
 

@@ -11,17 +11,17 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from pathlib import Path
 
-from keepfast.core import steps
-from keepfast.core.entry import FILE
-from keepfast.core.errors import Busy, KeepfastError
-from keepfast.core.model import CREATED, UNCHANGED, Event
-from keepfast.engine import Engine
+from keepfast.app.checkpoint import Engine
+from keepfast.app.wiring import build
+from keepfast.model import steps
+from keepfast.model.entry import FILE
+from keepfast.model.errors import Busy, KeepfastError
+from keepfast.model.event import CREATED, UNCHANGED, Event
 from keepfast.settings import Settings
-from keepfast.store.check import verify
+from keepfast.store.maintenance.space import compact, forget
+from keepfast.store.maintenance.verify import verify
 from keepfast.store.repository import Repository
 from keepfast.store.rows import Query
-from keepfast.store.upkeep import compact, forget
-from keepfast.wiring import build
 
 PATIENCE = 120.0
 

@@ -10,10 +10,15 @@ from collections.abc import Callable
 from pathlib import Path
 from sqlite3 import Connection
 
-from keepfast.core import steps
-from keepfast.core.errors import KeepfastError
-from keepfast.store import check, healing, local, sqlite, upkeep
-from keepfast.workspace.find import identity
+from keepfast.fsutil import durable
+from keepfast.model import steps
+from keepfast.model.errors import KeepfastError
+from keepfast.store import local
+from keepfast.store.ledger import sqlite
+from keepfast.store.maintenance import repair as healing
+from keepfast.store.maintenance import space as upkeep
+from keepfast.store.maintenance import verify as check
+from keepfast.workspace.marker import identity
 from observing import observer
 
 from .audit import Audit, compact_patiently, open_engine, rows_of_ledger, save
@@ -164,7 +169,7 @@ def _packs_unsynced(options: Namespace) -> None:
 def _records_unsynced(options: Namespace) -> None:
     def append(records: local.LocalRecords, log: str, lines: bytes) -> None:
         fd = os.open(records._path(log), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        local.write_all(fd, lines)
+        durable.write_all(fd, lines)
         os.close(fd)
 
     _plant(local.LocalRecords, "append", append)

@@ -10,20 +10,20 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from keepfast.core.entry import FILE, Entry
-from keepfast.core.errors import KeepfastError
-from keepfast.core.model import CREATED, Event
-from keepfast.engine import Engine
+from keepfast.app.checkpoint import Engine
+from keepfast.app.wiring import build
+from keepfast.model.entry import FILE, Entry
+from keepfast.model.errors import KeepfastError
+from keepfast.model.event import CREATED, Event
 from keepfast.settings import Settings
 from keepfast.store import labels
-from keepfast.store.check import label
+from keepfast.store.maintenance.space import compact, forget
+from keepfast.store.maintenance.verify import label
 from keepfast.store.place import Place
 from keepfast.store.repository import Repository
 from keepfast.store.rows import CheckpointRow, Query
 from keepfast.store.search import search
-from keepfast.store.upkeep import compact, forget
-from keepfast.wiring import build
-from keepfast.workspace.find import identity
+from keepfast.workspace.marker import identity
 
 START = 1_800_000_000_000_000_000
 SECOND = 1_000_000_000

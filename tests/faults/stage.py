@@ -13,13 +13,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from keepfast.frontends.surroundings import FOLDERS
+from keepfast.present.environment import FOLDERS
 
 from .workload import put
 
 ROOT = Path(__file__).resolve().parents[2]
 SITE = Path(sys.executable).parent.parent / f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
-LAUNCH = ROOT / "src/keepfast/frontends/launch.py"
+LAUNCH = ROOT / "src/keepfast/hook/launch.py"
 PYTHON = [sys.executable, "-I", "-S", "-B"]
 """The interpreter as hooks start it; -B, because a short write must not leave a broken .pyc behind (cpython#126606)."""
 

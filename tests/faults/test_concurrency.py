@@ -12,9 +12,9 @@ from typing import IO, Any
 
 import pytest
 
-from keepfast.store.check import verify
+from keepfast.store.maintenance.space import compact, forget
+from keepfast.store.maintenance.verify import verify
 from keepfast.store.rows import Location, Query
-from keepfast.store.upkeep import compact, forget
 
 from .crowd import open_engine, read, save
 from .stage import module

@@ -22,10 +22,10 @@ from typing import Any
 
 import pytest
 
-from keepfast.core.entry import SEALED
-from keepfast.core.errors import KeepfastError
-from keepfast.core.model import Event
-from keepfast.store.check import Report, verify
+from keepfast.model.entry import SEALED
+from keepfast.model.errors import KeepfastError
+from keepfast.model.event import Event
+from keepfast.store.maintenance.verify import Report, verify
 from keepfast.store.place import Place
 from keepfast.store.rows import Query
 from keepfast.store.search import search

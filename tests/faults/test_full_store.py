@@ -369,7 +369,7 @@ def test_whatever_is_tried_on_a_full_disk_changes_nothing_or_all_of_it(folder: P
 @needs("mount")
 def test_one_who_gives_space_back_has_the_reserve_for_himself(folder: Path) -> None:
     """A save that comes meanwhile must not take the room that the reserve has just made."""
-    from keepfast.core.errors import DiskFull
+    from keepfast.model.errors import DiskFull
     from keepfast.store.reserve import renew, with_reserve
 
     desk = Desk(folder, folder / "disk")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from keepfast.core.errors import DiskFull, Failed
+from keepfast.model.errors import DiskFull, Failed
 from keepfast.store import reserve
 from keepfast.store.reserve import MOST, PART, make_reserve, needed, renew, with_reserve
 

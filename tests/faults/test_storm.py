@@ -11,8 +11,8 @@ from random import Random
 
 import pytest
 
-from keepfast.store.check import verify
-from keepfast.workspace.find import identity
+from keepfast.store.maintenance.verify import verify
+from keepfast.workspace.marker import identity
 
 from .audit import compact_patiently, leftovers, open_engine
 from .stage import Stage, report

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
-from keepfast.store.saving import MANY_ROWS
+from keepfast.store.save import MANY_ROWS
 
 SLOTS = 5
 LARGE, BALLAST, MANY = "large", "ballast", "many"

@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import keepfast
-from keepfast.engine import Engine
-from keepfast.frontends.surroundings import FOLDERS, Surroundings, now_ns
+from keepfast.app.checkpoint import Engine
+from keepfast.app.wiring import build
+from keepfast.present.environment import FOLDERS, Surroundings, now_ns
 from keepfast.settings import load
-from keepfast.store import pending, workers
+from keepfast.state import pending_events as pending
+from keepfast.state import workers
 from keepfast.store.rows import CheckpointRow, Query
-from keepfast.wiring import build
 
-LAUNCH = Path(keepfast.__file__).parent / "frontends" / "launch.py"
+LAUNCH = Path(keepfast.__file__).parent / "hook" / "launch.py"
 PAYLOADS = Path(__file__).parent.parent / "claude" / "payloads"
 SESSION = "11111111-2222-4333-8444-555555555555"
 
@@ -135,7 +136,7 @@ class Ground:
             engine.close()
 
     def notices(self) -> list[str]:
-        from keepfast.store.notices import read
+        from keepfast.state.notices import read
 
         engine = self.engine
         found = read(engine.notice_folders(os.fsencode(self.project), self.workspace))

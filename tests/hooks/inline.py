@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from keepfast.attending import Attending
-from keepfast.core.agent_event import AgentEvent
-from keepfast.engine import Engine
+from keepfast.app.checkpoint import Engine
+from keepfast.app.hooks import Attending
+from keepfast.model.agent_event import AgentEvent
 
 
 class Inline:
-    """Implements the port `Background` of `keepfast.attending`."""
+    """Implements the port `Background` of `keepfast.app.hooks`."""
 
     def detach(self, work: Callable[[], object]) -> None:
         work()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from claude.endpoint import Endpoint, Reply, call, say, use
-from keepfast.store import sessions
+from keepfast.state import sessions
 from sessions import Session
 
 from .ground import SESSION, Ground, wait
@@ -162,7 +162,7 @@ def test_a_command_may_answer_instead(
     ],
 )
 def test_nobody_is_asked_unless_the_user_wants_notes(ground: Ground, sections: dict[str, Any]) -> None:
-    from keepfast.analysing import analyse
+    from keepfast.app.model_notes import analyse
 
     ground.configure(**sections)
     converse(ground, "Fix the totals of the cart.")

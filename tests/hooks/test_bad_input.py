@@ -13,11 +13,11 @@ import pytest
 
 from agents.client import judge
 from faults.disks import needs, tmpfs
-from keepfast.agents import claude_code
-from keepfast.frontends.surroundings import Surroundings
+from keepfast.agents.claude import hooks as claude_code
+from keepfast.app.wiring import build
+from keepfast.present.environment import Surroundings
 from keepfast.settings import load
-from keepfast.store import sessions
-from keepfast.wiring import build
+from keepfast.state import sessions
 
 from .ground import SESSION, Ground
 from .inline import attending

@@ -67,7 +67,7 @@ def test_stricter_settings_of_now_hold_too(ground: Ground, bound: dict[str, Any]
 
 
 def test_a_checkpoint_without_the_record_is_bounded_by_the_settings_of_now(ground: Ground) -> None:
-    from keepfast.describing import bounds_of
+    from keepfast.app.state_document import bounds_of
 
     settings = ground.engine.settings
     odd = {"mode": 7, "capture_files": "no", "max_file_size": True, "exclude_patterns": [3], "more": 1}

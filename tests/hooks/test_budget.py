@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from keepfast.core.budget import band, usage, window
-from keepfast.core.messages import TEXTS, language, text
+from keepfast.model.budget import band, usage, window
+from keepfast.model.messages import TEXTS, language, text
 
 
 @pytest.mark.parametrize(

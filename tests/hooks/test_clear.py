@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from keepfast import delivering
-from keepfast.core.messages import change
-from keepfast.frontends import ancestors
-from keepfast.looking import ADDED, DELETED, LEFT, MODE, MODIFIED, TYPE
+from keepfast.app import deliver as delivering
+from keepfast.app.inspect import ADDED, DELETED, LEFT, MODE, MODIFIED, TYPE
+from keepfast.model.messages import change
+from keepfast.present import ancestors
 
 from .ground import Ground
 from .test_delivery import OTHER, answer, start

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from keepfast.store import sessions
+from keepfast.state import sessions
 
 from .ground import Ground
 from .test_delivery import told

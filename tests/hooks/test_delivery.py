@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 import keepfast
-from keepfast.agents import claude_code
-from keepfast.frontends.hook import respond
-from keepfast.frontends.surroundings import Surroundings
-from keepfast.store import sessions
+from keepfast.agents.claude import hooks as claude_code
+from keepfast.hook.main import respond
+from keepfast.present.environment import Surroundings
+from keepfast.state import sessions
 from sessions import Session
 
 from .ground import SESSION, Ground

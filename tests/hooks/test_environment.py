@@ -16,9 +16,9 @@ import pytest
 
 from cli.box import Box
 from keepfast.agents import launcher
-from keepfast.frontends import supervision
-from keepfast.frontends.surroundings import Surroundings, default_folders
-from keepfast.supervisor import process
+from keepfast.present import supervision
+from keepfast.present.environment import Surroundings, default_folders
+from keepfast.runner.process import shims as process
 
 from .ground import LAUNCH, Ground, wait
 
@@ -79,7 +79,7 @@ def test_without_written_folders_a_hook_goes_by_the_passwd_entry(tmp_path: Path)
     """As hooks that an earlier version installed are started."""
     shown = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from keepfast.frontends.surroundings import hook_surroundings\n"
+        "from keepfast.present.environment import hook_surroundings\n"
         "print('\\n'.join(hook_surroundings(None).folders))"
     )
     variables = {name: str(tmp_path) for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")}
@@ -451,7 +451,7 @@ def test_no_library_of_a_repository_is_loaded(ground: Ground) -> None:
 
 def test_the_package_that_mounts_is_told_of_no_library_by_an_agent() -> None:
     shown = (
-        "from keepfast.frontends.surroundings import surroundings\nsurroundings()\nimport os; print(sorted(os.environ))"
+        "from keepfast.present.environment import surroundings\nsurroundings()\nimport os; print(sorted(os.environ))"
     )
     for name, kept in (("CLAUDECODE", False), ("SHELL", True)):
         variables = {name: "1", "FUSE_LIBRARY_PATH": "/proc/self/cwd/evil.so"}

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from agents.client import judge
-from keepfast.agents import claude_code
-from keepfast.frontends.hook import respond
-from keepfast.frontends.surroundings import Surroundings
+from keepfast.agents.claude import hooks as claude_code
+from keepfast.hook.main import respond
+from keepfast.present.environment import Surroundings
 
 from .ground import PAYLOADS, SESSION, Ground
 from .inline import Inline

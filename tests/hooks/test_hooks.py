@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 
 from agents.client import judge
-from keepfast.attending import LARGE_CACHE
-from keepfast.store import pending, sessions, workers
+from keepfast.app.hooks import LARGE_CACHE
+from keepfast.state import pending_events as pending
+from keepfast.state import sessions, workers
 
 from .ground import SESSION, Ground, wait
 

@@ -10,9 +10,9 @@ import pytest
 
 from brief.counting import count
 from hostile import ATTACKS, HIDDEN, Attack, check_part
-from keepfast.agents import claude_code
-from keepfast.frontends.hook import respond
-from keepfast.frontends.surroundings import Surroundings
+from keepfast.agents.claude import hooks as claude_code
+from keepfast.hook.main import respond
+from keepfast.present.environment import Surroundings
 
 from .ground import Ground
 from .inline import Inline

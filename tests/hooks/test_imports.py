@@ -15,9 +15,9 @@ STANDARD = {"__future__", "_json", "_stat", "errno", "fcntl", "gc", "zlib", "tim
 """Modules written in C that cost microseconds, and the one in Python that imports nothing itself."""
 HEAVY_OF_OURS = (
     "keepfast.store.repository",
-    "keepfast.store.sqlite",
+    "keepfast.store.ledger.sqlite",
     "keepfast.workspace.scan",
-    "keepfast.core.redact",
+    "keepfast.secrets.redaction",
 )
 
 
@@ -76,5 +76,5 @@ def test_a_tool_that_has_ended_costs_even_less(started: Ground) -> None:
 
     found = imported(started, payload)
 
-    assert not found & {"keepfast.finishing", "keepfast.store.workers", "keepfast.frontends.background"}
-    assert not found & {"keepfast.core.shell", "keepfast.conversation.usage", "keepfast.core.messages"}
+    assert not found & {"keepfast.app.worker", "keepfast.state.workers", "keepfast.present.background"}
+    assert not found & {"keepfast.shell.destruction", "keepfast.agents.claude.usage", "keepfast.model.messages"}

@@ -120,7 +120,7 @@ def test_before_a_command_the_summary_is_that_work_too(ground: Ground) -> None:
 
 
 def test_of_a_version_the_same_is_told(ground: Ground) -> None:
-    from keepfast.resuming import Resuming
+    from keepfast.app.resume import Resuming
 
     first(ground)
     begin(ground, NAMES[0], "clear")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from keepfast.settings import load
-from keepfast.settings.lasting import place, recall, remember
+from keepfast.settings.last_good import place, recall, remember
 
 from .ground import Ground
 

@@ -143,11 +143,10 @@ def upgraded(tmp_path_factory: pytest.TempPathFactory) -> Installed:
 
 MODULES = sorted(
     str(path.relative_to(PACKAGE))
-    for folder in ("frontends", "settings", "core", "agents", ".", "store", "workspace", "conversation")
+    for folder in ("hook", "present", "settings", "model", "agents/claude", "app", "store", "workspace")
     for path in (PACKAGE / folder).glob("*.py")
-    if path.name
-    in ("launch.py", "starting.py", "hook.py", "surroundings.py", "schema.py", "claude_code.py", "wiring.py")
-    or (folder, path.name) in ((".", "attending.py"), (".", "engine.py"), (".", "making.py"), ("store", "place.py"))
+    if path.name in ("launch.py", "start.py", "main.py", "environment.py", "schema.py", "hooks.py", "wiring.py")
+    or (folder, path.name) in (("app", "checkpoint.py"), ("app", "checkpoint_save.py"), ("store", "place.py"))
 )
 
 
@@ -179,13 +178,13 @@ def test_an_event_that_an_upgrade_cut_off_is_done_after_it(installed: Installed)
     installed.hook("UserPromptSubmit", prompt="begin")
     wait_for(lambda: not list(workspaces.glob("*/pending/*")))
     (installed.project / "work.txt").write_text("done\n")
-    making = installed.package / "making.py"
+    making = installed.package / "app/checkpoint_save.py"
     text = making.read_bytes()
     making.unlink()
 
     installed.hook("Stop")
 
-    wait_for(lambda: any("keepfast.making" in notice["text"] for notice in notices_of(workspaces)))
+    wait_for(lambda: any("keepfast.app.checkpoint_save" in notice["text"] for notice in notices_of(workspaces)))
     assert list(workspaces.glob("*/pending/*"))
     making.write_bytes(text)
     listed = json.loads(installed.run("list", "--json").stdout)
@@ -205,7 +204,7 @@ def notices_of(workspaces: Path) -> list[dict[str, Any]]:
 
 def test_what_did_not_start_is_in_status_and_doctor(installed: Installed) -> None:
     installed.hook("UserPromptSubmit", prompt="begin")
-    starting = installed.package / "frontends/hook.py"
+    starting = installed.package / "hook/main.py"
     text = starting.read_text()
     starting.write_text("import nothing_of_that_name\n")
 
@@ -266,7 +265,7 @@ def test_a_lost_data_folder_is_told_by_status_and_init_writes_the_launcher_again
 def test_status_warns_of_hooks_whose_program_is_gone(installed: Installed) -> None:
     installed.run("init")
     text = installed.launcher.read_text()
-    installed.launcher.write_text(text.replace("/frontends/launch.py", "/frontends/gone.py"))
+    installed.launcher.write_text(text.replace("/hook/launch.py", "/hook/gone.py"))
 
     [warned] = json.loads(installed.run("status", "--json").stdout)["remarks"]
 
@@ -283,7 +282,7 @@ def test_doctor_finds_a_launcher_that_is_gone_or_finds_nothing(installed: Instal
 
 def test_doctor_notes_hooks_that_name_python_themselves_and_install_replaces_them(installed: Installed) -> None:
     settings = installed.home / ".claude/settings.json"
-    direct = shlex.join([sys.executable, "-I", "-S", "-B", str(installed.package / "frontends/launch.py"), "hook"])
+    direct = shlex.join([sys.executable, "-I", "-S", "-B", str(installed.package / "hook/launch.py"), "hook"])
     entry = {"type": "command", "command": f"{direct} claude-code", "timeout": 10}
     settings.write_text(json.dumps({"hooks": {"Stop": [{"hooks": [entry]}]}}))
     # They go by the passwd entry, and this home is another one.
@@ -295,7 +294,7 @@ def test_doctor_notes_hooks_that_name_python_themselves_and_install_replaces_the
 
 
 def test_an_installation_that_stays_broken_is_told_at_the_start_of_a_session(installed: Installed) -> None:
-    (installed.package / "frontends/starting.py").unlink()
+    (installed.package / "hook/start.py").unlink()
     assert installed.hook("SessionStart", source="startup") == (0, b"", b"")
     long_ago = time.time() - 3600
     os.utime(f"{installed.launcher}{launcher.FAILING}", (long_ago, long_ago))
@@ -317,16 +316,14 @@ def test_a_real_failure_keeps_its_exit_code_and_its_line(installed: Installed) -
     "ending", ["sys.exit(2)", "sys.exit(126)", "os.kill(os.getpid(), 9)", "raise SystemExit('odd')"]
 )
 def test_no_other_exit_code_leaves_the_launcher(installed: Installed, ending: str) -> None:
-    (installed.package / "frontends/launch.py").write_text(
-        f"import os, sys\nprint('torn', file=sys.stderr)\n{ending}\n"
-    )
+    (installed.package / "hook/launch.py").write_text(f"import os, sys\nprint('torn', file=sys.stderr)\n{ending}\n")
 
     assert installed.hook("PreToolUse", tool_name="Read") == (0, b"", b"")
 
 
 def test_answers_pass_the_launcher_as_they_are(installed: Installed) -> None:
     text = '{"a": "b\\n"}\\n\\n'
-    (installed.package / "frontends/launch.py").write_text(f"import sys\nsys.stdout.write('{text}')\n")
+    (installed.package / "hook/launch.py").write_text(f"import sys\nsys.stdout.write('{text}')\n")
 
     code, out, err = installed.hook("PreToolUse", tool_name="Read")
 
@@ -335,7 +332,7 @@ def test_answers_pass_the_launcher_as_they_are(installed: Installed) -> None:
 
 def test_a_launcher_that_cannot_write_is_harmless(installed: Installed) -> None:
     """Redirections that fail end a shell with exit code 2, in some places."""
-    (installed.package / "frontends/starting.py").unlink()
+    (installed.package / "hook/start.py").unlink()
     for suffix in (launcher.LOG, launcher.FAILING):
         Path(f"{installed.launcher}{suffix}").mkdir()
 

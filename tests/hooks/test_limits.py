@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from keepfast.store.notices import unsaved
+from keepfast.state.notices import unsaved
 
 from .ground import Ground
 
@@ -214,7 +214,7 @@ def test_a_store_that_takes_nothing_is_named_at_the_start_and_at_the_end_of_a_tu
     break_store(started, how)
 
     def at(name: str, **fields: Any) -> str:
-        from keepfast.store import workers
+        from keepfast.state import workers
 
         said = told(started.hook(name, session_id="s2", **fields))
         from .ground import wait

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from keepfast.conversation import transcript
-from keepfast.store import parts, sessions
+from keepfast.agents import transcript
+from keepfast.state import brief_parts as parts
+from keepfast.state import sessions
 
 from .ground import SESSION, Ground
 from .test_delivery import OTHER, answer, start, told, worked
@@ -27,7 +28,7 @@ KEY = ["ws", "s-1", "compact", "cp-1", "00"]
 TEXTS = ["the notes", "the files"]
 HOLDER = """
 import os, sys
-from keepfast.store import parts
+from keepfast.state import brief_parts as parts
 
 def build():
     print("building", flush=True)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from keepfast.agents.claude_code import KINDS
-from keepfast.core.agent_event import (
+from keepfast.agents.claude.hooks import KINDS
+from keepfast.model.agent_event import (
     COMPACTION_STARTS,
     OTHER,
     PROMPT,
@@ -20,8 +20,8 @@ from keepfast.core.agent_event import (
     TURN_FAILED,
     AgentEvent,
 )
-from keepfast.core.model import ONLY_IF_CHANGED, takes
-from keepfast.core.policy import MINUTE, RULES, Ask, Decision, Skip, State, Take, decide
+from keepfast.model.event import ONLY_IF_CHANGED, takes
+from keepfast.model.policy import MINUTE, RULES, Ask, Decision, Skip, State, Take, decide
 from keepfast.settings import Settings
 
 NOON = 1_800_000_000_000_000_000

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from keepfast.frontends.mcp.looking import checkpoint_list
-from keepfast.frontends.mcp.visit import Visits
-from keepfast.frontends.surroundings import Surroundings, now_ns
-from keepfast.frontends.web.desk import opened
-from keepfast.store import pending
+from keepfast.mcp.inspection import checkpoint_list
+from keepfast.mcp.visit import Visits
+from keepfast.present.environment import Surroundings, now_ns
+from keepfast.state import pending_events as pending
+from keepfast.web.queries import opened
 
 from .ground import SESSION, Ground
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from keepfast.agents import claude_code
 from keepfast.agents.base import Reply
-from keepfast.frontends.surroundings import Surroundings, now_ns
+from keepfast.agents.claude import hooks as claude_code
+from keepfast.app.wiring import build
+from keepfast.present.environment import Surroundings, now_ns
 from keepfast.settings import load
-from keepfast.wiring import build
 
 from .ground import Ground
 from .inline import Inline, attending

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from keepfast import describing
-from keepfast.agents import claude_code
-from keepfast.frontends.hook import respond
-from keepfast.frontends.surroundings import Surroundings
+from keepfast.agents.claude import hooks as claude_code
+from keepfast.app import state_document as describing
+from keepfast.hook.main import respond
+from keepfast.present.environment import Surroundings
 from sessions import Session
 
 from .ground import Ground

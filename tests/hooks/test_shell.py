@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keepfast.core.shell import threat_of, threatened
-from keepfast.core.shell_words import Redirection, Word, read
+from keepfast.shell.destruction import threat_of, threatened
+from keepfast.shell.words import Redirection, Word, read
 
 ROOT = b"/home/dev/project"
 

@@ -12,22 +12,23 @@ import pytest
 
 import keepfast
 
+PACKAGES = ["keepfast", *(f"keepfast/{name}" for name in ("app", "hook", "fsutil", "model", "present", "state"))]
 SHOW = """
 import sys
 sys.path.append({above!r})
-from keepfast.frontends import starting
+from keepfast.hook import start
 if {shortly}:
-    sys.meta_path.insert(0, starting.Finder({above!r}))
+    sys.meta_path.insert(0, start.Finder({above!r}))
 for name in [name for name in sys.modules if name.startswith("keepfast")]:
     del sys.modules[name]
-from keepfast.workspace import find
-import keepfast.settings.lasting
+from keepfast.workspace import marker
+import keepfast.settings.last_good
 for name in sorted(name for name in sys.modules if name.startswith("keepfast")):
     found = sys.modules[name]
     print(name, found.__file__, found.__cached__, found.__package__, list(getattr(found, "__path__", [])))
     print(found.__spec__.origin, found.__spec__.has_location, found.__loader__.get_source(name)[:40])
     print(type(found.__loader__).__name__, file=sys.stderr)
-print(find.identity.__doc__, getattr(find, "PLANTED", None))
+print(marker.identity.__doc__, getattr(marker, "PLANTED", None))
 """
 
 
@@ -45,7 +46,7 @@ def copy(tmp_path: Path) -> Path:
         "keepfast/store",
         "-l",
     ]
-    for command in (compile_all, [*compile_all[:4], "keepfast", "keepfast/core", "keepfast/frontends", "-l"]):
+    for command in (compile_all, [*compile_all[:4], *PACKAGES, "-l"]):
         env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         subprocess.run(command, cwd=tmp_path, check=True, env=env)
     return tmp_path
@@ -73,7 +74,7 @@ def test_modules_are_the_same_by_the_shorter_way(copy: Path) -> None:
 
 @pytest.mark.parametrize("size", ["the same", "another"])
 def test_a_source_that_was_changed_since_is_compiled_anew(copy: Path, size: str) -> None:
-    source = copy / "keepfast" / "workspace" / "find.py"
+    source = copy / "keepfast" / "workspace" / "marker.py"
     text = source.read_text()
     if size == "another":
         text += "PLANTED = 1\n"
@@ -94,18 +95,18 @@ def test_a_source_that_was_changed_since_is_compiled_anew(copy: Path, size: str)
 
 def compiled_at(copy: Path) -> int:
     """The time of the source that the compiled file remembers."""
-    return int.from_bytes(compiled(copy, "keepfast/workspace/find.py").read_bytes()[8:12], "little")
+    return int.from_bytes(compiled(copy, "keepfast/workspace/marker.py").read_bytes()[8:12], "little")
 
 
 @pytest.mark.parametrize("damage", ["cut", "empty", "version", "missing", "by hash"])
 def test_what_is_odd_about_a_compiled_file_is_left_to_python(copy: Path, damage: str) -> None:
-    path = compiled(copy, "keepfast/workspace/find.py")
+    path = compiled(copy, "keepfast/workspace/marker.py")
     raw = path.read_bytes()
     plain, _ = show(copy, shortly=False)
     path.unlink()
     if damage == "by hash":
         subprocess.run(
-            [sys.executable, "-m", "compileall", "-q", "--invalidation-mode", "checked-hash", "keepfast/workspace/find.py"],
+            [sys.executable, "-m", "compileall", "-q", "--invalidation-mode", "checked-hash", "keepfast/workspace/marker.py"],
             cwd=copy, check=True, env={name: os.environ[name] for name in os.environ if name != "PYTHONDONTWRITEBYTECODE"},
         )  # fmt: skip
     elif damage != "missing":

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from keepfast.conversing import Conversing
-from keepfast.core.policy import RULES
-from keepfast.core.retention import plan
-from keepfast.store import sessions
+from keepfast.app.conversation import Conversing
+from keepfast.model.policy import RULES
+from keepfast.model.retention import plan
+from keepfast.state import sessions
 from keepfast.store.rows import CheckpointRow, Query
 from sessions import Session
 
@@ -293,8 +293,8 @@ def test_each_session_has_its_turn_with_its_own_conversation(both: tuple[Talk, T
 
 def test_events_that_waited_together_are_done_for_each_session(both: tuple[Talk, Talk]) -> None:
     """Nobody worked on them until now: the worker had been killed."""
-    from keepfast.finishing import finish
-    from keepfast.store import pending
+    from keepfast.app.worker import finish
+    from keepfast.state import pending_events as pending
 
     a, b = both
     folder = str(a.ground.folder)

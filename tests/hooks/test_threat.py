@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from keepfast.core.model import Event
-from keepfast.core.shell import threat_of
-from keepfast.frontends import background
-from keepfast.previewing import Missing
-from keepfast.restoring import Restoring
+from keepfast.app.preview import Missing
+from keepfast.app.restore import Restoring
+from keepfast.app.threat import _spelled, meant
+from keepfast.app.tidy import tidy
+from keepfast.model.event import Event
+from keepfast.present import background
+from keepfast.shell.destruction import threat_of
 from keepfast.store.rows import CheckpointRow
-from keepfast.threat import _spelled, meant
-from keepfast.tidying import tidy
 
 from .ground import Ground, wait
 
@@ -556,8 +556,8 @@ def test_braces_of_few_words_are_spelled_out(tmp_path: Path) -> None:
 def test_a_pattern_with_more_matches_than_are_counted_means_its_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("keepfast.threat.MOST_MATCHES", 3)
-    monkeypatch.setattr("keepfast.threat.MOST_PATTERNS", 3)
+    monkeypatch.setattr("keepfast.app.threat.MOST_MATCHES", 3)
+    monkeypatch.setattr("keepfast.app.threat.MOST_PATTERNS", 3)
     root = os.fsencode(tmp_path)
     for name in ("a/1", "a/2", "a/3", "b/1", "b/2", "b/3", "b/4"):
         write(tmp_path / name)

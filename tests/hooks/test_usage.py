@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from keepfast.conversation.usage import STEPS, last_usage
+from keepfast.agents.claude.usage import STEPS, last_usage
 
 MEGABYTE, GIGABYTE = 1 << 20, 1 << 30
 

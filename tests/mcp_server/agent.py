@@ -12,9 +12,9 @@ from mcp.client.stdio import StdioServerParameters
 from mcp.types import CallToolResult
 
 from cli.box import SOURCE, Box
-from keepfast.frontends.mcp.server import build
-from keepfast.frontends.mcp.visit import Visits
-from keepfast.frontends.surroundings import Surroundings
+from keepfast.mcp.server import build
+from keepfast.mcp.visit import Visits
+from keepfast.present.environment import Surroundings
 
 
 class Answer:

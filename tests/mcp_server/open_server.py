@@ -8,10 +8,10 @@ import time
 import uvicorn
 from mcp.server import MCPServer
 
-from keepfast.frontends.mcp.http import HOST, WHERE, application, listen
-from keepfast.frontends.mcp.server import build
-from keepfast.frontends.mcp.visit import Visits
-from keepfast.frontends.surroundings import Surroundings
+from keepfast.mcp.http import HOST, WHERE, application, listen
+from keepfast.mcp.server import build
+from keepfast.mcp.visit import Visits
+from keepfast.present.environment import Surroundings
 
 
 def with_fixtures(server: MCPServer) -> MCPServer:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from cli.box import Box
-from keepfast.core.checking import shown, tightens
-from keepfast.core.schema import TABLE
+from keepfast.model.schema import TABLE
+from keepfast.model.setting_values import shown, tightens
 from settings.values import KEYS, wrong
 
 from .agent import Agent, call, within

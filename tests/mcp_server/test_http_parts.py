@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from cli.box import Box
-from keepfast.core.errors import Failed
-from keepfast.frontends.cli.root import run
-from keepfast.frontends.mcp.http import Guarded, application, listen, token_in
-from keepfast.frontends.mcp.server import build
-from keepfast.frontends.surroundings import Surroundings
+from keepfast.cli.root import run
+from keepfast.mcp.http import Guarded, application, listen, token_in
+from keepfast.mcp.server import build
+from keepfast.model.errors import Failed
+from keepfast.present.environment import Surroundings
 
 from .agent import visits
 

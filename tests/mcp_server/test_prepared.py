@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from cli.box import SOURCE, Box
-from keepfast.frontends.mcp.command import command
+from keepfast.mcp.command import command
 
 from .agent import call, visits, within
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.box import Box
-from keepfast.core.passages import around_words, definitions, told, visible, with_range
+from keepfast.resume.passages import around_words, definitions, told, visible, with_range
 
 from .agent import Answer, call
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cli.box import HOUR, Box
-from keepfast.store import sessions
+from keepfast.state import sessions
 
 from .agent import Agent, call, within
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from cli.box import SOURCE, Box
-from keepfast.frontends.mcp.wire import mended
+from keepfast.mcp.wire import mended
 
 from .test_programs import HELLO
 

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from cli.box import SOURCE, Box
-from keepfast.core.errors import KeepfastError
-from keepfast.mounting import library
+from keepfast.app.mount import library
+from keepfast.model.errors import KeepfastError
 
 PATIENCE = 60.0
 

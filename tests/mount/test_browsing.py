@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from keepfast.browsing import Browser, file_name
-from keepfast.core.errors import Busy
-from keepfast.store.mounts import hold
+from keepfast.app.mount_tree import Browser, file_name
+from keepfast.model.errors import Busy
+from keepfast.state.mounts import hold
+from keepfast.store.maintenance.space import compact, forget
 from keepfast.store.ranges import Ranges
-from keepfast.store.upkeep import compact, forget
 from saver import Saver
 
 

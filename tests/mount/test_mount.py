@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cli.box import SOURCE, Box
-from keepfast.store.open import open_store
+from keepfast.store.factory import open_store
 from keepfast.store.rows import CHUNKS
 
 from .mounted import PATIENCE, is_mounted, mounted, needs_fuse, tree, unmount, wait_for

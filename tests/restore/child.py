@@ -9,16 +9,16 @@ import time
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from keepfast import carrying
-from keepfast.core import steps
-from keepfast.core.errors import KeepfastError
-from keepfast.core.model import Event
-from keepfast.engine import Engine
-from keepfast.restoring import Restoring
+from keepfast.app import restore_execution as carrying
+from keepfast.app.checkpoint import Engine
+from keepfast.app.restore import Restoring
+from keepfast.app.wiring import build
+from keepfast.model import steps
+from keepfast.model.errors import KeepfastError
+from keepfast.model.event import Event
 from keepfast.settings import Settings
-from keepfast.wiring import build
-from keepfast.workspace import preparing
-from keepfast.workspace.system import System
+from keepfast.workspace import staged_files as preparing
+from keepfast.workspace.system_calls import System
 from observing import observer
 
 HERE = Path(__file__).resolve()

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from keepfast.core import steps
-from keepfast.core.planning import Plan
-from keepfast.engine import Engine
-from keepfast.restoring import THEIRS, Restored, Restoring
+from keepfast.app.checkpoint import Engine
+from keepfast.app.restore import THEIRS, Restored, Restoring
+from keepfast.model import steps
+from keepfast.model.restore_plan import Plan
 from saver import Saver
 
 Stats = dict[bytes, tuple[int, int, int]]

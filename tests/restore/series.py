@@ -14,7 +14,7 @@ from typing import Any
 
 from faults.stage import Finished, run
 from faults.tracing import Call, after_start, inject, parse
-from keepfast.core.planning import parents
+from keepfast.model.restore_plan import parents
 from trees import disk
 
 from .child import command, main

@@ -10,7 +10,7 @@ import pytest
 
 from cli.box import Box
 from cli.conftest import fill
-from keepfast.restoring import Restoring
+from keepfast.app.restore import Restoring
 
 
 @pytest.fixture

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from keepfast import carrying
-from keepfast.carrying import Begun
-from keepfast.core import together
-from keepfast.core.errors import Damaged, Failed, KeepfastError
-from keepfast.core.planning import Plan
-from keepfast.workspace import room
+from keepfast.app import restore_execution as carrying
+from keepfast.app.restore_execution import Begun
+from keepfast.fsutil import threads as together
+from keepfast.model.errors import Damaged, Failed, KeepfastError
+from keepfast.model.restore_plan import Plan
+from keepfast.workspace import free_space as room
 from trees import disk
 
 from .child import command

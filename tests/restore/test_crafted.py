@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from faults.disks import loop_device, mounted, needs
-from keepfast.core import document
-from keepfast.core.entry import FILE, FOLDER, LINK, Entry
-from keepfast.core.errors import Conflict, Damaged
-from keepfast.core.planning import plan
+from keepfast.model import document
+from keepfast.model.entry import FILE, FOLDER, LINK, Entry
+from keepfast.model.errors import Conflict, Damaged
+from keepfast.model.restore_plan import plan
 from keepfast.store.digest import digest
-from keepfast.store.saving import Replaced
-from keepfast.workspace.folding import fold
+from keepfast.store.save import Replaced
+from keepfast.workspace.case_folds import fold
 from trees import disk
 
 from .ground import Ground

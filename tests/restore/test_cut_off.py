@@ -14,7 +14,7 @@ import pytest
 
 from faults.stage import report
 from faults.tracing import WRITING, Call, needs_strace
-from keepfast.core.errors import Busy, Conflict, NotFound
+from keepfast.model.errors import Busy, Conflict, NotFound
 from trees import disk
 
 from .conftest import Points

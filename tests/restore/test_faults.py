@@ -11,7 +11,7 @@ import pytest
 from faults.disks import needs, tmpfs
 from faults.stage import report
 from faults.tracing import WRITING, Call, needs_strace
-from keepfast.core.errors import DiskFull
+from keepfast.model.errors import DiskFull
 from trees import disk
 
 from .conftest import Points
@@ -145,7 +145,7 @@ def test_a_disk_that_fills_up_during_a_restore_leaves_both_ways_open(folder: Pat
         restoring = ground.restoring()
         filler = ground.root / ".keepfast/filler"
         room = os.statvfs(ground.root)
-        from keepfast.core import steps
+        from keepfast.model import steps
 
         def observe(name: str) -> None:
             if name == "restore:journal":

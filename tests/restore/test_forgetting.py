@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from keepfast.core import steps
-from keepfast.core.errors import Conflict
-from keepfast.restoring import Restoring
-from keepfast.store.upkeep import forget
-from keepfast.tidying import tidy
+from keepfast.app.restore import Restoring
+from keepfast.app.tidy import tidy
+from keepfast.model import steps
+from keepfast.model.errors import Conflict
+from keepfast.store.maintenance.space import forget
 from saver import Saver
 
 

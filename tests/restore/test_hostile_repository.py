@@ -15,7 +15,7 @@ import pytest
 
 import keepfast
 from folders import written
-from keepfast.frontends.cli.root import root as commands
+from keepfast.cli.root import root as commands
 
 SOURCE = Path(keepfast.__file__).parents[1]
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is missing")
@@ -104,7 +104,7 @@ def test_no_command_runs_a_program_that_the_repository_names(tmp_path: Path) -> 
         for words in ARGUMENTS.get(name[0], [[]]) if len(name) == 1 else [[]]:
             (project / "a.txt").write_text(f"{name} {words}\n")
             run(*name, *words)
-    hook = Path(keepfast.__file__).parent / "frontends/launch.py"
+    hook = Path(keepfast.__file__).parent / "hook/launch.py"
     words = [*written(home), "save", "--cwd", str(project)]
     subprocess.run([sys.executable, "-I", str(hook), *words], env=variables, capture_output=True)
 

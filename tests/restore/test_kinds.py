@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from faults.disks import needs, tmpfs
-from keepfast.core.errors import Conflict, NotFound
-from keepfast.previewing import Preview
-from keepfast.restoring import MINE
+from keepfast.app.preview import Preview
+from keepfast.app.restore import MINE
+from keepfast.model.errors import Conflict, NotFound
 
 from .ground import Ground, aside
 
@@ -360,7 +360,7 @@ def test_an_undo_with_nothing_left_to_do_is_done_all_the_same(ground: Ground) ->
 
 
 def test_undo_works_after_other_versions_were_forgotten(ground: Ground) -> None:
-    from keepfast.store.upkeep import compact, forget
+    from keepfast.store.maintenance.space import compact, forget
 
     for number in range(3):
         ground.put("a", f"{number}\n")
@@ -378,7 +378,7 @@ def test_undo_works_after_other_versions_were_forgotten(ground: Ground) -> None:
 
 
 def test_a_newest_version_that_was_forgotten_does_not_confuse_a_restore(ground: Ground) -> None:
-    from keepfast.store.upkeep import forget
+    from keepfast.store.maintenance.space import forget
 
     ground.put("a", "1\n")
     ground.save()

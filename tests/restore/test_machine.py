@@ -13,10 +13,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
-from keepfast.core.entry import CAPTURED, LEFT_OUT
-from keepfast.core.errors import Conflict, NotFound
-from keepfast.restoring import MINE, THEIRS, Restored
-from keepfast.store.upkeep import forget
+from keepfast.app.restore import MINE, THEIRS, Restored
+from keepfast.model.entry import CAPTURED, LEFT_OUT
+from keepfast.model.errors import Conflict, NotFound
+from keepfast.store.maintenance.space import forget
 from trees import Agent, Step, disk, numbers, steps
 
 from .ground import Ground, Stats, staging_left

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from keepfast.core.errors import Damaged
+from keepfast.model.errors import Damaged
 from trees import disk
 
 from .ground import Ground, aside, at, staging_left

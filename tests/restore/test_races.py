@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from keepfast.core.entry import FILE, Entry
-from keepfast.core.planning import Plan, Step
+from keepfast.model.entry import FILE, Entry
+from keepfast.model.restore_plan import Plan, Step
 from keepfast.store.digest import digest
 from keepfast.workspace.apply import Apply
-from keepfast.workspace.preparing import Contents
+from keepfast.workspace.staged_files import Contents
 
 from .child import command
 from .ground import Ground, aside, staging_left

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from cli.box import SOURCE, Box, Result
-from keepfast.core import steps
-from keepfast.frontends.cli import scripted
+from keepfast.cli import scripted
+from keepfast.model import steps
 
 LINES = [
     "restore v1 -y",
@@ -181,8 +181,8 @@ def test_every_word_that_is_understood_is_one_that_click_has(box_words: dict[str
 @pytest.fixture
 def box_words() -> dict[str, set[str]]:
     """All options of the commands concerned, and of the root under an empty name."""
-    from keepfast.frontends.cli import restore
-    from keepfast.frontends.cli.root import root
+    from keepfast.cli import restore
+    from keepfast.cli.root import root
 
     commands = {"": root, "restore": restore.restore, "undo": restore.undo, "redo": restore.redo}
     return {name: {word for option in command.params for word in option.opts} for name, command in commands.items()}
@@ -203,8 +203,8 @@ def test_a_file_comes_back_without_anything_heavy_being_loaded(tmp_path: Path, s
         assert list((box.home / ".local/share/keepfast/keys").glob("*.key"))
     # Without the site module: what the installation itself loads at every start of Python is not ours.
     start = (
-        "import sys; sys.path[:0] = sys.argv.pop(1).split(':'); from keepfast.frontends.cli.scripted import run;"
-        "from keepfast.frontends.surroundings import now_ns, surroundings;"
+        "import sys; sys.path[:0] = sys.argv.pop(1).split(':'); from keepfast.cli.scripted import run;"
+        "from keepfast.present.environment import now_ns, surroundings;"
         "code = run(sys.argv[1:], surroundings(), now_ns); print(code, *sorted(sys.modules), file=sys.stderr)"
     )
     paths = [str(SOURCE), *(path for path in sys.path if path.endswith("site-packages"))]

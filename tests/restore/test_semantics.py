@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from keepfast.core.errors import Conflict
-from keepfast.restoring import MINE, THEIRS
+from keepfast.app.restore import MINE, THEIRS
+from keepfast.model.errors import Conflict
 
 from .ground import Ground
 

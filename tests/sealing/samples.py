@@ -14,7 +14,7 @@ from re import _parser as parser
 from typing import Any, NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
-from keepfast.core import services
+from keepfast.secrets import services
 
 from .planted import BASE64, DIGITS, HEX, LETTERS, MIXED, URL64, pem
 

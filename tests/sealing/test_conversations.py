@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from keepfast.agents.claude_sessions import folder as session_folder
-from keepfast.agents.claude_sessions import forked, last_message
-from keepfast.conversing import Conversing
-from keepfast.core.errors import NotFound, WrongKey
-from keepfast.core.model import Outcome
-from keepfast.store.check import verify
+from keepfast.agents.claude.sessions import folder as session_folder
+from keepfast.agents.claude.sessions import forked, last_message
+from keepfast.app.conversation import Conversing
+from keepfast.model.errors import NotFound, WrongKey
+from keepfast.model.event import Outcome
 from keepfast.store.conversations import GROUP, MOST, PART, checked, load
+from keepfast.store.maintenance.space import compact, forget
+from keepfast.store.maintenance.verify import verify
 from keepfast.store.rows import LIST
-from keepfast.store.upkeep import compact, forget
 from saver import Saver
 
 SESSION = "11111111-1111-4111-8111-111111111111"

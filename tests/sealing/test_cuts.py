@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
-from keepfast.conversation.turns import INPUT, OUTPUT_HEAD, OUTPUT_TAIL, clip, clip_input, clip_output
-from keepfast.core import brief_notes, notes
-from keepfast.core.cuts import head, tail
-from keepfast.core.redact import redact
-from keepfast.frontends.mcp.telling import told
+from keepfast.agents.turns import INPUT, OUTPUT_HEAD, OUTPUT_TAIL, clip, clip_input, clip_output
+from keepfast.mcp.answer_forms import told
+from keepfast.resume import brief_notes, notes
+from keepfast.secrets.cuts import head, tail
+from keepfast.secrets.redaction import redact
 
 from .planted import MIXED, pem
 from .samples import Sample, known
@@ -67,7 +67,7 @@ def test_a_cut_within_a_private_key_leaves_none_of_its_lines() -> None:
     ],
 )
 def test_every_text_of_a_conversation_is_cut_so(cut: Callable[[str], str], place: int | str) -> None:
-    from keepfast.conversation.turns import LONGEST
+    from keepfast.agents.turns import LONGEST
 
     at = LONGEST[place] * 3 // 4 if isinstance(place, str) else place
     sample = Sample("github-token", "ghp_" + "".join(Random(5).choices(MIXED, k=36)))

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from keepfast.core import steps
-from keepfast.core.errors import Failed, KeepfastError, WrongKey
-from keepfast.store import local
+from keepfast.fsutil import durable
+from keepfast.model import steps
+from keepfast.model.errors import Failed, KeepfastError, WrongKey
 from keepfast.store.digest import digest
-from keepfast.store.open import create_store
+from keepfast.store.factory import create_store
 from keepfast.store.sealed import PART, Sealer
 
 STRONG = "four unrelated words here"
@@ -329,7 +329,7 @@ def test_a_rotation_on_a_full_or_closed_disk_is_refused_and_everything_opens(
 ) -> None:
     old, before = sealer.seal(b"old"), key_files(sealer)
     calls: list[str] = []
-    really = local.replace
+    really = durable.replace
 
     def replace(path: str, *given: Any) -> None:
         calls.append(path)
@@ -462,7 +462,7 @@ def test_while_one_home_writes_keys_the_others_wait(
 
     def try_both(_: str) -> None:
         for path in (sealer.store + "/seal.lock", sealer.folder + "/lock"):
-            lock = local.Lock(path)
+            lock = durable.Lock(path)
             free.append(lock.try_now())
             if free[-1]:
                 lock.__exit__(None, None, None)

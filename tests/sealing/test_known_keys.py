@@ -8,10 +8,11 @@ from random import Random
 
 import pytest
 
-from keepfast.core import services
-from keepfast.core.redact import redact
-from keepfast.workspace import judge, plain_marks
-from keepfast.workspace.judge import is_secret
+from keepfast.secrets import services
+from keepfast.secrets.redaction import redact
+from keepfast.workspace import plain_marks
+from keepfast.workspace import secret_check as judge
+from keepfast.workspace.secret_check import is_secret
 
 from .planted import MIXED, others, secrets
 from .samples import OTHERWISE, PLACES, Sample, files, known, told

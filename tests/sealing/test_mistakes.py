@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from keepfast.core.redact import redact
-from keepfast.workspace.judge import is_secret
+from keepfast.secrets.redaction import redact
+from keepfast.workspace.secret_check import is_secret
 
 TREES = Path(__file__).parents[2] / ".bench" / "trees"
 CODE = {

@@ -13,7 +13,7 @@ import pytest
 
 from cli.box import Box
 from keepfast.store.conversations import load
-from keepfast.store.open import open_store
+from keepfast.store.factory import open_store
 from keepfast.store.repository import Repository
 from keepfast.store.rows import Query
 from keepfast.store.sealed import Sealer

@@ -12,10 +12,10 @@ from struct import unpack, unpack_from
 import pytest
 
 from cli.box import Box
-from keepfast.core.model import Event
-from keepfast.core.redact import redact
+from keepfast.app.wiring import build
+from keepfast.model.event import Event
+from keepfast.secrets.redaction import redact
 from keepfast.settings import Settings
-from keepfast.wiring import build
 
 from .planted import Secret, coded, halves, secrets, traces
 

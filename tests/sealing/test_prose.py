@@ -7,8 +7,8 @@ from string import ascii_lowercase
 
 import pytest
 
-from keepfast.core.redact import redact
-from keepfast.core.secrecy import without_secrets
+from keepfast.secrets.marks import without_secrets
+from keepfast.secrets.redaction import redact
 
 SENTENCES = [
     "Implement JWT auth: HS256", "secret: rotation policy", "Implement JWT validation in pkg/auth: HS256, with tests",

@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import keepfast
-from keepfast.agents.claude_sessions import forked, last_message
-from keepfast.core import light_re, readying, services
-from keepfast.core.patterns import ASSIGNED, BEGINNINGS, CONTINUED, ESCAPE, LOGIN_BEHIND, OPTION, WRAP
-from keepfast.core.redact import _beginnings, _tried, find, redact
-from keepfast.core.secrecy import without_secrets
-from keepfast.supervisor.telling import PROTOCOL
+from keepfast.agents.claude.sessions import forked, last_message
+from keepfast.runner.domain.prompts import PROTOCOL
+from keepfast.secrets import light_re, services
+from keepfast.secrets import precompiled as readying
+from keepfast.secrets.marks import without_secrets
+from keepfast.secrets.patterns import ASSIGNED, BEGINNINGS, CONTINUED, ESCAPE, LOGIN_BEHIND, OPTION, WRAP
+from keepfast.secrets.redaction import _beginnings, _tried, find, redact
 
 from .planted import Secret, secrets
 
@@ -266,7 +267,7 @@ def test_looking_where_names_begin_finds_what_looking_everywhere_finds(text: str
 
 def test_a_pattern_compiled_alone_is_the_one_that_re_compiles() -> None:
     code = (
-        "import sys; from keepfast.core.light_re import compile; pattern = compile(r'(?i)a(?P<b>\\d+)');"
+        "import sys; from keepfast.secrets.light_re import compile; pattern = compile(r'(?i)a(?P<b>\\d+)');"
         "assert 'enum' not in sys.modules and 're' not in sys.modules; import re;"
         "assert pattern == re.compile(r'(?i)a(?P<b>\\d+)') and pattern.search('xA12')['b'] == '12'"
     )
@@ -275,7 +276,7 @@ def test_a_pattern_compiled_alone_is_the_one_that_re_compiles() -> None:
 
 
 def test_patterns_made_when_the_package_was_built_are_those_that_re_compiles() -> None:
-    ready = pytest.importorskip("keepfast.core._ready")
+    ready = pytest.importorskip("keepfast.secrets._ready")
     assert ready.MADE_BY == light_re.THIS_PYTHON
     assert {*readying.written()} == {*ready.PATTERNS}
     for pattern in readying.written():

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keepfast.core.entry import Entry
-from keepfast.core.errors import Damaged, Failed, KeepfastError, Usage, WrongKey
+from keepfast.model.entry import Entry
+from keepfast.model.errors import Damaged, Failed, KeepfastError, Usage, WrongKey
 from keepfast.store.contents import Contents
 from keepfast.store.digest import digest
-from keepfast.store.open import create_store
+from keepfast.store.factory import create_store
 from keepfast.store.rows import LIST, SEALED, Location
 from keepfast.store.sealed import HEAD, PART, Sealer, length_of
 

@@ -14,12 +14,13 @@ import pytest
 from blake3 import blake3
 
 from cli.box import Box
-from keepfast.core.entry import SEALED
-from keepfast.core.secrecy import CODED, REST, REST_LENGTH, SIGN, in_base64, marks, packed
-from keepfast.store.open import open_store
+from keepfast.model.entry import SEALED
+from keepfast.secrets.marks import CODED, REST, REST_LENGTH, SIGN, in_base64, marks, packed
+from keepfast.store.factory import open_store
 from keepfast.store.rows import LIST
-from keepfast.workspace import judge, plain_marks
-from keepfast.workspace.judge import is_secret, places, scan
+from keepfast.workspace import plain_marks
+from keepfast.workspace import secret_check as judge
+from keepfast.workspace.secret_check import is_secret, places, scan
 
 PASSWORD = "s3cr3t-pA55-phrase"
 ENV = f"DB_PASSWORD={PASSWORD}\n"
@@ -560,7 +561,7 @@ def test_marks_that_do_not_fit_are_refused(given: bytes) -> None:
 
 
 def test_rows_say_that_their_content_is_sealed(box: Box) -> None:
-    from keepfast.store.open import open_store
+    from keepfast.store.factory import open_store
 
     repository = open_store(str(box.store), keys=str(box.home / ".local/share/keepfast/keys"))
     rows = {row.path: row for row in repository.ledger.state(repository.ledger.workspaces()[0].id, 1)}
@@ -572,7 +573,7 @@ def test_rows_say_that_their_content_is_sealed(box: Box) -> None:
 
 
 def test_any_part_of_a_sealed_file_can_be_read_as_a_mount_does(box: Box) -> None:
-    from keepfast.store.open import open_store
+    from keepfast.store.factory import open_store
     from keepfast.store.ranges import Ranges
 
     repository = open_store(str(box.store), keys=str(box.home / ".local/share/keepfast/keys"))

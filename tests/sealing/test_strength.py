@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keepfast.core.errors import Usage
-from keepfast.core.strength import LEAST, require_strong, strength
+from keepfast.model.errors import Usage
+from keepfast.secrets.strength import LEAST, require_strong, strength
 
 WEAK = [
     "", "a", "secret", "passphrase", "correct horse", "correct horse battery staple", "Password2024!", "P@ssw0rd!P@ssw0rd!",

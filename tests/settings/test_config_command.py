@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from cli.box import Box
-from keepfast.frontends.autosave import settings_of
-from keepfast.frontends.surroundings import Surroundings
+from keepfast.hook.autosave import settings_of
+from keepfast.present.environment import Surroundings
 
 
 @pytest.fixture

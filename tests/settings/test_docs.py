@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from keepfast.core.checking import limits, shown
-from keepfast.core.schema import ALIASES, CHOICE, TABLE, Setting
+from keepfast.model.schema import ALIASES, CHOICE, TABLE, Setting
+from keepfast.model.setting_values import limits, shown
 from keepfast.settings import Settings, load
 
 REPOSITORY = Path(__file__).parents[2]
@@ -97,7 +97,7 @@ def test_the_examples_are_the_three_modes_of_the_guide() -> None:
 def test_the_supervisor_goes_by_every_setting_of_its_section_and_by_its_defaults() -> None:
     from dataclasses import fields
 
-    from keepfast.supervisor.options import Options
+    from keepfast.runner.domain.options import Options
 
     options = Options()
     known = {f"supervisor.{field.name}": getattr(options, field.name) for field in fields(Options)}

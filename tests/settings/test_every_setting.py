@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keepfast.core.checking import checked, limits, shown, tightens
-from keepfast.core.errors import Usage
-from keepfast.core.schema import ALIASES, CHOICE, SECTIONS, SIZE, TABLE, TIME, variable
+from keepfast.model.errors import Usage
+from keepfast.model.schema import ALIASES, CHOICE, SECTIONS, SIZE, TABLE, TIME, variable
+from keepfast.model.setting_values import checked, limits, shown, tightens
 from keepfast.settings import Settings
 
 from .values import KEYS, as_variable, in_sections, right, wrong

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from keepfast.core.errors import Failed, Usage
+from keepfast.model.errors import Failed, Usage
 from keepfast.settings import Settings, load
-from keepfast.settings.following import Following
-from keepfast.settings.writing import GONE, change, change_project
+from keepfast.settings.file import GONE, change, change_project
+from keepfast.settings.live import Following
 
 BROKEN = {
     "cut off": ('{\n  "hooks": {\n', "line 3"),

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from cli.box import Box
-from keepfast.finishing import event_of
-from keepfast.store import sessions
+from keepfast.app.worker import event_of
+from keepfast.state import sessions
 from mcp_server.agent import call, visits
 
 

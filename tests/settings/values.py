@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from keepfast.core.schema import (
+from keepfast.model.schema import (
     CHOICE,
     COMMAND,
     FLAG,

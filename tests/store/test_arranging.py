@@ -7,12 +7,12 @@ import random
 
 import pytest
 
-from keepfast.store import compacting
-from keepfast.store.arranging import TOGETHER, _kin, arranged, batches
-from keepfast.store.compacting import Compacting
 from keepfast.store.digest import digest
+from keepfast.store.maintenance import compaction as compacting
+from keepfast.store.maintenance.arrangement import TOGETHER, _kin, arranged, batches
+from keepfast.store.maintenance.compaction import Compacting
+from keepfast.store.maintenance.space import compact, store_size
 from keepfast.store.rows import CONTENT, DOCUMENT, Location
-from keepfast.store.upkeep import compact, store_size
 from saver import Saver
 
 NOISE = random.Random(5).randbytes(40_000)

@@ -17,13 +17,13 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from keepfast.core.entry import Entry, gone
-from keepfast.core.errors import Failed, KeepfastError
+from keepfast.model.entry import Entry, gone
+from keepfast.model.errors import Failed, KeepfastError
+from keepfast.store.ledger.sqlite import PAGE, SqliteLedger
 from keepfast.store.local import LocalBlobs, LocalRecords
 from keepfast.store.memory import MemoryBlobs, MemoryLedger, MemoryRecords
 from keepfast.store.ports import Blobs, Ledger, Records, Transaction
 from keepfast.store.rows import CheckpointRow, Location, PackRow, Query, WorkspaceRow
-from keepfast.store.sqlite import PAGE, SqliteLedger
 
 KOREAN = "문서/보고서.txt".encode()
 EUC_KR = "옛 글.txt".encode("euc-kr")

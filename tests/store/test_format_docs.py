@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from blake3 import blake3
 
-from keepfast.core import document
-from keepfast.core.entry import Entry
+from keepfast.model import document
+from keepfast.model.entry import Entry
 from keepfast.store.digest import digest
-from keepfast.store.open import create_store
+from keepfast.store.factory import create_store
 from keepfast.store.packs import read_index
 from keepfast.store.records import Chain
 from keepfast.store.repository import Repository

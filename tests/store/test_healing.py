@@ -13,19 +13,19 @@ import pytest
 
 from faults.mutations import mutate
 from faults.sample import Load, Sample, load, make, open_engine, truth, versions
-from keepfast.core.entry import Entry
-from keepfast.core.errors import KeepfastError
-from keepfast.core.model import CREATED, Event
-from keepfast.store.check import Problem, verify
+from keepfast.model.entry import Entry
+from keepfast.model.errors import KeepfastError
+from keepfast.model.event import CREATED, Event
 from keepfast.store.digest import digest
-from keepfast.store.healing import Repaired, repair
+from keepfast.store.maintenance.rebuild import rebuild
+from keepfast.store.maintenance.repair import Repaired, repair
+from keepfast.store.maintenance.space import compact
+from keepfast.store.maintenance.verify import Problem, verify
 from keepfast.store.packs import PackWriter, read_index
 from keepfast.store.place import Place
-from keepfast.store.rebuilding import rebuild
 from keepfast.store.repository import Repository
 from keepfast.store.rows import CHUNKS, CheckpointRow, Location, Query
-from keepfast.store.saving import Replaced
-from keepfast.store.upkeep import compact
+from keepfast.store.save import Replaced
 
 SHORT, FULL = 40, 600
 

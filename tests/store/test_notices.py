@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from keepfast.store.notices import MOST, append, read
+from keepfast.state.notices import MOST, append, read
 
 
 @pytest.fixture

@@ -10,13 +10,13 @@ from threading import Lock, get_ident
 
 import pytest
 
-from keepfast.core import together
-from keepfast.core.errors import Damaged
-from keepfast.store import reading
+from keepfast.fsutil import threads as together
+from keepfast.model.errors import Damaged
+from keepfast.store import bulk_read as reading
+from keepfast.store.bulk_read import hand_over
 from keepfast.store.digest import digest
-from keepfast.store.open import create_store
+from keepfast.store.factory import create_store
 from keepfast.store.packs import RAW, ZLIB, ZSTD, PackWriter, beginning, compress
-from keepfast.store.reading import hand_over
 from keepfast.store.repository import Repository
 from keepfast.store.rows import CHUNKS, CONTENT
 

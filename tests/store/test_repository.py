@@ -19,22 +19,22 @@ from blake3 import blake3
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from keepfast.core import document, steps
-from keepfast.core.entry import ATTRIBUTES, Entry, checked_path, gone
-from keepfast.core.errors import Damaged, DiskFull, Failed, KeepfastError, NoWorkspace, Unreachable
-from keepfast.core.ids import checkpoint_id
-from keepfast.core.light_json import dumps, loads
-from keepfast.store.compressing import native
+from keepfast.model import document, steps
+from keepfast.model.entry import ATTRIBUTES, Entry, checked_path, gone
+from keepfast.model.errors import Damaged, DiskFull, Failed, KeepfastError, NoWorkspace, Unreachable
+from keepfast.model.ids import checkpoint_id
+from keepfast.model.light_json import dumps, loads
+from keepfast.store.compression import native
 from keepfast.store.digest import ZERO, digest
+from keepfast.store.factory import create_store, open_store
+from keepfast.store.maintenance.space import forget
 from keepfast.store.memory import MemoryBlobs, MemoryLedger, MemoryRecords
-from keepfast.store.open import create_store, open_store
 from keepfast.store.packs import END, MAGIC, RAW, ZLIB, ZSTD, PackWriter, compress, decompress, read_index
 from keepfast.store.ports import Blobs, Ledger, Records, Transaction
 from keepfast.store.records import Chain, line
 from keepfast.store.repository import Repository
 from keepfast.store.rows import CHUNKS, CONTENT, DOCUMENT, CheckpointRow, Location, Query, WorkspaceRow
-from keepfast.store.saving import CHUNK_MAX, MANY_ROWS, Saving, Swept
-from keepfast.store.upkeep import forget
+from keepfast.store.save import CHUNK_MAX, MANY_ROWS, Saving, Swept
 
 MB = 1 << 20
 NOON = 1_800_000_000_000_000_000

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from keepfast.store.check import verify
+from keepfast.store.maintenance.rebuild import rebuild
+from keepfast.store.maintenance.verify import verify
 from keepfast.store.place import Place
-from keepfast.store.rebuilding import rebuild
 from keepfast.store.rows import Query
 
 SAMPLES = sorted((Path(__file__).parent.parent / "data").glob("store-*"))

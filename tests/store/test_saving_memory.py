@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from keepfast.core.entry import Entry, gone
-from keepfast.core.ids import checkpoint_id
+from keepfast.model.entry import Entry, gone
+from keepfast.model.ids import checkpoint_id
 from keepfast.store.digest import digest
-from keepfast.store.open import create_store
+from keepfast.store.factory import create_store
 
 ROWS = 12_000
 ROW = 150

@@ -6,8 +6,8 @@ from threading import Barrier, Event, get_ident
 
 import pytest
 
-from keepfast.core import together
-from keepfast.core.together import share
+from keepfast.fsutil import threads as together
+from keepfast.fsutil.threads import share
 
 PATIENCE = 60
 

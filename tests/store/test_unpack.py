@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from blake3 import blake3
 
-from keepfast.store import reading
-from keepfast.store.compressing import native
+from keepfast.store import bulk_read as reading
+from keepfast.store.compression import native
 from keepfast.store.packs import MOST_SHARED, RAW, ZLIB, ZSTD, compress
 from keepfast.store.rows import CONTENT, Location
 

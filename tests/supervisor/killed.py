@@ -18,11 +18,11 @@ from threading import Thread
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from keepfast.core import steps
-from keepfast.core.errors import KeepfastError
-from keepfast.supervisor import serving
-from keepfast.supervisor.options import Options
-from keepfast.supervisor.wake import wake
+from keepfast.model import steps
+from keepfast.model.errors import KeepfastError
+from keepfast.runner.domain.options import Options
+from keepfast.runner.scheduler import service as serving
+from keepfast.runner.scheduler.wake import wake
 from supervisor.place import QUICK, Place
 
 

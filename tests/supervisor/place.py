@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from folders import written
+from keepfast.app.wiring import build
+from keepfast.runner.actions import taskfile
+from keepfast.runner.actions.environment import Ground
+from keepfast.runner.actions.tasks import Tasks
+from keepfast.runner.db.tables import Task
+from keepfast.runner.domain.options import Options
+from keepfast.runner.scheduler.attempts import Threads
+from keepfast.runner.scheduler.supervisor import Supervisor
 from keepfast.settings import Settings
-from keepfast.supervisor import taskfile
-from keepfast.supervisor.attempts import Threads
-from keepfast.supervisor.ground import Ground
-from keepfast.supervisor.options import Options
-from keepfast.supervisor.supervise import Supervisor
-from keepfast.supervisor.tables import Task
-from keepfast.supervisor.tasks import Tasks
-from keepfast.wiring import build
 
 AGENT = Path(__file__).parents[2] / "tools" / "scripted_agent.py"
 QUICK = Options(

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from keepfast.supervisor.agent_tools import TOOLS
-from keepfast.supervisor.drivers import TOOL_NAMES
-from keepfast.supervisor.protocol import Block
-from keepfast.supervisor.reading import PlainOutput
+from keepfast.runner.domain.protocol import Block
+from keepfast.runner.process.agent_tools import TOOLS
+from keepfast.runner.process.drivers import TOOL_NAMES
+from keepfast.runner.process.output import PlainOutput
 
 
 class Server:
@@ -25,7 +25,7 @@ class Server:
     def __init__(self, folder: Path) -> None:
         self.folder, self.count = folder, 0
         self.process = subprocess.Popen(
-            [sys.executable, "-I", "-m", "keepfast.supervisor.agent_tools", str(folder)],
+            [sys.executable, "-I", "-m", "keepfast.runner.process.agent_tools", str(folder)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={},
         )  # fmt: skip
 

@@ -16,12 +16,13 @@ from typing import Any
 import pytest
 
 from faults.disks import formatted, needs, tmpfs
-from keepfast.core.errors import Damaged, KeepfastError, Unreachable, Usage
-from keepfast.supervisor import recover, taskfile
-from keepfast.supervisor.attempts import Threads
-from keepfast.supervisor.lock import Lock, trouble_of
-from keepfast.supervisor.supervise import Supervisor
-from keepfast.supervisor.tables import Task
+from keepfast.model.errors import Damaged, KeepfastError, Unreachable, Usage
+from keepfast.runner.actions import recovery as recover
+from keepfast.runner.actions import taskfile
+from keepfast.runner.db.tables import Task
+from keepfast.runner.scheduler.attempts import Threads
+from keepfast.runner.scheduler.lock import Lock, trouble_of
+from keepfast.runner.scheduler.supervisor import Supervisor
 
 from .place import DONE, PHASE, QUICK, Place, say_phase
 

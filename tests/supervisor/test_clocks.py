@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 import programs
-from keepfast.supervisor import process
-from keepfast.supervisor.attempts import Threads
-from keepfast.supervisor.supervise import Supervisor
-from keepfast.supervisor.tables import Task
+from keepfast.runner.db.tables import Task
+from keepfast.runner.process import shims as process
+from keepfast.runner.scheduler.attempts import Threads
+from keepfast.runner.scheduler.supervisor import Supervisor
 
 from .killed import reached
 from .place import DONE, PHASE, Place, say_phase

@@ -15,14 +15,14 @@ from typing import Any
 import psycopg
 import pytest
 
-import keepfast.supervisor
-from keepfast.core.errors import Busy, Conflict, NewerFormat, Unreachable, Usage
-from keepfast.core.frozen import SCHEMA
-from keepfast.supervisor import database, rows, tables
-from keepfast.supervisor.attempts import Threads
-from keepfast.supervisor.postgres import FAMILY, SUPERVISOR
-from keepfast.supervisor.supervise import Supervisor
-from keepfast.supervisor.tables import Tables
+import keepfast.runner
+from keepfast.model.errors import Busy, Conflict, NewerFormat, Unreachable, Usage
+from keepfast.model.frozen import SCHEMA
+from keepfast.runner.db import database, rows, tables
+from keepfast.runner.db.postgres import FAMILY, SUPERVISOR
+from keepfast.runner.db.tables import Tables
+from keepfast.runner.scheduler.attempts import Threads
+from keepfast.runner.scheduler.supervisor import Supervisor
 from postgres import Cluster
 
 from .place import DONE, QUICK, Place
@@ -50,7 +50,7 @@ def shared(tmp_path: Path, cluster: Cluster) -> Any:
 
 
 def test_statements_are_written_for_both_databases() -> None:
-    for path in Path(keepfast.supervisor.__file__).parent.glob("*.py"):
+    for path in Path(keepfast.runner.__file__).parent.rglob("*.py"):
         if path.name in ("database.py", "postgres.py", "workflows.py"):
             continue
         strings = re.findall(r'"(?:[^"\\\n]|\\.)*"', path.read_text())

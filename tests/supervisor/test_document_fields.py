@@ -11,9 +11,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from keepfast.core.redact import redact
-from keepfast.supervisor import documents, process, recover, runs
-from keepfast.supervisor.tables import Run, Task
+from keepfast.runner.actions import documents
+from keepfast.runner.actions import recovery as recover
+from keepfast.runner.db.tables import Run, Task
+from keepfast.runner.process import shims as process
+from keepfast.runner.scheduler import runs
+from keepfast.secrets.redaction import redact
 
 from .place import DONE, PHASE, QUICK, Place, say_phase
 
@@ -474,7 +477,7 @@ def test_progress_does_not_fall_back_when_a_run_says_nothing_of_it(place: Place)
 
 
 def test_a_rebuilt_task_knows_what_its_dependencies_were(place: Place) -> None:
-    from keepfast.supervisor import recover
+    from keepfast.runner.actions import recovery as recover
 
     task = place.task([KEY], [ASK], [DONE])
     place.supervise()

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from keepfast.core.errors import Damaged, NewerFormat
-from keepfast.supervisor import documents, recover
+from keepfast.model.errors import Damaged, NewerFormat
+from keepfast.runner.actions import documents
+from keepfast.runner.actions import recovery as recover
 
 from .place import DONE, PHASE, Place, say_phase
 from .test_watching import change

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from keepfast.core.errors import Conflict
-from keepfast.supervisor.report import report
-from keepfast.supervisor.supervise import Supervisor
-from keepfast.supervisor.tables import Task
-from keepfast.supervisor.task import NotAllowed
+from keepfast.model.errors import Conflict
+from keepfast.runner.actions.report import report
+from keepfast.runner.db.tables import Task
+from keepfast.runner.domain.task import NotAllowed
+from keepfast.runner.scheduler.supervisor import Supervisor
 
 from .place import DONE, PHASE, Place, say_phase
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from keepfast.agents import launcher
-from keepfast.supervisor import drivers
+from keepfast.runner.process import drivers
 
 
 def guard_of(folder: Path) -> str:

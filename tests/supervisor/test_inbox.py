@@ -6,8 +6,8 @@ import shutil
 
 import pytest
 
-from keepfast.supervisor.report import report
-from keepfast.supervisor.task import HOLDS
+from keepfast.runner.actions.report import report
+from keepfast.runner.domain.task import HOLDS
 
 from .place import DONE, PHASE, Place, say_phase
 

@@ -15,11 +15,13 @@ from typing import Any
 
 import pytest
 
-from keepfast.core.errors import Busy
+from keepfast.model.errors import Busy
+from keepfast.runner.actions import documents
+from keepfast.runner.actions import recovery as recover
+from keepfast.runner.db.tables import Run, Task
+from keepfast.runner.process import shims as process
+from keepfast.runner.scheduler.lock import Lock
 from keepfast.store.rows import Query
-from keepfast.supervisor import documents, process, recover
-from keepfast.supervisor.lock import Lock
-from keepfast.supervisor.tables import Run, Task
 
 from .killed import answer
 from .place import DONE, PHASE, QUICK, Place, say_phase
@@ -457,7 +459,7 @@ def test_a_shim_that_was_killed_leaves_no_stray(place: Place) -> None:
 
 @pytest.mark.databases
 def test_an_epoch_that_was_overtaken_writes_nothing(place: Place) -> None:
-    from keepfast.supervisor.settling import settle
+    from keepfast.runner.scheduler.conclusion import settle
 
     task = place.task([{"sleep": 60}])
     place.supervise(until=lambda: place.journal() == ["begin 0"])

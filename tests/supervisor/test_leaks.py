@@ -18,18 +18,19 @@ from typing import Any
 
 import pytest
 
-from keepfast.core.errors import Usage, WrongKey
-from keepfast.supervisor import recover, taskfile, vault
-from keepfast.supervisor.attempts import Threads
-from keepfast.supervisor.questions import check
-from keepfast.supervisor.redaction import Lines, clean, clean_text, is_telling
-from keepfast.supervisor.report import report
-from keepfast.supervisor.reviews import Remark
-from keepfast.supervisor.rows import MARKED
-from keepfast.supervisor.supervise import Supervisor
-from keepfast.supervisor.tables import Task
-from keepfast.supervisor.tasks import Tasks
-from keepfast.supervisor.turns import Turns
+from keepfast.model.errors import Usage, WrongKey
+from keepfast.runner.actions import recovery as recover
+from keepfast.runner.actions import taskfile, vault
+from keepfast.runner.actions.report import report
+from keepfast.runner.actions.tasks import Tasks
+from keepfast.runner.db.rows import MARKED
+from keepfast.runner.db.tables import Task
+from keepfast.runner.domain.questions import check
+from keepfast.runner.domain.reviews import Remark
+from keepfast.runner.process.redaction import Lines, clean, clean_text, is_telling
+from keepfast.runner.scheduler.attempts import Threads
+from keepfast.runner.scheduler.supervisor import Supervisor
+from keepfast.runner.scheduler.turns import Turns
 
 from .place import DONE, PHASE, Place, say_phase
 from .test_needs import need
@@ -407,7 +408,7 @@ def test_a_row_of_an_older_version_makes_no_prompt_in_the_clear(place: Place) ->
 
 
 def test_a_command_that_is_run_has_a_title_without_its_secrets(tmp_path: Path) -> None:
-    from keepfast.frontends.cli.run import _spec
+    from keepfast.cli.run import _spec
 
     key = made_up()
     title = _spec(["deploy", "--password", "hunter2xyz", "x" * 30, key], None)["title"]
@@ -417,7 +418,7 @@ def test_a_command_that_is_run_has_a_title_without_its_secrets(tmp_path: Path) -
 
 
 def test_the_account_has_no_password_of_its_address(place: Place) -> None:
-    from keepfast.supervisor.drivers import driver
+    from keepfast.runner.process.drivers import driver
 
     word = "pw" + secrets.token_hex(6)
     account = driver({"kind": "claude"}, place.options).account(
@@ -439,7 +440,8 @@ def tools(tmp_path: Path) -> Path:
 
 def run_tools(words: list[str], given: str, **variables: str) -> None:
     subprocess.run(
-        [sys.executable, "-I", "-m", "keepfast.supervisor.agent_tools", *words], input=given.encode(), env=variables, check=True,
+        [sys.executable, "-I", "-m", "keepfast.runner.process.agent_tools", *words], input=given.encode(), env=variables,
+        check=True,
         stdout=subprocess.DEVNULL,
     )  # fmt: skip
 
@@ -567,7 +569,7 @@ def test_an_ordinary_value_that_is_set_does_not_disturb_the_output(place: Place)
 
 
 def test_what_stops_a_step_is_not_told_to_the_engine_of_workflows(place: Place) -> None:
-    from keepfast.supervisor import workflows
+    from keepfast.runner.scheduler import workflows
 
     key, task = made_up(), place.task([DONE])
     place.supervise()
@@ -597,7 +599,7 @@ def test_what_stops_the_supervisor_is_noted_without_secrets(place: Place) -> Non
 
 
 def test_the_trail_of_the_page_has_no_secrets(tmp_path: Path) -> None:
-    from keepfast.frontends.web.book import Book
+    from keepfast.web.sessions import Book
 
     key, book = made_up(), Book(str(tmp_path), lambda: 1)
     book.audit(None, "POST", f"/x?{key}", f"{'x' * 480} {key}")

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from keepfast.supervisor.limits import LimitHit, LimitNear, read_error, read_event, read_rates, read_text
+from keepfast.runner.domain.limits import LimitHit, LimitNear, read_error, read_event, read_rates, read_text
 
 NOW = datetime(2026, 11, 16, 12, 0, tzinfo=UTC).timestamp()  # a Monday; noon in London, 7 am in New York
 

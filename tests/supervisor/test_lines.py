@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from keepfast.frontends.cli.event_lines import logged, told
+from keepfast.cli.event_lines import logged, told
 
 from .place import DONE
 from .test_commands import Person, person

@@ -9,7 +9,7 @@ from threading import Thread
 
 import pytest
 
-from keepfast.supervisor import documents, logs
+from keepfast.runner.actions import documents, logs
 
 from .place import DONE, Place
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from keepfast.core.errors import Usage
+from keepfast.model.errors import Usage
 
 from .place import DONE, Place
 from .test_watching import change

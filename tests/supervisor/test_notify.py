@@ -19,9 +19,9 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from keepfast.supervisor import notify
-from keepfast.supervisor.attempts import Threads
-from keepfast.supervisor.supervise import Supervisor
+from keepfast.runner.notify import notify
+from keepfast.runner.scheduler.attempts import Threads
+from keepfast.runner.scheduler.supervisor import Supervisor
 
 from .place import DONE, Place
 from .test_killed import PROGRAM

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from keepfast.supervisor.protocol import UNSAID, Block, Malformed, Reader, sort
+from keepfast.runner.domain.protocol import UNSAID, Block, Malformed, Reader, sort
 
 ERROR = "[ERROR]\ntype: recoverable\nmessage: Rate limit exceeded\nrecovery: pause_and_retry\n[/ERROR]\n"
 FATAL = "[ERROR]\ntype: fatal\nmessage: no disk\ndetails: /dev/sda\n  is gone\nrecovery: notify_user\n[/ERROR]\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from keepfast.supervisor.questions import MINUTE, check, expire, key, priority, similarity
+from keepfast.runner.domain.questions import MINUTE, check, expire, key, priority, similarity
 
 OPTIONS = ["PostgreSQL", "SQLite", "MySQL"]
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from keepfast.supervisor.limits import Window
-from keepfast.supervisor.reading import ClaudeOutput, Figure, Output, PlainOutput, Tail
-from keepfast.supervisor.stripping import Stream
+from keepfast.runner.domain.limits import Window
+from keepfast.runner.process.filter import Stream
+from keepfast.runner.process.output import ClaudeOutput, Figure, Output, PlainOutput, Tail
 
 from .test_limits import CORPUS, NOW
 

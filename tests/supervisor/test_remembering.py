@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from keepfast.core.brief import Brief, Excerpt
-from keepfast.core.budget import Usage
-from keepfast.supervisor import checkpoints
-from keepfast.supervisor.drivers import Claude, Driver
-from keepfast.supervisor.options import Options
-from keepfast.supervisor.remembering import choose, ranges, render
+from keepfast.model.budget import Usage
+from keepfast.resume.brief import Brief, Excerpt
+from keepfast.runner.actions import checkpoints
+from keepfast.runner.actions.memory import choose, ranges, render
+from keepfast.runner.domain.options import Options
+from keepfast.runner.process.drivers import Claude, Driver
 
 from .place import DONE, Place
 

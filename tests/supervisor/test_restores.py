@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from keepfast.frontends.cli.event_lines import logged, told
+from keepfast.cli.event_lines import logged, told
+from keepfast.runner.actions.report import report
+from keepfast.runner.actions.restores import RESTARTING
+from keepfast.runner.db.tables import Task
+from keepfast.runner.domain.task import NotAllowed
+from keepfast.store.maintenance.space import forget
 from keepfast.store.rows import Query
-from keepfast.store.upkeep import forget
-from keepfast.supervisor.report import report
-from keepfast.supervisor.restores import RESTARTING
-from keepfast.supervisor.tables import Task
-from keepfast.supervisor.task import NotAllowed
 
 from .place import DONE, Place
 from .test_watching import change, client, result, spoken

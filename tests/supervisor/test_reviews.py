@@ -6,12 +6,12 @@ import os
 
 import pytest
 
-from keepfast.core.errors import Usage
-from keepfast.looking import compare
-from keepfast.store.upkeep import forget
-from keepfast.supervisor.checkpoints import phase_base
-from keepfast.supervisor.reviews import HOUR, Late, Remark, late, rejected, remark
-from keepfast.supervisor.tables import Task
+from keepfast.app.inspect import compare
+from keepfast.model.errors import Usage
+from keepfast.runner.actions.checkpoints import phase_base
+from keepfast.runner.db.tables import Task
+from keepfast.runner.domain.reviews import HOUR, Late, Remark, late, rejected, remark
+from keepfast.store.maintenance.space import forget
 
 from .place import PHASE, Place, say_phase
 

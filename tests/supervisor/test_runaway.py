@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from keepfast.supervisor.tables import Task
-from keepfast.supervisor.ways import URGENT
+from keepfast.runner.db.tables import Task
+from keepfast.runner.notify.channels import URGENT
 
 from .place import DONE, PHASE, QUICK, Place, say_phase
 from .test_needs import need

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 import programs
-from keepfast.frontends.cli.service import LABEL, launch_agent, systemd_unit, tell, unit_of
-from keepfast.frontends.cli.session import Session
-from keepfast.frontends.surroundings import Surroundings
+from keepfast.cli.service import LABEL, launch_agent, systemd_unit, tell, unit_of
+from keepfast.cli.session import Session
+from keepfast.present.environment import Surroundings
 
 from .test_commands import Person, person
 

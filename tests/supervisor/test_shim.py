@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from keepfast.supervisor import process
-from keepfast.supervisor.spellings import forms
-from keepfast.supervisor.tree import below
+from keepfast.runner.process import shims as process
+from keepfast.runner.process.spellings import forms
+from keepfast.runner.process.tree import below
 
 TREE = Path(__file__).with_name("tree.py")
 TOKEN = f"token-{os.getpid()}"
@@ -187,7 +187,7 @@ def test_a_frozen_tree_is_found_again_by_the_next_supervisor(shimmed: Shimmed, t
     shimmed.start("sleep", "600")
     shimmed.wish("freeze")
 
-    code = f"from keepfast.supervisor import process; print(process.state({shimmed.folder!r})['frozen'])"
+    code = f"from keepfast.runner import process; print(process.state({shimmed.folder!r})['frozen'])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert not found.stderr
 
@@ -207,7 +207,7 @@ def test_a_full_disk_costs_lines_and_not_the_exit_code(shimmed: Shimmed) -> None
 
 def test_only_people_may_answer(shimmed: Shimmed) -> None:
     code = (
-        "import os; from keepfast.supervisor.tasks import only_people\n"
+        "import os; from keepfast.runner.actions.tasks import only_people\n"
         "try:\n only_people(os.getpid(), 'approve'); print('allowed')\nexcept Exception as error: print(error)"
     )
     shimmed.start(sys.executable, "-c", code)
@@ -246,7 +246,7 @@ def test_the_report_is_json(shimmed: Shimmed) -> None:
 
 
 def test_both_ways_of_seeing_the_tree_agree() -> None:
-    from keepfast.supervisor.tree import _below_by_parents
+    from keepfast.runner.process.tree import _below_by_parents
 
     child = subprocess.Popen(["sh", "-c", "sleep 30 & sleep 30 & wait"])
     try:

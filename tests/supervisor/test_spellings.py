@@ -17,8 +17,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from keepfast.supervisor.spellings import forms
-from keepfast.supervisor.stripping import MARK, Stream
+from keepfast.runner.process.filter import MARK, Stream
+from keepfast.runner.process.spellings import forms
 
 AWKWARD = "Kz9&mQ\"blue'Lq7<x>$w\\5é"
 MOST = 250

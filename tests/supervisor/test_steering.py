@@ -14,13 +14,14 @@ from typing import Any
 
 import pytest
 
-from keepfast.supervisor import process, serving
-from keepfast.supervisor.lock import Lock
-from keepfast.supervisor.report import report
-from keepfast.supervisor.restores import RESTARTING
-from keepfast.supervisor.supervise import Supervisor
-from keepfast.supervisor.tables import Run, Task
-from keepfast.supervisor.task import NotAllowed
+from keepfast.runner.actions.report import report
+from keepfast.runner.actions.restores import RESTARTING
+from keepfast.runner.db.tables import Run, Task
+from keepfast.runner.domain.task import NotAllowed
+from keepfast.runner.process import shims as process
+from keepfast.runner.scheduler import service as serving
+from keepfast.runner.scheduler.lock import Lock
+from keepfast.runner.scheduler.supervisor import Supervisor
 
 from .place import DONE, PHASE, Place, say_phase
 from .test_commands import Person, person

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from keepfast.supervisor.spellings import forms
-from keepfast.supervisor.stripping import Stream
+from keepfast.runner.process.filter import Stream
+from keepfast.runner.process.spellings import forms
 from sealing.planted import pem
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from keepfast.supervisor import task
-from keepfast.supervisor.task import ACTIONS, HOLDS, STATES, TERMINAL, NotAllowed, State, move, progress, status
+from keepfast.runner.domain import task
+from keepfast.runner.domain.task import ACTIONS, HOLDS, STATES, TERMINAL, NotAllowed, State, move, progress, status
 
 AFTER = {
     ("draft", "submit"): "queued", ("draft", "cancel"): "cancelled",

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from keepfast.core.errors import Usage
-from keepfast.supervisor import taskfile
+from keepfast.model.errors import Usage
+from keepfast.runner.actions import taskfile
 
 
 def check(tmp_path: Path, **keys: Any) -> dict[str, Any]:

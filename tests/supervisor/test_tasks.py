@@ -13,14 +13,16 @@ from typing import Any
 
 import pytest
 
-from keepfast.conversation import notes, transcript
-from keepfast.core.errors import Conflict, NotFound, Usage
-from keepfast.supervisor import attempts, telling
-from keepfast.supervisor.attempts import Threads
-from keepfast.supervisor.ground import Ground
-from keepfast.supervisor.settling import settle
-from keepfast.supervisor.supervise import Supervisor
-from keepfast.supervisor.task import NotAllowed
+from keepfast.agents import transcript
+from keepfast.model.errors import Conflict, NotFound, Usage
+from keepfast.resume import extractor as notes
+from keepfast.runner.actions.environment import Ground
+from keepfast.runner.domain import prompts as telling
+from keepfast.runner.domain.task import NotAllowed
+from keepfast.runner.scheduler import attempts
+from keepfast.runner.scheduler.attempts import Threads
+from keepfast.runner.scheduler.conclusion import settle
+from keepfast.runner.scheduler.supervisor import Supervisor
 from sessions import Session
 
 from .place import DONE, PHASE, Place, say_phase
@@ -418,7 +420,7 @@ def test_two_tasks_never_run_in_one_workspace_at_once(place: Place) -> None:
 
 
 def _spec(place: Place) -> dict[str, object]:
-    from keepfast.supervisor import taskfile
+    from keepfast.runner.actions import taskfile
 
     return taskfile.check({"brief": "Do it.", "workspace": str(place.workspace()), "agent": {"command": ["true"]}}, "/")
 
@@ -452,8 +454,8 @@ def test_a_workspace_deleted_under_way_holds_its_task(place: Place) -> None:
 @pytest.mark.databases
 def test_a_database_that_is_locked_is_waited_for(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     task = place.task([DONE])
-    monkeypatch.setattr("keepfast.supervisor.database.WAIT", 0.1)
-    monkeypatch.setattr("keepfast.supervisor.postgres.WAIT", 0.1)
+    monkeypatch.setattr("keepfast.runner.db.database.WAIT", 0.1)
+    monkeypatch.setattr("keepfast.runner.db.postgres.WAIT", 0.1)
     ground = place.make_ground()
     other = place.ground.tables._db
     other.begin()

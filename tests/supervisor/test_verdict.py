@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from keepfast.supervisor.limits import LimitHit
-from keepfast.supervisor.protocol import Block, Malformed
-from keepfast.supervisor.verdict import Gate, Seen, counts_as_window, gate, judge, waits_by_clock
+from keepfast.runner.domain.limits import LimitHit
+from keepfast.runner.domain.protocol import Block, Malformed
+from keepfast.runner.domain.verdict import Gate, Seen, counts_as_window, gate, judge, waits_by_clock
 
 PHASE = Block("PHASE_COMPLETE", {"phase": "1"}, {}, [])
 OTHER = Block("PHASE_COMPLETE", {"phase": "2"}, {}, [])

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from keepfast.supervisor.waits import (
+from keepfast.runner.domain.waits import (
     MINUTE,
     SECOND,
     Budget,

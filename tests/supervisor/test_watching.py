@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from keepfast.core.errors import DiskFull
-from keepfast.engine import Engine
-from keepfast.supervisor.report import report
-from keepfast.supervisor.tables import Task
+from keepfast.app.checkpoint import Engine
+from keepfast.model.errors import DiskFull
+from keepfast.runner.actions.report import report
+from keepfast.runner.db.tables import Task
 
 from .place import DONE, PHASE, Place, say_phase
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from keepfast.core.rhythm import Rhythm
+from keepfast.model.save_schedule import Rhythm
 
 
 def rhythm(*changes: float) -> Rhythm:

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 import pytest
 
 from cli.box import SOURCE, Box
-from keepfast.watching import _seconds
+from keepfast.app.watch import _seconds
 
 from .conftest import Watcher
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from keepfast.frontends.web.book import APPROVER, VIEWER
+from keepfast.web.sessions import APPROVER, VIEWER
 from web.served import Answer, Served
 
 SAVE = {"message": "made by an attack"}
@@ -141,7 +141,7 @@ OPERATOR_ONLY: tuple[tuple[str, str, dict[str, Any]], ...] = (
 )
 PATHS = ("../../../etc/passwd", "/etc/passwd", "src/../../x", "./new.txt", "src//main.py", "new.txt%00.png", "..%2f..%2fetc",
          "base64:Ly4uL2V0Yw==", "%2e%2e/x", ".")  # fmt: skip
-STATICS = ("/static/../book.py", "/static/%2e%2e/book.py", "/static/..%2fbook.py", "/static//etc/passwd", "/static/keepfast.css/..",
+STATICS = ("/static/../app.py", "/static/%2e%2e/app.py", "/static/..%2fapp.py", "/static//etc/passwd", "/static/keepfast.css/..",
            "/static/.hidden", "/static/%00")  # fmt: skip
 
 ATTACKS = [

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
-import keepfast.frontends.web as package
+import keepfast.web as package
 
 MODULES = (
     "book",
@@ -44,7 +44,7 @@ class Mutant(NamedTuple):
 
 
 def header(name: str) -> Mutant:
-    from keepfast.frontends.web.gate import HEADERS
+    from keepfast.web.access import HEADERS
 
     return Mutant(f"header {name}", "gate", f'    "{name}": "{HEADERS[name]}",', "", "answers carry our headers")
 

@@ -9,8 +9,8 @@ from itertools import count
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from keepfast.supervisor.ground import Ground
-from keepfast.supervisor.tasks import Tasks
+from keepfast.runner.actions.environment import Ground
+from keepfast.runner.actions.tasks import Tasks
 from restore.child import command
 from web.served import Served
 

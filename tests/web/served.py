@@ -19,9 +19,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from keepfast.frontends.web import app, book, gate, server
-from keepfast.supervisor.ground import Ground
-from keepfast.supervisor.serving import make_ground
+from keepfast.runner.actions.environment import Ground
+from keepfast.runner.scheduler.service import make_ground
+from keepfast.web import access as gate
+from keepfast.web import app, server
+from keepfast.web import sessions as book
 from postgres import dump
 from saver import Saver
 

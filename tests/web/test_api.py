@@ -8,9 +8,9 @@ import threading
 import time
 from typing import Any
 
-from keepfast.engine import Engine
-from keepfast.frontends.web.api import document
-from keepfast.frontends.web.operations import OPERATIONS
+from keepfast.app.checkpoint import Engine
+from keepfast.web.api import document
+from keepfast.web.operations import OPERATIONS
 from web.served import Served, request
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from keepfast.frontends.web.book import VIEWER
-from keepfast.frontends.web.gate import BURST
+from keepfast.web.access import BURST
+from keepfast.web.sessions import VIEWER
 from web.attacks import ATTACKS, FORM, SAVE, Attack, as_role, posts, saves, with_host
 from web.served import Answer, Served
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from keepfast.core.errors import Failed
-from keepfast.frontends.web.server import listen
+from keepfast.model.errors import Failed
+from keepfast.web.server import listen
 from web import chromium
 from web.served import PATIENCE, Answer, Program, Served, request
 

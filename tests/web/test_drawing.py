@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from keepfast.frontends.web import drawing, log_lines
 from keepfast.store.rows import CheckpointRow
+from keepfast.web import log_lines
+from keepfast.web import markup as drawing
 
 
 def context(percent: float | None, **windows: float) -> dict[str, Any]:

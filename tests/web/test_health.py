@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hooks.ground import Ground
-from keepfast.frontends.web.doctor import Doctor
+from keepfast.web.doctor import Doctor
 from web.served import Program, Served, request
 
 

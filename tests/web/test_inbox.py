@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from keepfast.supervisor.ground import Ground
+from keepfast.runner.actions.environment import Ground
 from web.scene import Scene, begin, submit, unsaved
 from web.served import Served
 from web.test_bad_input import post

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from keepfast.frontends.web.lanes import MOST_MARKS, MOST_TICKS, SECOND, Course, Mark, Span, draw, ticks
+from keepfast.web.task_timeline import MOST_MARKS, MOST_TICKS, SECOND, Course, Mark, Span, draw, ticks
 
 NOON = int(datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp()) * SECOND
 MINUTE, HOUR = 60 * SECOND, 3_600 * SECOND

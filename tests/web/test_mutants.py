@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from keepfast.core.errors import Failed, Usage
+from keepfast.model.errors import Failed, Usage
 from web.attacks import FORM, SAVE, as_role, form, half, mixed, posts, reads, saves, whole_as_cookie, with_host
 from web.mutants import MUTANTS, Mutant, world
 from web.served import ELSEWHERE, HUNG_UP, PATIENCE, PROXY, Served

@@ -11,7 +11,9 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from keepfast.frontends.web import book, connection, gate
+from keepfast.web import access as gate
+from keepfast.web import connection
+from keepfast.web import sessions as book
 from web.attacks import saves
 from web.served import PATIENCE, Served
 

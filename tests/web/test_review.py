@@ -6,7 +6,7 @@ import re
 from html import unescape
 from pathlib import Path
 
-from keepfast.supervisor.ground import Ground
+from keepfast.runner.actions.environment import Ground
 from web.scene import Scene, begin, submit
 from web.served import Served
 

@@ -21,8 +21,8 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from keepfast.frontends.web.api import Operation, document
-from keepfast.frontends.web.operations import OPERATIONS
+from keepfast.web.api import Operation, document
+from keepfast.web.operations import OPERATIONS
 from web.scene import SUCCEEDS, Scene
 from web.served import Answer, Served
 

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import pytest
 
-from keepfast.finishing import save
+from keepfast.app.worker import save
 from sessions import Session
 from web.scene import Scene, begin, submit
 from web.served import Answer, Served

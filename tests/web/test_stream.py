@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from keepfast.frontends.web.book import DAY
+from keepfast.web.sessions import DAY
 from web.served import PATIENCE, Served
 
 OUT_OF_TIME = "UPDATE session SET seen_at = 0 WHERE role = 'viewer'"

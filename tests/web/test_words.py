@@ -9,15 +9,18 @@ from importlib.resources import files
 
 import pytest
 
-from keepfast.frontends.web.korean import KOREAN
-from keepfast.frontends.web.korean_sentences import SENTENCES
-from keepfast.frontends.web.words import Words, pattern
+from keepfast.web.korean import KOREAN
+from keepfast.web.korean_sentences import SENTENCES
+from keepfast.web.translation import Words, pattern
 
 KEEPFAST = files("keepfast")
-TEMPLATES = KEEPFAST / "frontends/web/templates"
+TEMPLATES = KEEPFAST / "web/templates"
 SENTENCE = re.compile(r"""_\((?:"([^"]+)"|'([^']+)')\)""")
-PAGE = ("app", "bringing", "deeds", "desk", "gate", "pages", "task_pages", "work")
-SUPERVISOR = ("finals", "following", "recover", "restores", "supervise", "tasks", "turns")
+PAGE = ("access", "action_pages", "app", "pages", "queries", "restores", "task_pages", "tasks")
+RUNNER = (
+    "actions/finals", "actions/recovery", "actions/restores", "actions/tasks", "scheduler/outcomes", "scheduler/supervisor",
+    "scheduler/turns",
+)  # fmt: skip
 
 
 def test_every_sentence_of_the_templates_is_translated() -> None:
@@ -32,7 +35,7 @@ def test_every_sentence_of_the_templates_is_translated() -> None:
 
 
 def test_what_a_task_can_be_is_translated() -> None:
-    from keepfast.supervisor import task
+    from keepfast.runner.domain import task
 
     states = [
         task.status(task.State(state, hold))
@@ -45,24 +48,24 @@ def test_what_a_task_can_be_is_translated() -> None:
 
 
 def test_what_the_page_refuses_is_said_in_korean() -> None:
-    said = [text for name in PAGE for text in refusals(f"frontends/web/{name}.py")]
+    said = [text for name in PAGE for text in refusals(f"web/{name}.py")]
 
     assert len(said) > 40
     assert sorted({text for text in said if not translated(text)}) == []
 
 
 def test_why_a_task_is_held_is_said_in_korean() -> None:
-    said = [text for name in SUPERVISOR for text in reasons(f"supervisor/{name}.py")]
+    said = [text for name in RUNNER for text in reasons(f"runner/{name}.py")]
 
     assert len(said) > 8
     assert sorted({text for text in said if not translated(text)}) == []
 
 
 def test_what_the_doctor_finds_is_said_in_korean() -> None:
-    from keepfast.frontends.cli.checks import CHECKS
-    from keepfast.frontends.web.doctor import ELSEWHERE
+    from keepfast.cli.checks import CHECKS
+    from keepfast.web.doctor import ELSEWHERE
 
-    found = ast.parse((KEEPFAST / "frontends/cli/checks.py").read_text(encoding="utf-8"))
+    found = ast.parse((KEEPFAST / "cli/checks.py").read_text(encoding="utf-8"))
     skipped = {CHECKS[name].__name__ for name in ELSEWHERE}
     checks = [one for one in found.body if isinstance(one, ast.FunctionDef) and one.name not in skipped]
     said = [

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from keepfast.core.errors import Refused
+from keepfast.model.errors import Refused
 from keepfast.workspace.adoption import belongs, is_large, refuse_whole, root_for
 
 

@@ -15,16 +15,17 @@ from pathlib import Path
 import pytest
 
 from folders import written
-from keepfast.core.artefacts import ALWAYS, command_of, needs_evidence
-from keepfast.core.entry import BY_GIT, BY_IGNORE, BY_MARKER, BY_NAME
-from keepfast.core.errors import Refused
-from keepfast.core.frozen import SUPERVISED_IGNORE
-from keepfast.core.model import CREATED, UNCHANGED
+from keepfast.model.artefacts import ALWAYS, command_of, needs_evidence
+from keepfast.model.entry import BY_GIT, BY_IGNORE, BY_MARKER, BY_NAME
+from keepfast.model.errors import Refused
+from keepfast.model.event import CREATED, UNCHANGED
+from keepfast.model.frozen import SUPERVISED_IGNORE
 from keepfast.settings import TABLE
-from keepfast.workspace import cache, cache_writing
+from keepfast.workspace import stat_cache as cache
+from keepfast.workspace import stat_cache_writer as cache_writing
 from keepfast.workspace.capture import CACHE_TAG, Capture
-from keepfast.workspace.choose import Chooser
-from keepfast.workspace.find import refuse
+from keepfast.workspace.marker import refuse
+from keepfast.workspace.selection import Chooser
 from keepfast.workspace.walk import walk
 from saver import Saver
 from trees import ROOT, disk
@@ -696,7 +697,7 @@ def test_a_folder_that_becomes_a_workspace_is_no_longer_looked_at_for_its_marker
 
 def test_the_marker_of_a_workspace_in_another_store_is_not_captured(saver: Saver, root: Path, tmp_path: Path) -> None:
     """The user's list knows that store, which need not be within reach."""
-    from keepfast.store.stores import add
+    from keepfast.store.known_stores import add
 
     write(
         root / "inner" / ".keepfast" / "workspace.json",
@@ -1044,7 +1045,7 @@ def test_a_hook_passes_over_a_home_folder_under_git_in_silence(home: Path, tmp_p
     """It is nobody's mistake; `keepfast status` there says why it is not protected."""
     (home / ".git").mkdir()
     variables = {"HOME": str(home), "PATH": "/usr/bin:/bin"}
-    launch = Path(__file__).parents[2] / "src/keepfast/frontends/launch.py"
+    launch = Path(__file__).parents[2] / "src/keepfast/hook/launch.py"
     hook = subprocess.run(
         [sys.executable, "-I", "-S", "-B", str(launch), *written(home), "save", "--cwd", str(home)],
         env=variables, capture_output=True, check=False,

@@ -18,16 +18,17 @@ import pytest
 from hypothesis import given
 from hypothesis.strategies import binary
 
-from keepfast.workspace import cache, cache_writing
-from keepfast.workspace.cache import Cache
+from keepfast.workspace import stat_cache as cache
+from keepfast.workspace import stat_cache_writer as cache_writing
 from keepfast.workspace.capture import Capture
-from keepfast.workspace.listing import _listing, list_changed, list_folder, runs_of
+from keepfast.workspace.directory import _listing, list_changed, list_folder, runs_of
 from keepfast.workspace.scan import recheck
+from keepfast.workspace.stat_cache import Cache
 from keepfast.workspace.walk import walk
 from trees import Agent, Step, rounds
 
 if TYPE_CHECKING:
-    from keepfast.workspace.choose import Listing
+    from keepfast.workspace.selection import Listing
 
 accelerator = pytest.importorskip("keepfast.workspace._check", reason="built without a compiler")
 reader = pytest.importorskip("keepfast.workspace._read", reason="built without a compiler")
@@ -442,7 +443,7 @@ def test_a_cache_that_is_not_whole_is_no_cache(tmp_path: Path, damage: str) -> N
 FUZZ = """
 import os, random, struct, sys
 from keepfast.workspace import _check
-from keepfast.workspace.cache import Cache
+from keepfast.workspace.stat_cache import Cache
 from keepfast.workspace.plain_check import check as check_plainly
 
 seed, examples, folder = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]

@@ -12,7 +12,7 @@ from types import ModuleType
 
 import pytest
 
-from keepfast.core import compiled as compiled_modules
+from keepfast.model import compiled as compiled_modules
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "src/keepfast"

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from keepfast.core.entry import FOLDER, Entry
-from keepfast.core.errors import Damaged
-from keepfast.core.planning import refuse_crafted
-from keepfast.workspace.below import LONG
-from keepfast.workspace.system import System
+from keepfast.fsutil.descriptors import LONG
+from keepfast.model.entry import FOLDER, Entry
+from keepfast.model.errors import Damaged
+from keepfast.model.restore_plan import refuse_crafted
+from keepfast.workspace.system_calls import System
 from restore.ground import Ground
 
 NAME = b"deepdeep"

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from keepfast.core.entry import BY_GIT, EXCLUDED, FILE, FOLDER, GONE, LINK, Entry
-from keepfast.core.errors import Damaged, NotFound
-from keepfast.core.planning import refuse_crafted
-from keepfast.forking import Forking
-from keepfast.looking import not_covered
+from keepfast.app.fork import Forking
+from keepfast.app.inspect import not_covered
+from keepfast.model.entry import BY_GIT, EXCLUDED, FILE, FOLDER, GONE, LINK, Entry
+from keepfast.model.errors import Damaged, NotFound
+from keepfast.model.restore_plan import refuse_crafted
 from restore.ground import Ground
 
 VARIABLES = {

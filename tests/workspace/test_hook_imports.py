@@ -13,37 +13,42 @@ import keepfast
 from folders import written
 from saver import Saver
 
-LAUNCH = Path(keepfast.__file__).parent / "frontends" / "launch.py"
+LAUNCH = Path(keepfast.__file__).parent / "hook" / "launch.py"
 STANDARD = {"__future__", "_json", "_stat", "errno", "gc"}
 """Modules written in C that cost microseconds, and the one in Python that imports nothing itself."""
 OURS = {
     "keepfast",
-    "keepfast.core",
-    "keepfast.core.artefacts",
-    "keepfast.core.checking",
-    "keepfast.core.compiled",
-    "keepfast.core.errors",
-    "keepfast.core.frozen",
-    "keepfast.core.light_json",
-    "keepfast.core.model",
-    "keepfast.core.schema",
-    "keepfast.engine",
-    "keepfast.frontends",
-    "keepfast.frontends.autosave",
-    "keepfast.frontends.former_name",
-    "keepfast.frontends.surroundings",
-    "keepfast.guarding",
-    "keepfast.ownership",
+    "keepfast.app",
+    "keepfast.fsutil",
+    "keepfast.hook",
+    "keepfast.model",
+    "keepfast.present",
+    "keepfast.state",
+    "keepfast.state.names",
+    "keepfast.model.frozen",
+    "keepfast.present.former_name",
+    "keepfast.model.artefacts",
+    "keepfast.model.setting_values",
+    "keepfast.model.compiled",
+    "keepfast.model.errors",
+    "keepfast.model.light_json",
+    "keepfast.model.event",
+    "keepfast.model.schema",
+    "keepfast.app.checkpoint",
+    "keepfast.hook.autosave",
+    "keepfast.present.environment",
+    "keepfast.app.workspace_lock",
+    "keepfast.settings.ownership",
     "keepfast.settings",
-    "keepfast.settings.lasting",
+    "keepfast.settings.last_good",
     "keepfast.store",
     "keepfast.store.place",
-    "keepfast.wiring",
+    "keepfast.app.wiring",
     "keepfast.workspace",
     "keepfast.workspace._check",
-    "keepfast.workspace.cache",
+    "keepfast.workspace.stat_cache",
     "keepfast.workspace.capture",
-    "keepfast.workspace.find",
+    "keepfast.workspace.marker",
 }
 
 
@@ -87,7 +92,7 @@ def test_a_save_loads_compiled_modules_and_our_own_alone(root: Path, saver: Save
     found = imported(str(LAUNCH), "save", "--cwd", str(root), "--config", str(config)) - imported("-c", "pass")
 
     assert saver.version() == 1
-    assert "keepfast.store.compressing" in found
+    assert "keepfast.store.compression" in found
     for heavy in ("collections", "functools", "types", "enum", "re", "struct", "threading", "concurrent", "backports"):
         assert heavy not in found
 

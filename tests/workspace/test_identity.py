@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from keepfast.core.errors import Failed, KeepfastError, MissingStore
-from keepfast.core.model import CREATED, OUTSIDE, UNCHANGED, Outcome
-from keepfast.workspace.find import git_root, identity, show
+from keepfast.model.errors import Failed, KeepfastError, MissingStore
+from keepfast.model.event import CREATED, OUTSIDE, UNCHANGED, Outcome
+from keepfast.workspace.marker import git_root, identity, show
 from saver import Saver
 
 ODD = ["plain", "with space", "new\nline", "back\\slash", "back\\nslash", "ends\\", "\udcff\udcfe", "한글", "#x"]

@@ -18,7 +18,7 @@ from hypothesis import given
 
 import keepfast
 from folders import written
-from keepfast.core.entry import BY_GIT, SEALED
+from keepfast.model.entry import BY_GIT, SEALED
 from saver import Saver
 from trees import Agent, Step, disk, rounds
 
@@ -120,7 +120,7 @@ def test_the_hook_as_a_client_starts_it_keeps_what_is_on_disk(root: Path, saver:
     config = tmp_path / "config.json"
     settings = {"ignored": "all", "exclude": [], "exclude_ignored": [], "exclude_marked": []}
     config.write_text(json.dumps({"store": {"url": str(saver.store), "durable": False}, "capture": settings}))
-    launch = Path(keepfast.__file__).parent / "frontends" / "launch.py"
+    launch = Path(keepfast.__file__).parent / "hook" / "launch.py"
     command = [sys.executable, "-I", "-S", "-B", str(launch), *written(tmp_path)]
     command += ["save", "--cwd", str(root), "--config", str(config)]
     agent, chance = Agent(root), Random(5)

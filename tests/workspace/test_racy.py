@@ -17,13 +17,14 @@ from typing import Any
 
 import pytest
 
-from keepfast.core.entry import UNSTEADY, Entry
+from keepfast.model.entry import UNSTEADY, Entry
 from keepfast.store.digest import digest
-from keepfast.workspace import cache, cache_writing
+from keepfast.workspace import stat_cache as cache
+from keepfast.workspace import stat_cache_writer as cache_writing
 from keepfast.workspace import walk as walking
 from keepfast.workspace.capture import Capture
-from keepfast.workspace.listing import list_folder
-from keepfast.workspace.read import capture
+from keepfast.workspace.directory import list_folder
+from keepfast.workspace.reader import capture
 from keepfast.workspace.scan import recheck
 from keepfast.workspace.walk import walk
 from saver import Saver

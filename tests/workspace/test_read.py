@@ -13,8 +13,8 @@ import pytest
 from blake3 import blake3
 from hypothesis import given
 
-from keepfast.core.entry import Entry
-from keepfast.workspace import read
+from keepfast.model.entry import Entry
+from keepfast.workspace import reader as read
 from keepfast.workspace.capture import Capture
 from keepfast.workspace.walk import Scan, walk
 from trees import Agent, Step, rounds

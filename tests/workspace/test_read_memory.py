@@ -7,11 +7,12 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from keepfast.core.entry import Entry
+from keepfast.model.entry import Entry
 from keepfast.store.digest import digest
-from keepfast.workspace import cache, cache_writing
+from keepfast.workspace import stat_cache as cache
+from keepfast.workspace import stat_cache_writer as cache_writing
 from keepfast.workspace.capture import Capture
-from keepfast.workspace.read import capture
+from keepfast.workspace.reader import capture
 from keepfast.workspace.scan import recheck, walk
 from keepfast.workspace.walk import Scan
 

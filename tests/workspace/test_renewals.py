@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from keepfast.guarding import Folder
-from keepfast.workspace import cache
-from keepfast.workspace.renewals import MOST_RENEWALS
+from keepfast.app.workspace_lock import Folder
+from keepfast.workspace import stat_cache as cache
+from keepfast.workspace.stat_cache_renewals import MOST_RENEWALS
 from saver import Saver
 
 ONLY = (b"folder", b"folder/one")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from keepfast.core.agent_event import AgentEvent
+from keepfast.model.agent_event import AgentEvent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from posix import O_CLOEXEC, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, close, fstat, geteuid, read
 from posix import open as open_fd
 
-from keepfast.core.errors import Failed, KeepfastError, Usage
-from keepfast.core.light_json import loads
-from keepfast.core.schema import ALIASES, SECTIONS, TABLE, VERSION, variable
-from keepfast.ownership import UNKNOWN, find
+from keepfast.model.errors import Failed, KeepfastError, Usage
+from keepfast.model.light_json import loads
+from keepfast.model.schema import ALIASES, SECTIONS, TABLE, VERSION, variable
+from keepfast.settings.ownership import UNKNOWN, find
 from keepfast.store.place import store_path_of
-from keepfast.workspace.find import open_marker
+from keepfast.workspace.marker import open_marker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Settings:
 
         False if it was not taken. Raises `Usage` naming the key.
         """
-        from keepfast.core.checking import checked, tightens
+        from keepfast.model.setting_values import checked, tightens
 
         result = checked(key, value, origin, typed)
         heard = self.considered.setdefault(key, [])
@@ -192,7 +192,7 @@ def load(
 
 def _lasting(settings: Settings, text: bytes | None, path: str, data: str) -> Settings:
     """Good settings are remembered; over the last good ones stands what can be read of a broken file."""
-    from keepfast.settings.lasting import place, recall, remember
+    from keepfast.settings.last_good import place, recall, remember
 
     copy = place(data, path)
     if not settings.broken:

@@ -16,8 +16,8 @@ from struct import unpack
 
 from blake3 import blake3
 
-from keepfast.core.errors import Damaged, Failed, NewerFormat, NotFound
-from keepfast.core.light_json import loads
+from keepfast.model.errors import Damaged, Failed, NewerFormat, NotFound
+from keepfast.model.light_json import loads
 from keepfast.store.digest import digest
 from keepfast.store.packs import TRAILER as PACK_TRAILER
 from keepfast.store.packs import decompress, read_index

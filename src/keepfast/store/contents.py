@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from _thread import allocate_lock
 
-from keepfast.core.entry import FILE
-from keepfast.core.entry import SEALED as SEALED_FILE
-from keepfast.core.errors import Damaged, Failed
+from keepfast.model.entry import FILE
+from keepfast.model.entry import SEALED as SEALED_FILE
+from keepfast.model.errors import Damaged, Failed
 from keepfast.store.digest import blake3, digest
 from keepfast.store.packs import MOST_SHARED, beginning, decompress
 from keepfast.store.rows import CHUNKS, LIST, SEALED
@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from keepfast.core.entry import Entry
+    from keepfast.model.entry import Entry
     from keepfast.store.ports import Blobs, Ledger
     from keepfast.store.rows import Location
     from keepfast.store.sealed import Sealer

@@ -6,7 +6,7 @@ from posix import O_CLOEXEC, O_NONBLOCK, O_RDONLY, close, fstat, pread, scandir
 from posix import open as open_fd
 from stat import S_ISREG
 
-from keepfast.core.errors import Damaged, Failed, KeepfastError
+from keepfast.model.errors import Damaged, Failed, KeepfastError
 from keepfast.store.contents import Parts
 from keepfast.store.digest import digest
 from keepfast.store.rows import LIST, SEALED, Query
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from keepfast.store.repository import Repository
-    from keepfast.store.saving import Saving
+    from keepfast.store.save import Saving
 
 PART = 1 << 20
 GROUP = 64

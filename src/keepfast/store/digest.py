@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from keepfast.core.entry import CAPTURED
-from keepfast.store.compressing import alone
+from keepfast.model.entry import CAPTURED
+from keepfast.store.compression import alone
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from blake3 import blake3 as blake3
 
-    from keepfast.core.entry import Entry
+    from keepfast.model.entry import Entry
 else:
     # Its compiled module alone: the package around it, and the folder that it is looked for in, cost as much again.
     _native = alone("blake3.blake3")

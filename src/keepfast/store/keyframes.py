@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from keepfast.core import document
-from keepfast.core.errors import Damaged
-from keepfast.core.steps import step
+from keepfast.model import document
+from keepfast.model.errors import Damaged
+from keepfast.model.steps import step
 from keepfast.store.digest import add, digest, weight
 from keepfast.store.packs import PackWriter
 from keepfast.store.records import Chain

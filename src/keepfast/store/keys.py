@@ -7,12 +7,12 @@ from posix import fchmod, fstat, geteuid, listdir, stat, unlink, urandom
 
 from blake3 import blake3
 
-from keepfast.core import frozen
-from keepfast.core.errors import Damaged, Failed, KeepfastError, WrongKey
-from keepfast.core.light_json import dumps, loads
-from keepfast.core.steps import step
+from keepfast.fsutil.durable import Lock, explain, make_folder, replace, sync_folder
+from keepfast.model import frozen
+from keepfast.model.errors import Damaged, Failed, KeepfastError, WrongKey
+from keepfast.model.light_json import dumps, loads
+from keepfast.model.steps import step
 from keepfast.store.digest import digest
-from keepfast.store.local import Lock, explain, make_folder, replace, sync_folder
 from keepfast.store.place import store_id
 
 TYPE_CHECKING = False
@@ -135,7 +135,7 @@ class Keys:
 
     def backup(self, passphrase: str) -> dict[str, Any]:
         """All keys at hand, under a passphrase: for a backup file, or for a bundle. Raises `Usage` if it is weak."""
-        from keepfast.core.strength import require_strong
+        from keepfast.secrets.strength import require_strong
 
         require_strong(passphrase)
         opened = self._refresh()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from keepfast.core.errors import NotFound
+from keepfast.model.errors import NotFound
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from _thread import allocate_lock
-from errno import EACCES, EAGAIN, EDQUOT, ENOENT, ENOSPC, EPERM, EROFS
-from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
+from errno import ENOENT
+from fcntl import LOCK_EX, LOCK_NB, flock
 from posix import (
     O_APPEND,
     O_CLOEXEC,
     O_CREAT,
-    O_DIRECTORY,
-    O_EXCL,
     O_RDONLY,
     O_RDWR,
     O_WRONLY,
@@ -19,13 +17,10 @@ from posix import (
     fsync,
     ftruncate,
     listdir,
-    mkdir,
     pread,
     rename,
     stat,
     unlink,
-    urandom,
-    write,
 )
 from posix import open as open_fd
 
@@ -34,14 +29,13 @@ try:
 except ImportError:  # macOS has none
     posix_fadvise = None  # type: ignore[assignment]
 
-from keepfast.core.errors import DiskFull, Failed, KeepfastError, Unreachable, shortage
-from keepfast.core.steps import step
+from keepfast.fsutil.durable import new_file, sync_folder, write_all
+from keepfast.model.steps import step
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import TracebackType
+    pass
 
-FULL = (ENOSPC, EDQUOT)
 EARLY = 256 << 10
 
 
@@ -133,7 +127,7 @@ class LocalBlobs:
 class LocalUpload:
     def __init__(self, blobs: LocalBlobs) -> None:
         self.blobs = blobs
-        self.path, self.fd = _new_file(blobs.temporary + "/")
+        self.path, self.fd = new_file(blobs.temporary + "/")
         self.written = self.sent = 0
 
     def write(self, data: bytes) -> None:
@@ -241,42 +235,6 @@ class LocalRecords:
         return f"{self.folder}/{_plain(log)}.log"
 
 
-class Lock:
-    """A kernel lock on a file: it ends with its holder, however that ends."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.fd = -1
-
-    def __enter__(self) -> Lock:
-        self.fd = open_fd(self.path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
-        flock(self.fd, LOCK_EX)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            flock(self.fd, LOCK_UN)
-        except OSError:
-            pass  # closing lets go of it as well; kept open, we would one day wait for ourselves
-        close(self.fd)
-        self.fd = -1
-
-    def try_now(self) -> bool:
-        """Take it if nobody has it."""
-        self.fd = open_fd(self.path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
-        try:
-            flock(self.fd, LOCK_EX | LOCK_NB)
-        except OSError as error:
-            close(self.fd)
-            self.fd = -1
-            if error.errno in (EAGAIN, EACCES):
-                return False
-            raise
-        return True
-
-
 def _names(folder: str) -> list[str]:
     """What lies in the folder. Nothing does in one that is gone: what should be there is missed by name."""
     try:
@@ -290,99 +248,3 @@ def _plain(name: str) -> str:
     if "/" in name or "\0" in name:
         raise FileNotFoundError(ENOENT, "No such name", name)
     return name
-
-
-def write_all(fd: int, data: bytes) -> None:
-    """Write every byte: one call may write less than it was given."""
-    view = memoryview(data)
-    while view:
-        view = view[write(fd, view) :]
-
-
-def sync_folder(path: str) -> None:
-    fd = open_fd(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-    try:
-        fsync(fd)
-    finally:
-        close(fd)
-
-
-def replace(path: str, data: bytes, durable: bool = True, growing: str = "") -> None:
-    """Put `data` in the place of `path` in one step. It grows in the folder `growing`, where a sweep finds leftovers."""
-    temporary, fd = _new_file(growing + "/" if growing else path + ".")
-    try:
-        try:
-            write_all(fd, data)
-            if durable:
-                fsync(fd)
-            rename(temporary, path)
-        finally:
-            close(fd)
-    except OSError:
-        try:
-            unlink(temporary)
-        except FileNotFoundError:
-            pass
-        raise
-    if durable:
-        sync_folder(path.rpartition("/")[0])
-
-
-def replace_in(folder: int, name: str, data: bytes, durable: bool = True) -> None:
-    """The same in a folder that is open: no link on the way to it leads the writing elsewhere."""
-    temporary = f"{name}.{urandom(12).hex()}"
-    fd = open_fd(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600, dir_fd=folder)
-    try:
-        write_all(fd, data)
-        if durable:
-            fsync(fd)
-        rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-    except OSError:
-        unlink(temporary, dir_fd=folder)
-        raise
-    finally:
-        close(fd)
-    if durable:
-        fsync(folder)
-
-
-def _new_file(prefix: str) -> tuple[str, int]:
-    """A new file, locked: that tells a sweep that its writer lives. Returns path and descriptor."""
-    while True:
-        path = prefix + urandom(12).hex()
-        fd = open_fd(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
-        flock(fd, LOCK_EX)
-        # Between open and flock a sweep may have taken the file for a dead writer's.
-        if fstat(fd).st_nlink:
-            return path, fd
-        close(fd)
-
-
-def make_folder(path: str) -> None:
-    try:
-        mkdir(path, 0o700)
-    except FileExistsError:
-        pass
-
-
-READ_ONLY = (
-    "Remount it so that it can be written, or begin a new history elsewhere: `keepfast --store DIR init --new-store`."
-)
-"""What helps where the store cannot be written. The setting does not: a workspace stays in the store that has its history."""
-
-
-def explain(error: OSError, what: str, store: str = "") -> KeepfastError:
-    """Turn an error of the operating system into a sentence with a way out."""
-    named = f"the store {store}".rstrip()
-    short = shortage(error)
-    if short is not None:
-        return short
-    if error.errno in FULL:
-        return DiskFull(f"The disk is full: {what} was not done; nothing was changed in {store or named}.")
-    if error.errno == EROFS:
-        return Unreachable(f"T{named[1:]} is on a read-only file system.", READ_ONLY)
-    if error.errno in (EACCES, EPERM):
-        return Unreachable(
-            f"No permission in {named}: {error.strerror} ({error.filename or what}).", "Check who owns it."
-        )
-    return Failed(f"{what} failed: {error.strerror or error} ({error.filename or store or named}).")

@@ -7,9 +7,9 @@ from errno import ENOENT
 from threading import Lock, get_ident
 from types import TracebackType
 
-from keepfast.core.entry import FILE, GONE, LEFT_OUT, Entry
-from keepfast.core.errors import Damaged
-from keepfast.core.steps import step
+from keepfast.model.entry import FILE, GONE, LEFT_OUT, Entry
+from keepfast.model.errors import Damaged
+from keepfast.model.steps import step
 from keepfast.store.rows import SAFETY, CheckpointRow, Location, PackRow, Query, WorkspaceRow
 
 Interval = tuple[int, int | None, Entry]

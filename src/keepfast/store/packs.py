@@ -5,8 +5,8 @@ from __future__ import annotations
 from _struct import pack as pack_numbers
 from _struct import unpack, unpack_from
 
-from keepfast.core.errors import Damaged, shortage
-from keepfast.store.compressing import Workers, native, squeezer, start
+from keepfast.model.errors import Damaged, shortage
+from keepfast.store.compression import Workers, native, squeezer, start
 from keepfast.store.digest import digest
 from keepfast.store.rows import SEALED, Location
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from keepfast.store.compressing import Job
+    from keepfast.store.compression import Job
     from keepfast.store.ports import Blobs, Upload
 
 MAGIC, END = b"HFPACK1\n", b"HFPEND1\n"

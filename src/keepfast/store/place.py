@@ -5,8 +5,8 @@ from __future__ import annotations
 from posix import O_CLOEXEC, O_RDONLY, close, fstat, pread, read
 from posix import open as open_fd
 
-from keepfast.core.errors import Damaged, MissingStore, NewerFormat, NoWorkspace, Unreachable, Usage
-from keepfast.core.frozen import STORE
+from keepfast.model.errors import Damaged, MissingStore, NewerFormat, NoWorkspace, Unreachable, Usage
+from keepfast.model.frozen import STORE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from keepfast.store.repository import Repository
 
 FORMAT = 1
-UNSAVED = "/unsaved"
-"""In a workspace's folder while its last save failed: why (see `notices.py`)."""
 
 
 class Place:
@@ -130,7 +128,7 @@ class Place:
 
     def open(self, beside: bool = False) -> Repository:
         """Open the store. `beside`: it is open already, and is asked little more."""
-        from keepfast.store.open import open_store
+        from keepfast.store.factory import open_store
 
         if self.expected:
             self.id()
@@ -138,7 +136,7 @@ class Place:
 
     def create(self, anew: bool = False) -> Repository:
         """Open the store, and make it if there is none yet. `anew`: also in the place of one that is missing."""
-        from keepfast.store.open import create_store
+        from keepfast.store.factory import create_store
 
         if anew:
             self.expected = ""
@@ -162,7 +160,7 @@ class Place:
         return {path: workspace for workspace, path in read_pairs(self.path + "/paths")}
 
     def list_paths(self, workspaces: Iterable[tuple[str, bytes]]) -> None:
-        from keepfast.store.stores import write_pairs
+        from keepfast.store.known_stores import write_pairs
 
         write_pairs(self.path + "/paths", workspaces, self.path + "/tmp")
 
@@ -190,7 +188,7 @@ def store_id(path: str) -> str:
     except NotADirectoryError:
         raise Unreachable(f"The store path {path} is a file, not a folder.", "Set `store.url` to a folder.") from None
     except OSError as error:
-        from keepfast.store.local import explain
+        from keepfast.fsutil.durable import explain
 
         raise explain(error, "Opening it", path) from None
     try:

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from keepfast.core.entry import Entry
+from keepfast.model.entry import Entry
 from keepfast.store.rows import CheckpointRow, Location, PackRow, Query, WorkspaceRow
 
 

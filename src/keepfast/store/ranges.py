@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import OrderedDict
 
-from keepfast.core.errors import Damaged
+from keepfast.model.errors import Damaged
 from keepfast.store.rows import CHUNKS, LIST, SEALED
 
 TYPE_CHECKING = False

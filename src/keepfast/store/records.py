@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from keepfast.core.light_json import dumps, loads
+from keepfast.model.light_json import dumps, loads
 from keepfast.store.digest import ZERO, digest
 
 TYPE_CHECKING = False

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from keepfast.core import document
-from keepfast.core.errors import DiskFull, Failed, KeepfastError, NoWorkspace
+from keepfast.model import document
+from keepfast.model.errors import DiskFull, Failed, KeepfastError, NoWorkspace
 from keepfast.store.digest import ZERO
 from keepfast.store.records import line
-from keepfast.store.replaying import Replay, base_key
+from keepfast.store.replay import Replay, base_key
 from keepfast.store.rows import SAFETY, Query
-from keepfast.store.saving import Saving
+from keepfast.store.save import Saving
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from keepfast.core.entry import Entry
+    from keepfast.model.entry import Entry
     from keepfast.store.ports import Blobs, Ledger, Records, Transaction
     from keepfast.store.rows import CheckpointRow, WorkspaceRow
 
@@ -202,7 +202,7 @@ class Repository(Replay):
 
 
 def _explained(error: OSError) -> KeepfastError:
-    from keepfast.store.local import explain
+    from keepfast.fsutil.durable import explain
 
     return explain(error, "Writing to the store")
 

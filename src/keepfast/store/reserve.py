@@ -26,8 +26,8 @@ try:
 except ImportError:  # macOS has none
     posix_fallocate = None  # type: ignore[assignment]
 
-from keepfast.core.errors import DiskFull
-from keepfast.store.local import FULL, explain, write_all
+from keepfast.fsutil.durable import FULL, explain, write_all
+from keepfast.model.errors import DiskFull
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

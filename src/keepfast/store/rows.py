@@ -75,7 +75,7 @@ if TYPE_CHECKING:
         """False: without those of `SAFETY`."""
 
 else:
-    from keepfast.core.light_tuple import light_tuple
+    from keepfast.model.light_tuple import light_tuple
 
     def _location(cls, pack, frame, stored, offset, length, kind):
         return _tuple(cls, (pack, frame, stored, offset, length, kind))

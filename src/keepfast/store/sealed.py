@@ -8,8 +8,8 @@ from struct import pack, unpack
 
 from blake3 import blake3
 
-from keepfast.core.errors import Damaged, WrongKey
-from keepfast.core.frozen import PROOFS
+from keepfast.model.errors import Damaged, WrongKey
+from keepfast.model.frozen import PROOFS
 from keepfast.store.digest import digest
 from keepfast.store.keys import HINT, Keys, KeySet, cipher, derive
 
@@ -39,7 +39,7 @@ class Sealer(Keys):
         """Return the sealed form. Equal contents have equal forms, unless `squeeze`d by different compressors."""
         codec, body = RAW, data
         if squeeze:
-            from keepfast.store.compressing import compress
+            from keepfast.store.compression import compress
 
             codec, body = ZSTD, compress(data, 3)
         return _seal(self._sealing(), codec, body, len(data))

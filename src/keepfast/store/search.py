@@ -9,7 +9,7 @@ from posix import open as open_fd
 from typing import Any, NamedTuple
 from unicodedata import normalize
 
-from keepfast.core.errors import Damaged
+from keepfast.model.errors import Damaged
 from keepfast.store.records import Chain
 from keepfast.store.rows import CheckpointRow, Query
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from keepfast.core.errors import Damaged, KeepfastError
+from keepfast.model.errors import Damaged, KeepfastError
 from keepfast.store.digest import ZERO
 from keepfast.store.records import STORE_LOG, Chain, line
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from posix import access, scandir
 
-from keepfast.core.errors import Refused
+from keepfast.model.errors import Refused
 from keepfast.workspace.capture import NEVER
-from keepfast.workspace.find import git_root, is_refused, refuse, show
+from keepfast.workspace.marker import git_root, is_refused, refuse, show
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from posix import fstat, stat
 
-from keepfast.core.entry import FILE, FOLDER, LINK
-from keepfast.core.errors import KeepfastError
-from keepfast.core.planning import DELETE, MODE, WRITE, Plan, Step
-from keepfast.core.steps import step as note
-from keepfast.core.together import Beside
-from keepfast.workspace import preparing
-from keepfast.workspace.applied import GONE, Applied
-from keepfast.workspace.folding import refuse_folded
+from keepfast.fsutil.threads import Beside
+from keepfast.model.entry import FILE, FOLDER, LINK
+from keepfast.model.errors import KeepfastError
+from keepfast.model.restore_plan import DELETE, MODE, WRITE, Plan, Step
+from keepfast.model.steps import step as note
+from keepfast.workspace import staged_files as preparing
+from keepfast.workspace.apply_result import GONE, Applied
+from keepfast.workspace.case_folds import refuse_folded
 from keepfast.workspace.modes import Modes
-from keepfast.workspace.placing import Placing
-from keepfast.workspace.preparing import Contents, Preparing, Stopped
-from keepfast.workspace.staging import Staging
-from keepfast.workspace.system import Folders, System
+from keepfast.workspace.placement import Placing
+from keepfast.workspace.staged_files import Contents, Preparing, Stopped
+from keepfast.workspace.staging_folder import Staging
+from keepfast.workspace.system_calls import Folders, System
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from keepfast.workspace.building import NewFolder
-    from keepfast.workspace.preparing import Group
-    from keepfast.workspace.staging import Ids
+    from keepfast.workspace.new_folders import NewFolder
+    from keepfast.workspace.staged_files import Group
+    from keepfast.workspace.staging_folder import Ids
 
 
 class Apply:
@@ -180,7 +180,7 @@ class Apply:
         """Build the folders that are not there. Where that is not possible, they are made one by one, as all others."""
         if not self.by_folder or files <= preparing.FEW or self.preparing.contents.cloning or not self.preparing.ours:
             return []
-        from keepfast.workspace.building import Building
+        from keepfast.workspace.new_folders import Building
 
         return Building(self.staging, self.system, self.preparing).build(steps, self.progress, files)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from keepfast.core.frozen import FORMER_MARKER
+from keepfast.model.frozen import FORMER_MARKER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ NEVER = frozenset((GIT, *OWNS))
 RULES = 3
 """Of the rules that stand in the code: with others, no stat cache is believed."""
 SUPERVISED = frozenset((b".metadata", b".checkpoints", b".logs"))
-"""Folders of the supervisor in the root: left out if they say so themselves (see `core/frozen.py`)."""
+"""Folders of the supervisor in the root: left out if they say so themselves (see `model/frozen.py`)."""
 CACHE_TAG = b"Signature: 8a477f597d28d172789f06886806bc55"
 
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 from stat import S_IFLNK, S_IFMT, S_IFREG, S_ISLNK
 from typing import NamedTuple
 
-from keepfast.core.errors import Conflict
+from keepfast.model.errors import Conflict
 
 # The kinds of a patch line. The last four are also its first character.
 HEADER, RANGE, SAME, ADDED, REMOVED, NO_NEWLINE = "header", "@@", " ", "+", "-", "\\"

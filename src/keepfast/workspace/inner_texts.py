@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from binascii import a2b_base64
 
-from keepfast.core.light_re import lazy
-from keepfast.core.patterns import WRAP
-from keepfast.core.secrecy import STANDARD
+from keepfast.secrets.light_re import lazy
+from keepfast.secrets.marks import STANDARD
+from keepfast.secrets.patterns import WRAP
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

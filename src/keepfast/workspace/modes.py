@@ -7,10 +7,10 @@ from posix import O_CLOEXEC, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, close, fchmod, fs
 from posix import open as open_fd
 from stat import S_IMODE, S_ISDIR, S_ISREG
 
-from keepfast.core.entry import FOLDER, LINK, Entry
-from keepfast.core.planning import MODE, Step
-from keepfast.workspace.applied import REFUSED, Applied, reason
-from keepfast.workspace.system import Folders, System, chmod_below
+from keepfast.model.entry import FOLDER, LINK, Entry
+from keepfast.model.restore_plan import MODE, Step
+from keepfast.workspace.apply_result import REFUSED, Applied, reason
+from keepfast.workspace.system_calls import Folders, System, chmod_below
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from posix import open as open_fd
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from keepfast.workspace.cache import Cache
+    from keepfast.workspace.stat_cache import Cache
 
 O_PATH: int = getattr(posix, "O_PATH", O_RDONLY)
 BITS = (1 << 64) - 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from keepfast.core.secrecy import (
+from keepfast.secrets.marks import (
     BOUND,
     CHANCE,
     CODED,

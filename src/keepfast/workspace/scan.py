@@ -5,13 +5,13 @@ from __future__ import annotations
 from _bisect import bisect_left, bisect_right
 from _stat import S_IFDIR, S_IFMT
 
-from keepfast.core.light_tuple import light_tuple
-from keepfast.workspace.below import lstat_below
-from keepfast.workspace.cache import Cache
+from keepfast.fsutil.descriptors import lstat_below
+from keepfast.model.light_tuple import light_tuple
 from keepfast.workspace.capture import Capture
-from keepfast.workspace.choose import RULE_FILE, SHORTAGE
-from keepfast.workspace.listing import VANISHED, list_changed, list_folder, runs_of
-from keepfast.workspace.pieces import Pieces, pairs
+from keepfast.workspace.directory import VANISHED, list_changed, list_folder, runs_of
+from keepfast.workspace.selection import RULE_FILE, SHORTAGE
+from keepfast.workspace.stat_cache import Cache
+from keepfast.workspace.stat_cache_pieces import Pieces, pairs
 from keepfast.workspace.walk import (
     CROWDED,
     DISREGARDED,
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from posix import stat_result
 
-    from keepfast.workspace.choose import Listing
-    from keepfast.workspace.listing import Listed
+    from keepfast.workspace.directory import Listed
+    from keepfast.workspace.selection import Listing
 
 __all__ = ["CROWDED", "Scan", "recheck", "walk"]
 

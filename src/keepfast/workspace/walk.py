@@ -5,23 +5,23 @@ from __future__ import annotations
 from errno import EACCES, EPERM
 from posix import stat_result
 
-from keepfast.core.entry import BY_MARKER, BY_NAME, EXCLUDED, IGNORED, OVERSIZE, UNREADABLE, UNSTEADY
-from keepfast.core.errors import TooMany
-from keepfast.workspace.below import lstat_below
-from keepfast.workspace.cache import Cache
-from keepfast.workspace.cache_writing import empty_columns
+from keepfast.fsutil.descriptors import lstat_below
+from keepfast.model.entry import BY_MARKER, BY_NAME, EXCLUDED, IGNORED, OVERSIZE, UNREADABLE, UNSTEADY
+from keepfast.model.errors import TooMany
 from keepfast.workspace.capture import Capture
-from keepfast.workspace.choose import SHORTAGE, Chooser, Rulebook
-from keepfast.workspace.find import show
-from keepfast.workspace.listing import VANISHED as VANISHED
-from keepfast.workspace.listing import list_folder
+from keepfast.workspace.directory import VANISHED as VANISHED
+from keepfast.workspace.directory import list_folder
+from keepfast.workspace.marker import show
 from keepfast.workspace.plain_check import BITS
+from keepfast.workspace.selection import SHORTAGE, Chooser, Rulebook
+from keepfast.workspace.stat_cache import Cache
+from keepfast.workspace.stat_cache_writer import empty_columns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from keepfast.workspace.choose import Listing, Stack
+    from keepfast.workspace.selection import Listing, Stack
 
     Folder = tuple[bytes, Stack, bool]  # path, rules around it, whether it is ignored
 

@@ -1,0 +1,192 @@
+"""Claude Code: its payloads as events, and for each of its events exactly the answer that it accepts."""
+
+from __future__ import annotations
+
+from keepfast.model.agent_event import (
+    COMPACTION_STARTS,
+    OTHER,
+    PROMPT,
+    SESSION_ENDS,
+    SESSION_STARTS,
+    SUBAGENT_ENDED,
+    TOOL_ENDED,
+    TOOL_STARTS,
+    TURN_ENDED,
+    TURN_FAILED,
+    AgentEvent,
+)
+from keepfast.model.light_json import beginning, dumps, loads
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from keepfast.agents.base import Reply
+
+NAME = "claude-code"
+
+KINDS = {
+    "SessionStart": SESSION_STARTS,
+    "SessionEnd": SESSION_ENDS,
+    "UserPromptSubmit": PROMPT,
+    "PreToolUse": TOOL_STARTS,
+    "PostToolUse": TOOL_ENDED,
+    "PostToolUseFailure": TOOL_ENDED,
+    "PostToolBatch": TOOL_ENDED,
+    "Stop": TURN_ENDED,
+    "StopFailure": TURN_FAILED,
+    "PreCompact": COMPACTION_STARTS,
+    "SubagentStop": SUBAGENT_ENDED,
+}
+TELLING = ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure", "PostToolBatch")
+"""Events whose `additionalContext` reaches the model at no cost. On Stop it would start another turn of the model; on
+PreCompact, SessionEnd and the rest `hookSpecificOutput` is refused."""
+SHELLS = ("Bash", "PowerShell")
+ASKING = ("default", "acceptEdits")
+"""Permission modes in which a question of ours reaches a person."""
+READING = frozenset(
+    (
+        "Agent", "AskUserQuestion", "BashOutput", "EnterPlanMode", "ExitPlanMode", "Glob", "Grep", "KillShell", "LS",
+        "ListMcpResourcesTool", "Monitor", "NotebookRead", "Read", "ReadMcpResourceTool", "SendMessage", "SlashCommand",
+        "Task", "TaskCreate", "TaskGet", "TaskList", "TaskOutput", "TaskStop", "TaskUpdate", "TodoWrite", "ToolSearch",
+        "WebFetch", "WebSearch",
+    )
+)  # fmt: skip
+"""Tools that change no file themselves; what a subagent does comes with events of its own."""
+
+LARGE, HEAD = 64 << 10, 32 << 10
+"""A Write of 3 MB is told in 3 MB before and in 6 MB after. All that we want of it stands in the first lines."""
+LONGEST_TOLD = 9_900
+"""Above 10,000 characters the client hands the model a file name instead of the text."""
+LONGEST_TEXT, MOST_PATHS = 4_000, 200
+
+
+def read(payload: bytes, environment: Mapping[bytes, bytes]) -> AgentEvent:
+    """Return the event. Raises `ValueError` if the payload is not a JSON object."""
+    told = _members(payload)
+    name = _text(told.get("hook_event_name"))
+    event = AgentEvent(NAME, KINDS.get(name, OTHER), name)
+    event.session = _whole(told.get("session_id"))
+    event.transcript = _path(told.get("transcript_path"))
+    event.cwd = _path(told.get("cwd")).encode("utf-8", "surrogateescape")
+    event.subagent, event.subagent_kind = _whole(told.get("agent_id")), _whole(told.get("agent_type"))
+    event.model = _whole(told.get("model"))
+    event.reason = _whole(told.get("source") or told.get("reason") or told.get("error") or told.get("trigger"))
+    event.prompt = _whole(told.get("prompt"))
+    event.said = _whole(told.get("last_assistant_message"))
+    tokens = told.get("context_tokens")
+    event.context_tokens = tokens if type(tokens) is int else 0
+    _read_tool(event, told)
+    pid = environment.get(b"CLAUDE_PID", b"")
+    event.client = int(pid) if pid.isdigit() and len(pid) < 10 else 0
+    # The client sets this for the hooks of a plugin alone; and only the plugin brings commands.
+    event.slash = "/keepfast:" if environment.get(b"CLAUDE_PLUGIN_ROOT") else ""
+    event.project = _path(environment.get(b"CLAUDE_PROJECT_DIR", b"").decode("utf-8", "surrogateescape")).encode(
+        "utf-8", "surrogateescape"
+    )
+    # In other modes a question is answered by the client itself, or throws the user out of the mode; without a terminal
+    # nobody sees it.
+    at_a_terminal = not environment.get(b"CLAUDE_CODE_ENTRYPOINT", b"").startswith(b"sdk")
+    # Older clients do not say whether anybody is there; `-p` and the SDK name themselves in all.
+    said = environment.get(b"CLAUDE_CODE_SESSION_ATTENDED", b"")
+    event.attended = said != b"0" if said else at_a_terminal
+    event.can_ask = event.attended and at_a_terminal and told.get("permission_mode") in ASKING
+    return event
+
+
+def answer(event: AgentEvent, reply: Reply) -> tuple[bytes, int]:
+    """Return the bytes for standard output and the exit code, which is 1 where something failed; 2 would block."""
+    code = 1 if reply.failed else 0
+    told = reply.told_agent[:LONGEST_TOLD]
+    if event.name == "PreCompact":
+        # Plain text: even a valid JSON answer would be pasted into the summariser's instructions as it stands.
+        return told.encode("utf-8", "replace"), code
+    if event.name not in TELLING:
+        return b"", code
+    said: dict[str, object] = {}
+    if reply.told_user:
+        said["systemMessage"] = reply.told_user[:LONGEST_TOLD]
+    specific: dict[str, object] = {}
+    if told:
+        specific["additionalContext"] = told
+    if event.name == "PreToolUse":
+        if reply.budget:
+            specific.update(checkpoint=reply.checkpoint or None, message=reply.budget, warning=reply.warning)
+        if reply.ask:
+            specific.update(permissionDecision="ask", permissionDecisionReason=reply.ask)
+        elif reply.deny:
+            specific.update(permissionDecision="deny", permissionDecisionReason=reply.deny)
+    if specific:
+        said["hookSpecificOutput"] = {"hookEventName": event.name, **specific}
+    if not said:
+        return b"", code
+    # The client reads the answer only where the exit code is 0.
+    return dumps({"continue": True, **said}).encode("ascii") + b"\n", 0
+
+
+def _members(payload: bytes) -> dict[str, Any]:
+    if len(payload) > LARGE:
+        told = beginning(payload[:HEAD].decode("utf-8", "ignore"), "tool_input")
+        tool, name = _text(told.get("tool_name")), _text(told.get("hook_event_name"))
+        if tool and tool not in SHELLS and name in KINDS:
+            return told
+    told = loads(payload)
+    if not isinstance(told, dict):
+        raise ValueError("not a JSON object")
+    return told
+
+
+def _read_tool(event: AgentEvent, told: dict[str, Any]) -> None:
+    event.tool = _text(told.get("tool_name"))
+    event.writes = event.kind == TOOL_STARTS and event.tool not in READING
+    given = told.get("tool_input")
+    if event.tool in SHELLS and isinstance(given, dict):
+        event.command = _text(given.get("command"))
+    if event.kind not in (TOOL_STARTS, TOOL_ENDED):
+        return
+    calls = told.get("tool_calls")
+    found: list[str] = []
+    for call in calls[:MOST_PATHS] if isinstance(calls, list) else [told]:
+        if isinstance(call, dict):
+            found += _paths(call)
+    event.paths = tuple(dict.fromkeys(found[:MOST_PATHS]))
+
+
+def _paths(call: dict[str, Any]) -> list[str]:
+    """Paths that a call changed or looked at, each with `w` or `r` and a space before it."""
+    mark = "r " if _text(call.get("tool_name")) in READING else "w "
+    given, result = call.get("tool_input"), call.get("tool_response")
+    found: list[object] = []
+    if isinstance(given, dict):
+        found = [given.get("file_path"), given.get("notebook_path")]
+    if isinstance(result, dict) and isinstance(result.get("bashEditDiff"), dict):
+        # A hint and no more: only newer clients have it, and only in git repositories.
+        changed = result["bashEditDiff"].get("changedFiles")
+        found += changed[:MOST_PATHS] if isinstance(changed, list) else []
+    return [mark + path for path in map(_path, found) if path and "\n" not in path]
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _whole(value: object) -> str:
+    """A text that can be stored: not without end, and without halves of characters."""
+    text = _text(value)[:LONGEST_TEXT]
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode("utf-8")
+    return text
+
+
+def _path(value: object) -> str:
+    """An absolute path that the kernel would take, or nothing."""
+    if not isinstance(value, str) or not value.startswith("/") or "\0" in value:
+        return ""
+    try:
+        value.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return ""
+    return value

@@ -1,0 +1,93 @@
+"""Agent-neutral turns: asked, commanded, said, thought, called, compacted."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from keepfast.model.frozen import FORMER_TAG
+from keepfast.secrets.cuts import head, tail
+
+# What is kept of one text. A prompt is a person's own words; the rest can be looked up in the transcript.
+LONGEST = {"asked": 40_000, "said": 12_000, "thought": 6_000, "summary": 40_000}
+OUTPUT_HEAD = 2_000
+OUTPUT_TAIL = 6_000
+INPUT = 24_000
+
+READ, EDIT, WRITE, SEARCH, RUN, PLAN, ASK, TODO, TASK, AGENT, OTHER = (
+    "read edit write search run plan ask todo task agent other".split()
+)
+
+
+# What stands beside the person's words: of the client, and of our own supervisor.
+BESIDE = re.compile(rf"<(system-reminder|keepfast|{FORMER_TAG}|user-prompt-submit-hook|ide_[a-z_]+)>.*?</\1>", re.S)
+# What the client writes as the result of a call that somebody or a rule did not allow.
+REFUSED = re.compile(
+    r"\s*(?:<tool_use_error>|Error:)?\s*(?:The user doesn't want to (?:proceed with|take) this|User rejected tool use"
+    r"|\[Request interrupted by user for tool use|Permission to use .{1,2000}?\bdenied\b|Claude requested permissions to "
+    r"|This command requires approval)",
+    re.S,
+)
+
+
+@dataclass(slots=True)
+class Call:
+    """One tool call and, once recorded, its result."""
+
+    id: str
+    name: str
+    act: str
+    number: int
+    input: dict[str, Any]
+    path: str = ""
+    output: str = ""
+    failed: bool = False
+    done: bool = False
+    # Lines shown by a read, or (old, new) of an edit; kept only when the reader was asked to.
+    shown: list[str] | None = None
+    start: int = 0
+    total: int = 0
+    old: str = ""
+    new: str = ""
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def command(self) -> str:
+        value = self.input.get("command", "")
+        return value if isinstance(value, str) else ""
+
+    @property
+    def refused(self) -> bool:
+        """Was it never carried out, because it was not allowed?"""
+        return self.failed and REFUSED.match(self.output) is not None
+
+
+@dataclass(slots=True)
+class Turn:
+    """One step of the conversation, in recorded order."""
+
+    kind: str  # asked, command, said, thought, call, compacted, summary
+    text: str = ""
+    at: str = ""
+    number: int = 0  # tool calls begun before or with it
+    line: int = 0
+    prompt: int = 0  # which prompt it belongs to; a rewind kills prompts with all that followed from them
+    side: bool = False  # said or done by a subagent
+    call: Call | None = None
+
+
+def clip(text: str, kind: str) -> str:
+    longest = LONGEST[kind]
+    return text if len(text) <= longest else head(text, longest * 3 // 4) + "\n[…]\n" + tail(text, longest // 4)
+
+
+def clip_output(text: str) -> str:
+    if len(text) <= OUTPUT_HEAD + OUTPUT_TAIL:
+        return text
+    return head(text, OUTPUT_HEAD) + "\n[…]\n" + tail(text, OUTPUT_TAIL)
+
+
+def clip_input(values: dict[str, Any]) -> dict[str, Any]:
+    """The call's arguments with over-long texts cut."""
+    return {key: head(value, INPUT) if isinstance(value, str) else value for key, value in values.items()}

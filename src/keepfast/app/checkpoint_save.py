@@ -1,0 +1,232 @@
+"""A checkpoint is made: scanned, read, kept and remembered; or only looked at. The engine calls this once something is due."""
+
+from __future__ import annotations
+
+from keepfast.app.scan import force, keep, mark_vanished, room, scan_only, settle
+from keepfast.app.scan import scan as scan_changes
+from keepfast.app.workspace_lock import Folder
+from keepfast.model.errors import Failed
+from keepfast.model.event import CREATED, UNCHANGED, Event, Outcome, takes
+from keepfast.model.steps import step
+from keepfast.workspace import stat_cache
+from keepfast.workspace.marker import show
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from keepfast.app.checkpoint import Engine
+    from keepfast.model.entry import Entry
+    from keepfast.store.save import Saving
+    from keepfast.workspace.reader import Sink
+
+ATTEMPTS = 5
+MANY_PACKS = 64
+
+
+def make(engine: Engine, event: Event, folder: Folder, changes: Any) -> Outcome:
+    """Make a checkpoint of what differs, again where a sweep took what it relied on."""
+    from keepfast.store.save import Swept
+
+    repository = engine.repository()
+    settle(folder, repository, event.at)
+    for _ in range(ATTEMPTS):
+        saving = repository.begin(folder.workspace)
+        try:
+            return _attempt(engine, event, folder, saving, changes)
+        except Swept:
+            saving.abort()
+            changes = None
+        except BaseException:
+            saving.abort()
+            raise
+    raise Failed("The workspace kept changing hands while it was saved; nothing was saved.", "Try again.")
+
+
+def _attempt(engine: Engine, event: Event, folder: Folder, saving: Saving, changes: Any) -> Outcome:
+    from keepfast.app.checkpoint_header import active_of, conversation_of, header_of, title_of
+    from keepfast.workspace.git import facts
+    from keepfast.workspace.reader import capture
+
+    started = engine.clock()
+    scan = scan_only(folder, event.only, saving, event.keep) if event.only else scan_changes(folder, saving, changes)
+    if event.force:
+        force(folder, scan, event.force, saving)
+    if event.keep:
+        keep(folder, scan, event.keep, room(engine.place.path))
+    step("save:scanned")
+    rows = capture(folder.fd, scan, folder.now, saving, engine.progress, folder.capture.accelerated)
+    step("save:read")
+    late = _name_by_time(event, engine.clock())
+    if event.named and not event.only:
+        mark_vanished(folder, scan, rows, event.named, saving)
+    changed, old = saving.changes(rows, scan.seen if scan.full else None)
+    del rows
+    row = saving.row
+    if not takes(event.trigger, bool(changed), row.version == 0, event.moved_on):
+        saving.abort()
+        if not event.only:
+            folder.remember(scan, row.document)
+        outcome = Outcome(UNCHANGED, folder.root)
+        outcome.notices = scan.notices
+        return outcome
+    notices = [*scan.notices, *late]
+    if event.partial:
+        notices.append("The tree has too many files to be saved whole: this version is about what the command names.")
+    conversation = conversation_of(event, folder.root, saving, notices) if event.transcript else None
+    notices += saving.repository.warnings()
+    if not event.message and event.trigger != "manual":
+        event.message = title_of(changed, row.version)
+    event.active_files = active_of(event, changed, saving, engine.settings["checkpoint.exclude_patterns"])
+    git, now = facts(folder.root), engine.clock()
+    header = header_of(event, folder.root, event.cwd, started, now, git, notices, engine.settings)
+    if conversation is not None:
+        header["conversation"] = conversation
+    if event.partial:
+        header["partial"] = [path.decode("utf-8", "surrogateescape") for path in event.partial]
+    checkpoint = saving.finish(header, changed, old)
+    if event.only:
+        # With a folder went all that was below it: what comes back just as it was is not what this version has.
+        folder.renew(checkpoint.document, tuple({*event.only, *[entry.path for entry in changed]}))
+    else:
+        folder.remember(scan, checkpoint.document)
+    step("save:remembered")
+    outcome = Outcome(CREATED, folder.root, version=checkpoint.version, id=checkpoint.id, message=header["message"])
+    outcome.checkpoint = checkpoint
+    outcome.untidy = _is_untidy(engine)
+    outcome.notices = notices
+    return outcome
+
+
+def _name_by_time(event: Event, read_at: int) -> list[str]:
+    """What was read after the command began is not called the state before it, and a notice says so."""
+    if not (event.until and read_at > event.until and event.message.startswith("before ")):
+        return []
+    event.message = "during" + event.message[6:]
+    return ["It was read after the command had begun: what the command changed may not be as it was before."]
+
+
+class Aside:
+    """Some paths, read without the workspace's lock because somebody else has it; they become a version once he is done."""
+
+    def __init__(self, engine: Engine, folder: Folder, saving: Saving, rows: dict[bytes, Entry], started: int) -> None:
+        self.engine, self.folder, self.saving, self.rows = engine, folder, saving, rows
+        self.started, self.ended = started, engine.clock()
+
+    def record(self, event: Event) -> Outcome:
+        """Make the version: the newest one, with these paths as they were. `UNCHANGED` if that has them, or there is none."""
+        from keepfast.app.checkpoint_header import header_of
+        from keepfast.store.save import Swept
+
+        with Folder(self.engine, self.folder.root, self.folder.workspace) as folder:
+            saving = self.saving
+            folder.look_up()
+            late = _name_by_time(event, self.ended)
+            try:
+                if not saving.follow():
+                    saving.abort()
+                    return Outcome(UNCHANGED, folder.root)
+                changed, old = saving.changes(self.rows, None)
+                if not changed:
+                    saving.abort()
+                    return Outcome(UNCHANGED, folder.root)
+                times, settings = (self.started, self.ended), self.engine.settings
+                header = header_of(event, folder.root, event.cwd, *times, None, late, settings)
+                checkpoint = saving.finish(header, changed, old)
+                folder.renew(checkpoint.document, tuple([entry.path for entry in changed]))
+            except Swept:
+                saving.abort()
+                return Outcome(UNCHANGED, folder.root)
+            except BaseException:
+                saving.abort()
+                raise
+        outcome = Outcome(CREATED, folder.root, version=checkpoint.version, id=checkpoint.id, message=event.message)
+        outcome.checkpoint = checkpoint
+        return outcome
+
+
+def put_aside(engine: Engine, root: bytes, workspace: str, paths: tuple[bytes, ...]) -> Aside | None:
+    """Read these paths into the store; None if the store does not know the workspace yet."""
+    from posix import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close
+    from posix import open as open_fd
+
+    from keepfast.model.entry import GONE, UNREADABLE
+    from keepfast.workspace.reader import capture
+
+    repository = engine.repository()
+    if repository.workspace(workspace) is None:
+        return None
+    started, folder, saving = engine.clock(), Folder(engine, root, workspace), repository.begin(workspace)
+    folder.fd = open_fd(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+    try:
+        rows = capture(folder.fd, scan_only(folder, paths, saving), 0, saving, None, folder.capture.accelerated)
+        saving.settle()
+    except BaseException:
+        saving.abort()
+        raise
+    finally:
+        close(folder.fd)
+        folder.fd = -1
+    # Of what went meanwhile, whoever saves just now may know more.
+    kept = {path: row for path, row in rows.items() if row.kind not in (GONE, UNREADABLE)}
+    return Aside(engine, folder, saving, kept, started)
+
+
+def _is_untidy(engine: Engine) -> bool:
+    """Have packs piled up, or has the store outgrown its cap?"""
+    packs = engine.repository().ledger.packs()
+    if len(packs) >= MANY_PACKS and len(packs) % 16 == 0:
+        return True
+    size, most = sum([pack.size for pack in packs]), engine.settings["retention.max_size"]
+    if size <= most:
+        return False
+    from keepfast.store.maintenance.space import is_over
+
+    return is_over(engine.place.path, size, most)
+
+
+def compose(
+    engine: Engine, event: Event, root: bytes, workspace: str, contents: dict[bytes, tuple[Entry, bytes]]
+) -> Any:
+    """Make a version that is the newest one with other contents for some files. Nothing on disk is looked at."""
+    from keepfast.app.checkpoint_header import filled, header_of
+    from keepfast.store.save import Replaced
+
+    with Folder(engine, root, workspace):
+        saving = engine.repository().begin(workspace)
+        try:
+            old = Replaced()
+            for path, row in engine.repository().ledger.current(workspace, list(contents)).items():
+                old.add(path, row)
+            changed = [filled(entry, saving, data) for _, (entry, data) in sorted(contents.items())]
+            now = event.at
+            header = header_of(event, root, root, now, now, None, [], engine.settings)
+            return saving.finish(header, changed, old)
+        except BaseException:
+            saving.abort()
+            raise
+
+
+def look(
+    engine: Engine, root: bytes, workspace: str, sink: Sink, only: tuple[bytes, ...] = ()
+) -> tuple[list[Entry], dict[bytes, Entry], list[str]]:
+    """Return the rows that a save would record now, the rows they replace, and what was odd about the tree.
+
+    Contents go to the sink, which need not keep them. Nothing is written, the stat cache included.
+    """
+    from keepfast.workspace.reader import capture
+
+    try:
+        with Folder(engine, root, workspace, reading=True) as folder:
+            changes: Any = None
+            if not only and (fresh := folder.fresh()) is not None:
+                changes = stat_cache.check(fresh, folder.fd, folder.capture.accelerated)
+                if not len(changes[0]) and not len(changes[1]):
+                    return [], {}, []
+            saving = engine.repository().begin(workspace)
+            scan = scan_only(folder, only, saving) if only else scan_changes(folder, saving, changes)
+            rows = capture(folder.fd, scan, folder.now, sink, engine.progress, folder.capture.accelerated)
+            old: dict[bytes, Entry] = {}
+            return saving.compare(rows, scan.seen if scan.full else None, old.__setitem__), old, scan.notices
+    except OSError as error:
+        raise Failed(f"{show(root)} could not be looked at: {error.strerror or error}.") from None

@@ -1,0 +1,153 @@
+"""Conversations, brought back: that of a checkpoint becomes a new session, with which the client can go on."""
+
+from __future__ import annotations
+
+from posix import O_CLOEXEC, O_CREAT, O_EXCL, O_WRONLY, close, fsync, link, mkdir, unlink, urandom
+from posix import open as open_fd
+
+from keepfast.model.errors import Failed, NotFound
+from keepfast.store.conversations import checked, load
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from typing import Any
+
+    from keepfast.agents.base import Sessions
+    from keepfast.store.repository import Repository
+    from keepfast.store.rows import CheckpointRow
+
+
+class Session:
+    """A new session that holds the conversation up to a checkpoint."""
+
+    def __init__(self, id: str, path: str, folder: str, command: list[str], agent: str) -> None:
+        self.id, self.path, self.folder, self.command, self.agent = id, path, folder, command, agent
+        """`folder` is where the command is to be run."""
+
+
+class Conversing:
+    """The conversation of one checkpoint, for the user with this home and the workspace in this root."""
+
+    def __init__(
+        self, repository: Repository, row: CheckpointRow, root: bytes, home: bytes, variables: Mapping[str, str]
+    ) -> None:
+        self.repository, self.row, self.variables = repository, row, variables
+        self.root, self.home = (path.decode("utf-8", "surrogateescape").rstrip("/") for path in (root, home))
+        self.told = self._told()
+        self.sessions = self._sessions()
+        self.lines: list[bytes] = []
+        self.beside: dict[str, bytes] = {}
+
+    def read(self) -> None:
+        """Read all of it. Raises `WrongKey` if its key is not at hand, `Damaged` if it is not whole."""
+        self.lines = list(_lines(load(self.repository, self.told)))
+        self.beside = {one["name"]: b"".join(load(self.repository, one)) for one in self.told.get("beside", [])}
+
+    def bring_back(self) -> Session:
+        """Write the conversation as a new session of its client. The session that it comes from is not touched.
+
+        Raises `NotFound` if the checkpoint holds none, `WrongKey` if its key is not at hand.
+        """
+        told, sessions, new = self.told, self.sessions, _uuid()
+        if not self.lines:
+            self.read()  # before anything is written: a missing key must not leave half a session behind
+        old_cwd = sessions.cwd_of(self.lines) or str(told.get("root") or self.root)
+        places = self._places(old_cwd)
+        cwd = _moved(old_cwd, places)
+        folder = sessions.folder(self.home, self.variables, cwd)
+        own = f"{folder}/{new}"
+        old_path = str(told.get("path") or "")
+        places += [(old_path.removesuffix(".jsonl"), own), (old_path, own + ".jsonl")]
+        places.append((old_path.rpartition("/")[0], folder))
+        try:
+            _make_folders(folder)
+            for name, data in self.beside.items():
+                _make_folders(f"{own}/{name.partition('/')[0]}")
+                parts = sessions.forked(_lines([data]), new, places) if name.endswith(".jsonl") else iter([data])
+                _write(f"{own}/{name}", parts)
+            _write(own + ".jsonl", sessions.forked(self.lines, new, places))
+        except OSError as error:
+            raise Failed(f"The conversation cannot be written to {folder}: {error.strerror}.") from None
+        return Session(new, own + ".jsonl", cwd, sessions.command(new), str(told.get("agent") or ""))
+
+    def _told(self) -> dict[str, Any]:
+        header = self.repository.document(self.row)[0]
+        told = checked(header.get("conversation"))
+        if told is not None:
+            return told
+        if isinstance(header.get("conversation"), dict) and header["conversation"].get("left_out"):
+            raise NotFound(
+                f"The conversation of v{self.row.version} was left out of the file that it came in.",
+                "Export it again with `--with-secrets`.",
+            )
+        raise NotFound(f"v{self.row.version} holds no conversation.", "`keepfast list --session ID` shows others.")
+
+    def _sessions(self) -> Sessions:
+        from keepfast.agents.registry import sessions
+
+        agent = str(self.told.get("agent") or "")
+        found = sessions(agent)
+        if found is None:
+            raise Failed(f"It is not known how {agent or 'that agent'} goes on with a conversation.")
+        return found
+
+    def _places(self, cwd: str) -> list[tuple[str, str]]:
+        """Where things were, and where they are now: the workspace, the client's own folder, the home."""
+        told, sessions = self.told, self.sessions
+        old_base = sessions.base_of(str(told.get("path") or ""))
+        new_base = sessions.base_of(sessions.folder(self.home, self.variables, cwd) + "/")
+        places = [(str(told.get("root") or ""), self.root), (old_base, new_base)]
+        if old_base.rpartition("/")[2].startswith("."):
+            places.append((old_base.rpartition("/")[0], self.home))
+        return places
+
+
+def _moved(path: str, places: list[tuple[str, str]]) -> str:
+    for old, new in sorted(places, key=lambda place: -len(place[0])):
+        if old and (path == old or path.startswith(old + "/")):
+            return new + path[len(old) :]
+    return path
+
+
+def _lines(parts: Iterable[bytes]) -> Iterator[bytes]:
+    held = b""
+    for part in parts:
+        *whole, held = (held + part).split(b"\n")
+        yield from whole
+    if held:
+        yield held
+
+
+def _write(path: str, parts: Iterable[bytes]) -> None:
+    """A new file, whole when it gets its name."""
+    temporary = f"{path}.{urandom(6).hex()}"
+    fd = open_fd(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+    try:
+        from keepfast.fsutil.durable import write_all
+
+        try:
+            for part in parts:
+                write_all(fd, part)
+            fsync(fd)
+        finally:
+            close(fd)
+        link(temporary, path)
+    finally:
+        unlink(temporary)
+
+
+def _make_folders(path: str) -> None:
+    try:
+        mkdir(path, 0o700)
+    except FileNotFoundError:
+        _make_folders(path.rpartition("/")[0])
+        mkdir(path, 0o700)
+    except FileExistsError:
+        pass
+
+
+def _uuid() -> str:
+    text = (int.from_bytes(urandom(16), "big") & ~(0xF << 76) & ~(3 << 62)) | 4 << 76 | 2 << 62
+    digits = f"{text:032x}"
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))

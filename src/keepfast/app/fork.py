@@ -1,0 +1,305 @@
+"""Fork: a new folder with the state of a checkpoint, a workspace of its own; and its way home as a patch."""
+
+from __future__ import annotations
+
+from errno import ENOTEMPTY
+from os import fsencode, listdir, makedirs
+from posix import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close, rename, urandom
+from posix import open as open_fd
+from shutil import rmtree
+
+from keepfast.app.workspace_lock import capture_rules
+from keepfast.fsutil.durable import sync_folder
+from keepfast.model.entry import CAPTURED, LINK
+from keepfast.model.errors import Conflict, Damaged, Failed, NotFound, Refused, Usage, WrongKey
+from keepfast.model.event import Event
+from keepfast.model.restore_plan import plan
+from keepfast.model.steps import step
+from keepfast.store.bulk_read import hand_over
+from keepfast.store.digest import add, weight
+from keepfast.store.rows import Query
+from keepfast.workspace.adoption import refuse_whole
+from keepfast.workspace.apply import Apply
+from keepfast.workspace.block_clone import Cloning
+from keepfast.workspace.capture import GIT, NEVER
+from keepfast.workspace.git import facts
+from keepfast.workspace.git_pointers import LONGEST, POINTS_IN, leads_in, leads_out, targets
+from keepfast.workspace.marker import show
+from keepfast.workspace.selection import Chooser, Rulebook
+from keepfast.workspace.staged_files import Contents
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from keepfast.app.checkpoint import Engine
+    from keepfast.model.entry import Entry
+    from keepfast.model.restore_plan import Plan
+    from keepfast.store.rows import CheckpointRow, WorkspaceRow
+    from keepfast.workspace.apply_result import Applied
+    from keepfast.workspace.git import GitFacts
+    from keepfast.workspace.git_clone import Git
+
+TRIGGER = "fork"
+CLOSED = "it is sealed, and its key is not at hand"
+ELSEWHERE = "leads to the repository of another folder"
+
+
+class Forked:
+    """What a fork made. `differs` if its first checkpoint is not the same tree, which `kept` and `left_out` explain."""
+
+    def __init__(self, workspace: str, checkpoint: CheckpointRow, applied: Applied, made: Plan, branch: str) -> None:
+        self.workspace, self.checkpoint, self.applied, self.branch = workspace, checkpoint, applied, branch
+        self.left_out = made.untouched
+        self.differs = False
+
+
+class Forking:
+    """Makes a folder of a checkpoint. `root` is where the workspace is, empty if it has no folder."""
+
+    def __init__(self, engine: Engine, root: bytes, row: WorkspaceRow, checkpoint: CheckpointRow) -> None:
+        self.engine, self.root, self.row, self.checkpoint = engine, root, row, checkpoint
+        self.repository = engine.repository()
+        self.pointers: list[Entry] = []
+        """`.git` files of the checkpoint that the fork does not take over."""
+
+    def fork(self, folder: bytes, git: Git | None = None) -> Forked:
+        """Write the state into `folder`, which is absent or empty, and adopt it; with `git` make it a repository too.
+
+        Raises `Conflict` if something is there, `Refused` if the fork would be captured by the workspace it is of, and
+        `NotFound` if its commit is wanted and gone. A folder that was not there appears only when it is complete.
+        """
+        is_new = self._check(folder)
+        commit, source = self._commit() if git is not None else ("", None)
+        made = self._without_pointers(self._plan(), folder, git is not None)
+        building = self._beside(folder) if is_new else folder
+        workspace, branch = urandom(16).hex(), ""
+        try:
+            if is_new:
+                makedirs(building)
+            if git is not None and source is not None:
+                branch = f"keepfast/v{self.checkpoint.version}"
+                self._clone(git, source, commit, building, branch)
+            applied = self._write(building, made)
+            if git is not None:
+                from keepfast.workspace.git_clone import refresh
+
+                refresh(git, building)
+            self.engine.mark(building, workspace)
+            step("fork:written")
+            if is_new:
+                self._put(building, folder)
+        except BaseException as error:
+            if is_new:
+                rmtree(building, ignore_errors=True)
+            if isinstance(error, OSError):
+                raise Failed(
+                    f"{show(folder)} could not be written: {error.strerror or error}.",
+                    "" if is_new else f"{show(folder)} may hold a part of it; empty it before you try again.",
+                ) from None
+            raise
+        return self._adopt(folder, workspace, applied, made, branch)
+
+    # Before anything is written
+
+    def _check(self, folder: bytes) -> bool:
+        """True if the folder is to be made, False if it is there and empty."""
+        refuse_whole(folder, self.engine.home or b"")
+        self._refuse_inside(folder)
+        try:
+            there = listdir(folder)
+        except FileNotFoundError:
+            return True
+        except OSError as error:
+            raise Conflict(
+                f"{show(folder)} is in the way: {error.strerror}.", "Give a folder that is not there."
+            ) from None
+        if there:
+            raise Conflict(f"{show(folder)} is not empty.", "Give a folder that is not there, or an empty one.")
+        return False
+
+    def _refuse_inside(self, folder: bytes) -> None:
+        store = fsencode(self.engine.place.path)
+        if folder == store or folder.startswith(store + b"/"):
+            raise Refused(f"{show(folder)} lies in the store.", "Give a folder elsewhere.")
+        if not self.root or (folder != self.root and not folder.startswith(self.root.rstrip(b"/") + b"/")):
+            return
+        inside = folder[len(self.root.rstrip(b"/")) + 1 :]
+        parts = inside.split(b"/")
+        if not NEVER.isdisjoint(parts):
+            raise Refused(f"{show(folder)} lies where only git or keepfast write.", "Give a folder elsewhere.")
+        if not self._is_left_out(parts):
+            raise Refused(
+                f"{show(folder)} lies in the workspace itself, which would keep the fork with everything else.",
+                "Give a folder outside of it, or one that `capture.exclude` names.",
+            )
+
+    def _is_left_out(self, parts: list[bytes]) -> bool:
+        capture = capture_rules(self.engine, self.root)
+        fd = open_fd(self.root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        try:
+            chooser, rules = Chooser(fd, capture), Rulebook(fd, capture)
+            for count in range(1, len(parts) + 1):
+                above, path = b"/".join(parts[: count - 1]), b"/".join(parts[:count])
+                if chooser.folder(path, *rules.of(above))[0]:
+                    return True
+                try:
+                    names = set(listdir(self.root + b"/" + path))
+                except OSError:
+                    continue
+                if chooser.is_marked(path, names):
+                    return True
+            return False
+        finally:
+            close(fd)
+
+    def _commit(self) -> tuple[str, GitFacts]:
+        """The commit that the checkpoint was made at, and the repository that has it."""
+        said = self.repository.document(self.checkpoint)[0].get("git") or {}
+        commit = said.get("commit")
+        if not isinstance(commit, str) or len(commit) not in (40, 64) or commit.strip("0123456789abcdef"):
+            raise NotFound(
+                f"v{self.checkpoint.version} was not made at a commit of a git repository.", "Fork without --git."
+            )
+        source = facts(self.root) if self.root else None
+        if source is None:
+            raise NotFound("The workspace is in no git repository any more.", "Fork without --git.")
+        if source.work_tree != self.root:
+            raise Usage(
+                f"The workspace is only a part of the repository {show(source.work_tree)}.",
+                "--git works where the workspace is the whole repository.",
+            )
+        return commit, source
+
+    def _plan(self) -> Plan:
+        kinds: dict[bytes, str] = {}
+        rows: list[Entry] = []
+        total = 0
+        for row in self.repository.ledger.state(self.row.id, self.checkpoint.version):
+            rows.append(row)
+            kinds[row.path] = row.kind
+            total = add(total, plus=weight(row))
+        if f"{total:064x}" != self.checkpoint.tree:
+            raise Damaged(f"The state of v{self.checkpoint.version} does not add up; nothing was written.")
+        return plan([(None, row) for row in rows], lambda path: kinds.get(path, ""), lambda path: "")
+
+    def _without_pointers(self, made: Plan, folder: bytes, with_git: bool) -> Plan:
+        """Leave out `.git` files that would lead git from the fork into the other folder's repository, or to files of the
+        fork itself.
+
+        A fork with a repository of its own has none of them: git refuses to work above one that leads nowhere.
+        """
+        kinds = {one.path: one.new.kind for one in made.steps if one.new is not None}
+        for one in made.steps:
+            if one.new is None or one.path.rpartition(b"/")[2] != GIT:
+                continue
+            why = ELSEWHERE if with_git else self._why_not(one.new, folder, lambda path: kinds.get(path, ""))
+            if why:
+                self.pointers.append(one.new)
+                made = made.without({one.path}, why)
+        return made
+
+    def _why_not(self, pointer: Entry, folder: bytes, kind: Callable[[bytes], str]) -> str:
+        """Why a `.git` of the checkpoint is not taken over; empty if it is."""
+        try:
+            is_long = pointer.kind != LINK and pointer.size > LONGEST
+            said = (
+                pointer.content if pointer.kind == LINK else b"" if is_long else self.repository.load(pointer.content)
+            )
+        except (Damaged, WrongKey):
+            return POINTS_IN
+        found = targets(pointer.kind, said)
+        if found and any(leads_out(pointer.path, one) for one in found):
+            return ELSEWHERE
+        return "" if found and not any(leads_in(folder, pointer.path, one, kind) for one in found) else POINTS_IN
+
+    # Writing
+
+    def _beside(self, folder: bytes) -> bytes:
+        above, _, name = folder.rpartition(b"/")
+        try:
+            makedirs(above or b"/", exist_ok=True)
+        except OSError as error:
+            raise Failed(f"{show(above)} cannot be made: {error.strerror}.") from None
+        return b"%b/.%b.fork-%b" % (above, name[:200], urandom(4).hex().encode())
+
+    def _clone(self, git: Git, source: GitFacts, commit: str, folder: bytes, branch: str) -> None:
+        from keepfast.workspace.git_clone import clone
+
+        clone(git, source, commit, folder, branch)
+
+    def _write(self, folder: bytes, made: Plan) -> Applied:
+        root = open_fd(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        accelerated = self.engine.settings["capture.accelerator"]
+        try:
+            apply = Apply(
+                root,
+                {},
+                Contents(
+                    lambda entry: self.repository.stream(entry.content),
+                    lambda digests, take: hand_over(self.repository, digests, take, accelerated),
+                    Cloning(self.root, self.repository.ids),
+                ),
+                self.repository.ids,
+                lambda key: bool(self.repository.ledger.locate([key])),
+                mtimes=True,
+                durable=self.engine.place.durable,
+                accelerated=accelerated,
+                privileged=self.engine.settings["restore.privileged_attributes"],
+                progress=self.engine.progress,
+            )
+            closed = self.repository.closed(one.new for one in made.steps)
+            applied = apply.run(made.without(closed, CLOSED))
+            applied.kept += [(path, CLOSED) for path in sorted(closed)]
+            return applied
+        finally:
+            close(root)
+
+    def _put(self, building: bytes, folder: bytes) -> None:
+        try:
+            rename(building, folder)
+        except OSError as error:
+            if error.errno != ENOTEMPTY and not isinstance(error, FileExistsError | NotADirectoryError):
+                raise
+            raise Conflict(f"{show(folder)} was made by somebody else in the meantime.") from None
+        if self.engine.place.durable:
+            sync_folder((folder.rpartition(b"/")[0] or b"/").decode("utf-8", "surrogateescape"))
+
+    def _adopt(self, folder: bytes, workspace: str, applied: Applied, made: Plan, branch: str) -> Forked:
+        """Register the folder and make its first checkpoint, which says where it comes from."""
+        engine, origin = self.engine, self.checkpoint
+        engine.register(self.repository, workspace, folder, engine.clock(), parent=self.row.id)
+        where = show(self.root or self.row.path)
+        event = Event(
+            folder,
+            engine.clock(),
+            trigger=TRIGGER,
+            message=f"fork of v{origin.version}" + (f" of {where}" if where else ""),
+            tags=(f"fork of {origin.id}",),
+            pinned=True,  # `fork --back` compares with it
+            # What that checkpoint kept, this one keeps, whatever the rules say of it.
+            force=frozenset(one.path for one in made.steps if one.new is not None and one.new.kind in CAPTURED),
+        )
+        checkpoint: Any = engine.handle(event).checkpoint
+        forked = Forked(workspace, checkpoint, applied, made, branch)
+        tree = add(int(origin.tree, 16), minus=sum(weight(row) for row in self.pointers))
+        forked.differs = checkpoint.tree != f"{tree:064x}"
+        return forked
+
+
+def fork_point(engine: Engine, parent: WorkspaceRow, folder: bytes) -> tuple[WorkspaceRow, CheckpointRow]:
+    """Return the workspace in `folder`, a fork of `parent`, and its first checkpoint.
+
+    Raises `Usage` if it is no fork of it, and `NotFound` if its first checkpoint was forgotten.
+    """
+    own = engine.known(folder, adopting=True)
+    row = engine.repository().workspace(own[1]) if own is not None and own[0] == folder else None
+    if row is None or row.parent != parent.id:
+        raise Usage(f"{show(folder)} is not a fork of this workspace.", "Run it where the fork was made from.")
+    found = engine.repository().ledger.find(Query(workspace=row.id, trigger=TRIGGER))
+    if not found:
+        raise NotFound(
+            "The first checkpoint of the fork is not there any more.", "`keepfast diff` compares any others."
+        )
+    return row, found[-1]

@@ -1,0 +1,78 @@
+"""Notes by a model, where the user wants that: asked in the worker, after the checkpoint, and never waited for."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from keepfast.model.errors import Failed, KeepfastError
+from keepfast.resume.model_answer import Extract, checked, mark
+from keepfast.state import sessions
+
+if TYPE_CHECKING:
+    from keepfast.app.checkpoint import Engine
+    from keepfast.settings import Settings
+
+OFF, ANTHROPIC, COMMAND = "off", "anthropic", "command"
+MINUTE = 60_000_000_000
+REST, LEAST_REST = 5 * MINUTE, MINUTE // 6
+"""Between two questions of one session: at the ends of turns, and at the end of the session, which hooks may tell twice."""
+
+
+def analyse(engine: Engine, root: bytes, folder: str, session: str, transcript: str, *, last: bool) -> None:
+    """Ask, if it is due, and keep the answer with the session. What goes wrong is noted; our own notes stand."""
+    settings = engine.settings
+    if not _is_wanted(settings) or not session or not os.path.isfile(transcript):
+        return
+    size = os.stat(transcript).st_size
+    if sessions.extract(folder, session).get("size") == size:
+        return
+    if not sessions.claim(folder, session, "analysis", engine.clock(), LEAST_REST if last else REST):
+        return
+    try:
+        found = ask(settings, transcript, os.fsdecode(engine.home), folder, session)
+    except KeepfastError as error:
+        sessions.keep_extract(folder, session, at=engine.clock(), trouble=f"{error} {error.hint}".strip())
+        text = f"No notes by a model ({settings['analysis.llm']}): {error} Those of our own rules stand. {error.hint}"
+        engine.note(root, "failed", "analysis", text.strip())
+        return
+    if found is not None:
+        sessions.keep_extract(folder, session, at=engine.clock(), size=size, trouble="", extract=found.to_json())
+
+
+def ask(settings: Settings, transcript: str, home: str, folder: str = "", session: str = "") -> Extract | None:
+    """What the model read; None if there is nothing to read. Raises `Failed`. Secrets are struck out going and coming."""
+    from keepfast.app.resume import conversation_of, struck
+    from keepfast.resume import model_client as asking
+    from keepfast.resume.model_prompt import shown
+    from keepfast.secrets.redaction import redact
+
+    conversation = conversation_of(transcript, folder, session)
+    record = shown(conversation, redact) if conversation is not None else ""
+    if conversation is None or not record:
+        return None
+    seconds = float(settings["analysis.timeout"])
+    answer: Any
+    if settings["analysis.llm"] == COMMAND:
+        by = "a command"
+        answer = asking.command(record, settings["analysis.command"], home=home, seconds=seconds)
+    else:
+        by = settings["analysis.model"] or asking.MODEL
+        key = asking.key_in(settings["analysis.key_file"])
+        answer = asking.anthropic(
+            record, key=key, seconds=seconds, url=settings["analysis.url"], model=settings["analysis.model"]
+        )
+    try:
+        return checked(
+            struck(answer), by=by, prompt=mark([turn.text for turn in conversation.asked() if not turn.side])
+        )
+    except ValueError as error:
+        raise Failed(f"The model's answer is not what was asked for: {error}.") from None
+
+
+def _is_wanted(settings: Settings) -> bool:
+    return (
+        settings["analysis.llm"] != OFF
+        and settings["checkpoint.mode"] != "summary"
+        and bool(settings["checkpoint.capture_analysis"])
+    )

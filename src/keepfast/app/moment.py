@@ -1,0 +1,138 @@
+"""A moment of the past by itself: a checkpoint's conversation up to its last message, and its session's files as it holds them."""
+
+from __future__ import annotations
+
+import os
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from keepfast.agents import transcript as transcripts
+from keepfast.agents.claude.subagents import FOLDER as SUBAGENTS
+from keepfast.agents.working_file import WorkingFile
+from keepfast.model.entry import FILE, LEFT_OUT
+from keepfast.model.errors import KeepfastError
+from keepfast.model.restore_plan import parents
+from keepfast.resume import disk_files as disk
+from keepfast.resume import history as earlier
+from keepfast.resume.history import Earlier
+from keepfast.store import conversations
+from keepfast.store.rows import Query
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from keepfast.agents.transcript import Conversation
+    from keepfast.app.checkpoint import Engine
+    from keepfast.store.repository import Repository
+    from keepfast.store.rows import CheckpointRow
+
+TAIL, HEAD = 4 << 20, 1 << 20
+"""A longer conversation is read at both ends; what lies between is told by the notes that were kept with the checkpoint."""
+BESIDE = 8 << 20
+"""So much of what subagents did is read."""
+MOST_LOOKED = 100
+"""Checkpoints in which a conversation is looked for, for one that has none."""
+DIFFERS, LOST = "the disk differs now", "gone from the disk now"
+
+
+class Source(NamedTuple):
+    """A checkpoint that holds a conversation, and where that lies."""
+
+    row: CheckpointRow
+    header: dict[str, Any]
+    kept: dict[str, Any]
+
+
+def source(repository: Repository, row: CheckpointRow, header: dict[str, Any]) -> Source | None:
+    """The checkpoint itself, if it has a conversation; else the newest before it that has one.
+
+    Its own session comes first, then any other of the workspace.
+    """
+    kept = conversations.checked(header.get("conversation"))
+    if kept is not None:
+        return Source(row, header, kept)
+    for other in _before(repository, row):
+        try:
+            header = repository.document(other)[0]
+        except KeepfastError:
+            continue
+        kept = conversations.checked(header.get("conversation"))
+        if kept is not None:
+            return Source(other, header, kept)
+    return None
+
+
+def read(repository: Repository, kept: dict[str, Any], strike: Callable[[Any], Any]) -> Conversation:
+    """The conversation as it was kept; `strike` takes the secrets out of a JSON value. Raises `KeepfastError`."""
+    if kept["bytes"] <= TAIL:
+        return transcripts.read(b"".join(conversations.load(repository, kept)), beside=_beside(repository, kept))
+    head, tail = conversations.ends(repository, kept, HEAD, TAIL)
+    tail = tail[tail.find(b"\n") + 1 :]
+    conversation = transcripts.read(tail, beside=_beside(repository, kept))
+    conversation.earlier = earlier.advance(Earlier(), BytesIO(head), len(head), len(head), strike).turns
+    return conversation
+
+
+def is_whole(kept: dict[str, Any]) -> bool:
+    """Is all of the conversation read?"""
+    return int(kept["bytes"]) <= TAIL
+
+
+def files(engine: Engine, root: bytes, row: CheckpointRow, known: list[WorkingFile], cwd: str) -> list[WorkingFile]:
+    """The session's files with their text from the checkpoint, and a remark where the disk has another now.
+
+    What the checkpoint does not cover stays as the session knew it; what it has not is gone.
+    """
+    repository, top = engine.repository(), os.fsdecode(root)
+    base = os.path.realpath(top)
+    found = []
+    for number, file in enumerate(known):
+        inner = disk.below(file.path, base, top, cwd) if number < disk.MOST_FILES else None
+        found.append(file if inner is None else _at(repository, row, file, inner, base))
+    return found
+
+
+def _before(repository: Repository, row: CheckpointRow) -> Iterator[CheckpointRow]:
+    find = repository.ledger.find
+    if row.session:
+        yield from find(Query(workspace=row.workspace, session=row.session, before=row.version, limit=MOST_LOOKED))
+    others = find(Query(workspace=row.workspace, before=row.version, limit=MOST_LOOKED))
+    yield from [other for other in others if other.session and other.session != row.session]
+
+
+def _beside(repository: Repository, kept: dict[str, Any]) -> list[tuple[str, bytes]]:
+    """What was kept of subagents, as far as there is room for it."""
+    found, room = [], BESIDE
+    for one in kept.get("beside", []):
+        folder, _, name = one["name"].partition("/")
+        if folder != SUBAGENTS or one["bytes"] > room:
+            continue
+        try:
+            found.append((name, b"".join(conversations.load(repository, one))))
+        except KeepfastError:
+            continue  # the conversation itself says what they were for
+        room -= one["bytes"]
+    return found
+
+
+def _at(repository: Repository, row: CheckpointRow, file: WorkingFile, inner: str, base: str) -> WorkingFile:
+    path = os.fsencode(inner)
+    entry = repository.ledger.at(row.workspace, row.version, path)
+    if entry is None:
+        above = [repository.ledger.at(row.workspace, row.version, one) for one in parents([path])]
+        is_left_out = any(one is not None and one.kind in LEFT_OUT for one in above)
+        return file if is_left_out else WorkingFile(file.path, [], file.touched, file.hunks, file.reads, gone=True)
+    if entry.kind != FILE or entry.size > disk.LARGEST:
+        return file
+    try:
+        text = disk.decoded(repository.load(entry.content))
+    except KeepfastError:
+        return file
+    if text is None:
+        return file
+    then = disk.matched(file, text)
+    now = disk.read(base, inner)
+    then.changed = now != text
+    if then.changed:
+        then.remark = DIFFERS if os.path.lexists(os.path.join(base, inner)) else LOST
+    return then

@@ -1,0 +1,222 @@
+"""Checkpoints as a read-only file system (FUSE), for as long as the process lives."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+from collections.abc import Callable
+from errno import EBADF, EIO, ENOTCONN
+from functools import wraps
+from itertools import count
+from shutil import which
+from typing import TYPE_CHECKING, Any
+
+from keepfast.app.mount_tree import Browser, Node
+from keepfast.fsutil.durable import explain
+from keepfast.model.errors import Failed, KeepfastError, Usage, extra
+from keepfast.state.mounts import hold
+from keepfast.workspace.marker import show
+
+if TYPE_CHECKING:
+    from keepfast.app.checkpoint import Engine
+    from keepfast.store.rows import CheckpointRow
+
+TYPES = {"f": stat.S_IFREG, "l": stat.S_IFLNK, "d": stat.S_IFDIR}
+BLOCK = 4096
+DEVICE = "/dev/fuse"
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+INSTALL = f"{extra('mount')} Install FUSE, too (Debian: apt install fuse3)."
+
+
+def mount(engine: Engine, workspace: str, only: CheckpointRow | None, folder: bytes, ready: Callable[[], None]) -> None:
+    """Show all versions, or `only` one, in this folder until it is unmounted or the process is told to end.
+
+    `ready` is called once everything can be seen. Raises `Failed` if it cannot be mounted, `Busy` during a compaction.
+    """
+    fuse = library()
+    try:
+        held = hold(engine.place.path, show(folder))
+    except OSError as error:
+        raise explain(error, "Mounting", engine.place.path) from None
+    # Between mounting and listening to signals, one that kills us would leave the mount behind: it waits for `init`.
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    try:
+        operations = _operations(fuse, Browser(engine, workspace, only), ready)
+        try:
+            fuse.FUSE(
+                operations,
+                os.fsdecode(folder),
+                foreground=True,
+                nothreads=True,  # one thread: the ledger belongs to it
+                ro=True,
+                fsname="keepfast",
+                subtype="keepfast",
+                use_ino=True,
+                kernel_cache=True,  # a version never changes
+            )
+        except RuntimeError as error:
+            # A loop that was ended by a signal is reported like one that failed; it had begun, and it is over.
+            if not operations.begun:
+                raise Failed(f"{show(folder)} could not be mounted (FUSE says {error}).", INSTALL) from None
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+        os.close(held)
+
+
+def library() -> Any:
+    """Return the FUSE library's module. Raises `Failed` with what is missing and how to get it."""
+    try:
+        import mfusepy
+    except ImportError:
+        raise Failed("Mounting needs the package mfusepy, which is not installed.", INSTALL) from None
+    except (OSError, AttributeError) as error:
+        raise Failed(f"The FUSE library cannot be loaded: {error}.", INSTALL) from None
+    if not os.path.exists(DEVICE):
+        raise Failed(f"There is no {DEVICE}: this machine or container has no FUSE.", INSTALL)
+    if not os.access(DEVICE, os.R_OK | os.W_OK):
+        raise Failed(f"{DEVICE} cannot be opened by this user.", "Ask who runs this machine for access to FUSE.")
+    if which("fusermount3") is None and which("fusermount") is None:
+        raise Failed("Mounting needs the program fusermount3, which is not installed.", INSTALL)
+    return mfusepy
+
+
+def prepare(folder: bytes, engine: Engine) -> bool:
+    """See to it that this folder is there and may be mounted over; True if it had to be made.
+
+    Raises `Usage` for one that is in use, not empty, or where the mount would be taken for files to save.
+    """
+    made = False
+    try:
+        os.mkdir(folder)
+        made = True
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise Usage(f"{show(folder)} cannot be made: {error.strerror}.") from None
+    try:
+        _check(folder, engine)
+    except BaseException:
+        if made:
+            os.rmdir(folder)
+        raise
+    return made
+
+
+def _check(folder: bytes, engine: Engine) -> None:
+    try:
+        names = os.listdir(folder)
+    except NotADirectoryError:
+        raise Usage(f"{show(folder)} is not a folder.", "Name an empty one.") from None
+    except OSError as error:
+        if error.errno == ENOTCONN:
+            raise Failed(
+                f"{show(folder)} is what is left of a mount whose process died.",
+                f"Run `fusermount3 -u {show(folder)}`, then try again.",
+            ) from None
+        raise Usage(f"{show(folder)} cannot be read: {error.strerror}.") from None
+    if os.path.ismount(folder):
+        raise Usage(f"Something is mounted at {show(folder)} already.", "Name another folder.")
+    if names:
+        raise Usage(f"{show(folder)} is not empty.", "Name an empty folder: a mount would hide what is in it.")
+    here = os.path.realpath(folder)
+    found = engine.near(here)
+    if found is not None:
+        raise Usage(
+            f"{show(folder)} lies in the workspace {show(found[0])}: the next save would take all versions for files.",
+            "Name a folder outside of it.",
+        )
+    if (here + b"/").startswith(os.path.realpath(os.fsencode(engine.place.path)) + b"/"):
+        raise Usage(f"{show(folder)} lies in the store.", "Name a folder outside of it.")
+
+
+def _operations(fuse: Any, browser: Browser, ready: Callable[[], None]) -> Any:
+    """The callbacks. Made here, because their base class is there only if the library is."""
+
+    def explained(method: Callable[..., Any]) -> Callable[..., Any]:
+        """What the store complains of is an input error to whoever reads a file; the rest stays readable."""
+
+        @wraps(method)
+        def call(*values: Any) -> Any:
+            try:
+                return method(*values)
+            except KeepfastError as error:
+                raise OSError(EIO, str(error)) from None
+
+        return call
+
+    class Operations(fuse.Operations):  # type: ignore[misc]
+        use_ns = True
+
+        def __init__(self) -> None:
+            self.begun = False
+            self.opened: dict[int, Node] = {}
+            self.handles = count(1)
+
+        def init(self, path: str) -> None:
+            self.begun = True
+            ready()
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+
+        @explained
+        def getattr(self, path: str, fh: int | None = None) -> dict[str, Any]:
+            node = self.opened[fh] if fh in self.opened else browser.find(_relative(path))
+            return _attributes(node)
+
+        @explained
+        def readdir(self, path: str, fh: int) -> list[tuple[str, dict[str, int], int]]:
+            found = [(b".", "d", 1), (b"..", "d", 1), *browser.names(_relative(path))]
+            return [
+                (name.decode("utf-8", "surrogateescape"), {"st_mode": TYPES[kind], "st_ino": _positive(inode)}, 0)
+                for name, kind, inode in found
+            ]
+
+        @explained
+        def readlink(self, path: str) -> str:
+            return browser.find(_relative(path)).content.decode("utf-8", "surrogateescape")
+
+        @explained
+        def open(self, path: str, flags: int) -> int:
+            handle = next(self.handles)
+            self.opened[handle] = browser.find(_relative(path))
+            return handle
+
+        @explained
+        def read(self, path: str, size: int, offset: int, fh: int) -> bytes:
+            if fh not in self.opened:
+                raise OSError(EBADF, "no such handle")
+            return browser.read(self.opened[fh], offset, size)
+
+        def release(self, path: str, fh: int) -> int:
+            self.opened.pop(fh, None)
+            return 0
+
+        def statfs(self, path: str) -> dict[str, int]:
+            return {"f_bsize": BLOCK, "f_frsize": BLOCK, "f_namemax": 255}
+
+    return Operations()
+
+
+def _relative(path: str) -> bytes:
+    return path.encode("utf-8", "surrogateescape").lstrip(b"/")
+
+
+def _positive(inode: int) -> int:
+    """A name whose inode is 0 is not shown."""
+    return inode & 0x7FFF_FFFF_FFFF_FFFF or 1
+
+
+def _attributes(node: Node) -> dict[str, Any]:
+    return {
+        "st_mode": TYPES[node.kind] | node.mode,
+        "st_nlink": node.links,
+        "st_size": node.size,
+        "st_blocks": (node.size + 511) // 512,
+        "st_blksize": BLOCK,
+        "st_ino": _positive(node.inode),
+        "st_mtime": node.mtime,
+        "st_atime": node.mtime,
+        "st_ctime": node.mtime,
+        "st_uid": os.getuid(),
+        "st_gid": os.getgid(),
+    }

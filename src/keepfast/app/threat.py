@@ -1,0 +1,344 @@
+"""What a command is about to destroy: the paths that it means here, kept whatever the rules say, and what cannot be."""
+
+from __future__ import annotations
+
+import os
+from posix import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close, lstat
+from posix import open as open_fd
+
+from keepfast.app.scan import all_below, room
+from keepfast.app.workspace_lock import capture_rules
+from keepfast.model.artefacts import PYTHON_FOLDER, is_left_out, way_of
+from keepfast.model.entry import UNREADABLE as NOT_READ
+from keepfast.workspace import stat_cache
+from keepfast.workspace.capture import GIT, NEVER, OWNS, SUPERVISED
+from keepfast.workspace.selection import Chooser
+from keepfast.workspace.walk import LEFT, NOT_ENTERED, UNREAD
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from keepfast.app.checkpoint import Engine
+    from keepfast.shell.destruction import Threat
+
+    Save = Callable[[tuple[bytes, ...], tuple[bytes, ...]], object]
+    """Make a checkpoint of these paths only, if there are any, and with these kept whatever the rules say."""
+
+MOST_MATCHES = MOST_WORDS = 10_000
+MOST_PATTERNS, DEEPEST_BRACES = 200, 50
+"""Beyond these a command means the whole folder that its pattern begins with: nobody waits for all of its words."""
+GIT_FOLDER = "git's own folder, which is not covered"
+NO_ROOM = "there is no room for it where the store is"
+UNREADABLE = "it cannot be read"
+SETTINGS = "left out by the setting capture.exclude"
+UNIQUE = "nothing"
+"""In the place of a command: no tool makes it again."""
+
+
+class Losses:
+    """What would not come back after the command: path and command that makes it again, or path and why not."""
+
+    def __init__(self) -> None:
+        self.remade: list[tuple[bytes, str | None]] = []
+        """The command is empty where the tool makes it as it goes, and None where the user's own settings leave it out."""
+        self.unkept: list[tuple[bytes, str]] = []
+
+
+def meant(root: bytes, threat: Threat) -> tuple[bytes, ...]:
+    """Return the paths below the root that are there and that the command means; `b""` for everything."""
+    found: dict[bytes, None] = {b"": None} if threat.everything else {}
+    named = [path + b"/" if path in threat.entered else path for path in threat.named]
+    for path in named:
+        if _is_there(root + b"/" + path.rstrip(b"/")):
+            found.update(dict.fromkeys(_reached(root, path)))
+    for pattern in threat.patterns:
+        for match in _matches(pattern, root):
+            if (root + b"/").startswith(match.rstrip(b"/") + b"/"):
+                found[b""] = None
+            elif match.startswith(root + b"/"):
+                found.update(dict.fromkeys(_reached(root, match[len(root) + 1 :])))
+    return tuple(found)
+
+
+def _reached(root: bytes, named: bytes) -> list[bytes]:
+    """The path itself, as it is without links above it, and what is written or emptied through it if it is a link.
+
+    Through a link that leads to a folder a command reaches only with a slash behind it. Outside of the root nothing is ours.
+    """
+    from os.path import isfile, islink, realpath
+
+    path = named.rstrip(b"/")
+    above, _, name = path.rpartition(b"/")
+    top = realpath(root)
+    found = [realpath(root + b"/" + above) + b"/" + name]
+    if islink(found[0]) and (named != path or isfile(found[0])):
+        found.append(realpath(found[0]))
+    below = [one[len(top) + 1 :] for one in found if one.startswith(top + b"/")]
+    return [*below, b""] if top in found else below or [path]
+
+
+def keep(
+    engine: Engine,
+    root: bytes,
+    workspace: str,
+    paths: tuple[bytes, ...],
+    spared: frozenset[bytes],
+    save: Save,
+    vague: bool = False,
+) -> Losses:
+    """Save what the rules leave out at these paths and below, and return what is lost all the same.
+
+    Below those that are `spared`, git's own folders stay as they are. A `vague` command may mean any other path as well: with
+    it, all goes that is left out for its size or an ignore rule, but for what a tool can make again.
+    """
+    risky = [path for path in paths if path not in spared]
+    marks = _marks(engine, workspace)
+    if any(mark[:1] == LEFT and _concerns(mark[1:], paths) for mark in marks):
+        save((), paths)
+        marks = _marks(engine, workspace)
+    if vague and any(mark[:1] == LEFT for mark in marks):
+        save((), (b"",))  # after what is named: room and time may not do for all
+        marks = _marks(engine, workspace)
+    losses, others = Losses(), Losses()
+    fd = open_fd(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+    try:
+        chooser = Chooser(fd, capture_rules(engine, root))
+        for mark in sorted(marks):
+            path = mark[1:]
+            named = _concerns(path, paths)
+            if not (named or vague) or not _is_there(root + b"/" + path):
+                continue
+            if mark[:1] == LEFT:
+                losses.unkept.append((path, NO_ROOM))
+            elif mark[:1] == UNREAD:
+                losses.unkept += [(path, UNREADABLE)] if named else []
+            elif mark[:1] == NOT_ENTERED and path.rpartition(b"/")[2].lower() == GIT:
+                if _concerns(path, risky):
+                    losses.unkept.append((path, GIT_FOLDER))
+            elif mark[:1] == NOT_ENTERED and (named or not _goes_by_name(root, chooser, path)):
+                _judge(engine, root, chooser, path, save, losses if named else others)
+    finally:
+        close(fd)
+    losses.unkept += others.unkept  # what a tool makes again is told only where a command names it
+    return losses
+
+
+def keep_named(
+    engine: Engine,
+    root: bytes,
+    workspace: str,
+    paths: tuple[bytes, ...],
+    spared: frozenset[bytes],
+    save: Save,
+) -> Losses:
+    """Save these paths with all below them, and nothing else of the tree; return what is lost all the same."""
+    rules, losses = capture_rules(engine, root), Losses()
+    found, left = all_below(root, paths, rules)
+    if found:
+        save(tuple(found), ())
+    risky = [path for path in paths if path not in spared]
+    row = engine.repository().workspace(workspace)
+    for path in paths if row is not None else ():
+        gaps = engine.repository().ledger.left_out(workspace, row.version, path)  # type: ignore[union-attr]
+        losses.unkept += [(gap.path, UNREADABLE) for gap in gaps if gap.kind == NOT_READ]
+    fd = open_fd(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+    try:
+        chooser = Chooser(fd, rules)
+        for path in left:
+            if path.rpartition(b"/")[2] in OWNS:
+                continue
+            if path.rpartition(b"/")[2].lower() != GIT:
+                _judge(engine, root, chooser, path, save, losses)
+            elif _concerns(path, risky):
+                losses.unkept.append((path, GIT_FOLDER))
+    finally:
+        close(fd)
+    return losses
+
+
+def left_out(
+    engine: Engine, root: bytes, workspace: str, paths: tuple[bytes, ...], vague: bool = False
+) -> tuple[bytes, ...]:
+    """What the newest version leaves out at these paths and below, and a save for a command would keep."""
+    found = [mark for mark in _marks(engine, workspace) if mark[:1] in (LEFT, NOT_ENTERED)]
+    fd = open_fd(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+    try:
+        chooser = Chooser(fd, capture_rules(engine, root))
+        kept = [
+            mark[1:]
+            for mark in found
+            if mark[1:].rpartition(b"/")[2] != GIT
+            and (_concerns(mark[1:], paths) or (vague and (mark[:1] == LEFT or _may_go(root, chooser, mark[1:]))))
+        ]
+    finally:
+        close(fd)
+    return tuple(sorted(kept))
+
+
+def _judge(engine: Engine, root: bytes, chooser: Chooser, path: bytes, save: Save, losses: Losses) -> None:
+    """Decide about something that was not looked at: made again by a tool, or to be kept after all."""
+    if _is_ours(root, chooser, path):
+        return
+    command = _made_by(root, chooser, path)
+    if command != UNIQUE:
+        losses.remade.append((path, command))
+    else:
+        inside, size = _inside(root, path, chooser)
+        if size > room(engine.place.path):
+            losses.unkept.append((path, NO_ROOM))
+        else:
+            save((path, *inside), (path,))
+
+
+def _may_go(root: bytes, chooser: Chooser, path: bytes) -> bool:
+    """Does a command that may mean anything mean this too: is it the user's, and nothing that a tool can make again?"""
+    if _is_ours(root, chooser, path) or _goes_by_name(root, chooser, path):
+        return False
+    return _made_by(root, chooser, path) == UNIQUE
+
+
+def _is_ours(root: bytes, chooser: Chooser, path: bytes) -> bool:
+    return path in SUPERVISED or path.rpartition(b"/")[2] in OWNS or _is_store(root + b"/" + path, chooser)
+
+
+def _made_by(root: bytes, chooser: Chooser, path: bytes) -> str | None:
+    """The command that makes it again as `Losses.remade` has it, or `UNIQUE`.
+
+    A name alone is no evidence: what tells the tool what to make must lie beside a folder of our tables.
+    """
+    if chooser.exclude.match(path, os.path.isdir(root + b"/" + path)):
+        command = chooser.remade_by(path)
+        return UNIQUE if command is None and is_left_out(path) else command
+    if chooser.is_made_again(path):
+        return chooser.remade_by(path)
+    if _is_marked(root, chooser, path):
+        if not _is_there(root + b"/" + path + b"/pyvenv.cfg"):
+            return ""
+        return way_of(PYTHON_FOLDER, path, chooser.beside(path)) or UNIQUE
+    return UNIQUE
+
+
+def _goes_by_name(root: bytes, chooser: Chooser, path: bytes) -> bool:
+    """Is it left out by its name or a file in it, so that only a command that names it is a reason to look into it?"""
+    return chooser.exclude.match(path, os.path.isdir(root + b"/" + path)) or _is_marked(root, chooser, path)
+
+
+def _is_marked(root: bytes, chooser: Chooser, path: bytes) -> bool:
+    there = os.path.isdir(root + b"/" + path)
+    return there and chooser.is_marked(path, set(os.listdir(root + b"/" + path)))
+
+
+def _inside(root: bytes, path: bytes, chooser: Chooser) -> tuple[list[bytes], int]:
+    """All that lies below a folder, without what a tool can make again; and the size of the files."""
+    found: list[bytes] = []
+    size = 0
+    for folder, folders, files in os.walk(root + b"/" + path):
+        below = folder[len(root) + 1 :]
+        folders[:] = [
+            name
+            for name in folders
+            if name not in NEVER
+            and (
+                not chooser.exclude.match(below + b"/" + name, True)
+                or _made_by(root, chooser, below + b"/" + name) == UNIQUE
+            )
+        ]
+        found += [below + b"/" + name for name in folders + files]
+        for name in files:
+            try:
+                size += lstat(folder + b"/" + name).st_size
+            except OSError:
+                continue  # gone meanwhile
+    return found, size
+
+
+def _concerns(path: bytes, limits: Sequence[bytes]) -> bool:
+    """Does it lie at or below one of these, or one of these in it?"""
+    return any(
+        not limit or path == limit or path.startswith(limit + b"/") or limit.startswith(path + b"/") for limit in limits
+    )
+
+
+def _marks(engine: Engine, workspace: str) -> list[bytes]:
+    """What the stat cache of the newest version knows to be left out."""
+    cache = stat_cache.load(engine.place.folder(workspace) + "/cache")
+    return cache.marks() if cache is not None else []
+
+
+def _matches(pattern: bytes, root: bytes) -> list[bytes]:
+    from glob import has_magic, iglob  # it takes long to load, and few commands have a pattern
+    from itertools import chain, islice
+
+    if _words(pattern) > MOST_WORDS:
+        return [_around(pattern, root)]
+    words = list(_spelled(pattern))
+    if sum(map(has_magic, words)) > MOST_PATTERNS:
+        return [_around(pattern, root)]
+    found = list(islice(chain.from_iterable(map(iglob, words)), MOST_MATCHES + 1))
+    return found if len(found) <= MOST_MATCHES else [_around(pattern, root)]
+
+
+def _around(pattern: bytes, root: bytes) -> bytes:
+    """The folder in which all lies that a pattern may mean; the root where that cannot be told."""
+    start = min([at for at in map(pattern.find, (b"*", b"?", b"[", b"{")) if at >= 0], default=len(pattern))
+    folder = pattern[:start].rpartition(b"/")[0]
+    return folder if folder.startswith(root + b"/") and b".." not in pattern else root
+
+
+def _words(pattern: bytes) -> int:
+    """How many words its braces stand for at most, counted without making one; anything above `MOST_WORDS` is too many."""
+    above: list[tuple[int, int]] = []
+    others, here = 0, 1
+    for letter in pattern:
+        if letter == 0x7B:
+            above.append((others, here))
+            others, here = 0, 1
+        elif letter == 0x2C and above:
+            others, here = others + here, 1
+        elif letter == 0x7D and above:
+            inside = others + here
+            others, here = above.pop()
+            here *= inside
+        if others + here > MOST_WORDS or len(above) > DEEPEST_BRACES:
+            return MOST_WORDS + 1
+    for before, outer in reversed(above):
+        others, here = before, outer * (others + here)
+    return others + here
+
+
+def _spelled(pattern: bytes) -> Iterator[bytes]:
+    """The patterns that one with `{a,b}` in it stands for."""
+    start, brace, rest = pattern.partition(b"{")
+    if not brace:
+        yield pattern
+        return
+    depth, cuts, at = 1, [-1], 0
+    for at, letter in enumerate(rest):
+        depth += (letter == 0x7B) - (letter == 0x7D)
+        if not depth:
+            break
+        if letter == 0x2C and depth == 1:
+            cuts.append(at)
+    if depth or len(cuts) == 1:
+        # `{1..9}`, or no brace that means anything: whatever lies there.
+        yield start + b"*"
+        return
+    for cut, following in zip(cuts, [*cuts[1:], at], strict=True):
+        yield from _spelled(start + rest[cut + 1 : following] + rest[at + 1 :])
+
+
+def _is_there(path: bytes) -> bool:
+    try:
+        lstat(path)
+    except OSError:
+        return False
+    return True
+
+
+def _is_store(path: bytes, chooser: Chooser) -> bool:
+    try:
+        seen = lstat(path)
+    except OSError:
+        return False
+    return (seen.st_dev, seen.st_ino) == chooser.capture.store

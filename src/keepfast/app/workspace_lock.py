@@ -1,0 +1,216 @@
+"""One workspace under its own lock, and what is remembered of it in the stat cache."""
+
+from __future__ import annotations
+
+from posix import O_CLOEXEC, O_CREAT, O_DIRECTORY, O_RDONLY, O_RDWR, close, fstat, geteuid, stat, utime
+from posix import open as open_fd
+
+from keepfast.model.errors import Failed
+from keepfast.store.place import id_or_nothing, listed, read_pairs
+from keepfast.workspace import stat_cache
+from keepfast.workspace.marker import show
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from keepfast.app.checkpoint import Engine
+    from keepfast.workspace.capture import Capture
+    from keepfast.workspace.scan import Scan
+    from keepfast.workspace.stat_cache import Cache
+
+DAY = 86_400_000_000_000
+MARGIN, OTHER_DISK_MARGIN = 10_000_000, 2_500_000_000
+"""A file whose ctime is this close to the scan may change again without its ctime moving."""
+
+
+class Folder:
+    """One workspace under its own lock: an older scan can never become a newer version."""
+
+    def __init__(self, engine: Engine, root: bytes, workspace: str, reading: bool = False) -> None:
+        self.engine, self.root, self.workspace, self.reading = engine, root, workspace, reading
+        self.capture = capture_rules(engine, root)
+        self.fd = self.lock = -1
+        self._cache: Cache | None = None
+        self.full_scan_at = 0
+        self.now = 0
+        self.began = 0
+        """When the lock was ours, as the kernel stamps files; `now` is that less a margin."""
+
+    def __enter__(self) -> Folder:
+        self.engine.place.id()  # an unreachable or newer store is named before anything is touched
+        folder = self.engine.place.folder(self.workspace)
+        try:
+            self._take_lock(folder)
+            try:
+                self.fd = open_fd(self.root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+            except OSError as error:
+                raise Failed(f"{show(self.root)} cannot be opened: {error.strerror}.") from None
+            self.now = self._file_clock()
+            self._cache = None
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for fd in (self.fd, self.lock):
+            if fd >= 0:
+                close(fd)
+        self.fd = self.lock = -1
+
+    def _take_lock(self, folder: str) -> None:
+        try:
+            try:
+                self.lock = open_fd(folder + "/lock", O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
+            except FileNotFoundError:
+                from keepfast.fsutil.durable import make_folder
+
+                make_folder(folder.rpartition("/")[0])  # a store that lost it has lost no checkpoint
+                make_folder(folder)
+                self.lock = open_fd(folder + "/lock", O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
+        except OSError:
+            if not self.reading:
+                raise
+            return  # a store that cannot be written cannot get a newer version while we look
+        stat_cache.lock(self.lock)
+
+    def _file_clock(self) -> int:
+        """The kernel's idea of now, as it stamps files, less a margin."""
+        if self.lock < 0:
+            self.began = self.engine.clock()
+            return self.began - OTHER_DISK_MARGIN
+        utime(self.lock)
+        touched = fstat(self.lock)
+        self.began = touched.st_mtime_ns
+        return touched.st_mtime_ns - (MARGIN if touched.st_dev == fstat(self.fd).st_dev else OTHER_DISK_MARGIN)
+
+    def identity(self) -> bytes:
+        """Whatever must be equal for the cache to speak of the newest version."""
+        here = fstat(self.fd)
+        size, head = self.engine.place.head(self.workspace)
+        try:
+            rules = stat(self.root + b"/.git/info/exclude")
+            exclude = f"{rules.st_ctime_ns} {rules.st_size} {rules.st_ino}"
+        except OSError:
+            exclude = "-"
+        # Another user may read what this one could not.
+        text = (
+            f"{self.engine.place.id()} {here.st_dev} {here.st_ino} {geteuid()} {size} {head.decode('ascii', 'replace')}"
+            f" {exclude}"
+        )
+        return text.encode("utf-8") + b"\n" + self.root + b"\n" + self.capture.text
+
+    @property
+    def cache(self) -> Cache | None:
+        if self._cache is None:
+            self._cache = stat_cache.load(self._cache_path())
+        return self._cache
+
+    def _cache_path(self) -> str:
+        return self.engine.place.folder(self.workspace) + "/cache"
+
+    def fresh(self) -> Cache | None:
+        """The cache, if it belongs to the newest version of this very folder."""
+        cache = self.cache
+        return cache if cache is not None and self._is_fresh(cache.identity, cache.full_scan_at) else None
+
+    def look_up(self) -> None:
+        """Find out whether the cache does, without reading it: of a large tree that takes longer than saving a file."""
+        from keepfast.workspace.stat_cache_renewals import peek
+
+        said = peek(self._cache_path())
+        if said is not None:
+            self._is_fresh(*said)
+
+    def _is_fresh(self, identity: bytes, full_scan_at: int) -> bool:
+        if identity.partition(b"\n")[2] != self.identity():
+            return False
+        if not 0 <= self.now - full_scan_at < DAY:
+            return False  # once a day everything is looked at, whatever the folders' times say
+        self.full_scan_at = full_scan_at
+        return True
+
+    def renew(self, document: bytes, saved: tuple[bytes, ...]) -> None:
+        """After a save of some paths the cache still holds for all others."""
+        if self.full_scan_at:
+            from keepfast.workspace.stat_cache_renewals import renew
+
+            try:
+                renew(self._cache_path(), document.hex().encode("ascii") + b"\n" + self.identity(), saved)
+            except OSError:
+                pass  # the next save looks at everything
+
+    def recording(self, commit: Callable[[], object]) -> None:
+        """Let something be recorded that makes no version: what the cache says of the newest one still holds."""
+        from keepfast.workspace.stat_cache_renewals import peek, renew
+
+        said = peek(self._cache_path())
+        holds = said is not None and self._is_fresh(*said)
+        commit()
+        if said is not None and holds:
+            document = said[0].partition(b"\n")[0]
+            try:
+                renew(self._cache_path(), document + b"\n" + self.identity(), ())
+            except OSError:
+                pass  # the next save looks at everything
+
+    def vouching(self, document: bytes) -> Cache | None:
+        """An older cache of this very folder knows which files were not touched since, if it speaks of this document.
+
+        Of an older one it must not be believed: a folder may have been swapped for another, saved so, and swapped back.
+        """
+        cache = self.cache
+        if cache is None:
+            return None
+        said, _, old = cache.identity.partition(b"\n")
+        same = old.split(b" ", 4)[:4] == self.identity().split(b" ", 4)[:4]
+        return cache if same and said == document.hex().encode("ascii") else None
+
+    def remember(self, scan: Scan, document: bytes) -> None:
+        """Write the stat cache of this version. It may fail: the next save then looks at everything."""
+        from keepfast.workspace.stat_cache_writer import store
+
+        try:
+            store(
+                self._cache_path(),
+                document.hex().encode("ascii") + b"\n" + self.identity(),
+                self.full_scan_at,
+                scan.columns,
+                scan.names if scan.text is None else scan.text,
+                scan.paths,
+                scan.marks,
+            )
+        except OSError:
+            pass  # a disk that is full here was not full for the checkpoint; a cache is not worth an error
+
+
+def capture_rules(engine: Engine, root: bytes) -> Capture:
+    """The rules for what lies below `root`."""
+    from keepfast.workspace.capture import Capture
+
+    settings = engine.settings
+    try:
+        store = stat(engine.place.path)
+    except OSError:
+        store = None
+    prefix, own = root.rstrip(b"/") + b"/", list(engine.place.registered())
+    others = [(path, identity) for path, identity in listed(engine.place.list).items() if path != engine.place.path]
+    away = [(path, identity) for path, identity in others if id_or_nothing(path) != identity]
+    for other in others:
+        if other not in away:
+            own += [path for _, path in read_pairs(other[0] + "/paths")]
+    return Capture(
+        own=[path[len(prefix) :] for path in own if path.startswith(prefix)],
+        stores=away,
+        exclude=settings["capture.exclude"],
+        exclude_ignored=settings["capture.exclude_ignored"],
+        exclude_marked=settings["capture.exclude_marked"],
+        ignored=settings["capture.ignored"],
+        ignored_file_size=settings["capture.ignored_file_size"],
+        ignored_folder_files=settings["capture.ignored_folder_files"],
+        max_file_size=settings["capture.max_file_size"],
+        max_files=settings["capture.max_files"],
+        accelerated=settings["capture.accelerator"],
+        store=(store.st_dev, store.st_ino) if store is not None else None,
+    )

@@ -1,0 +1,53 @@
+"""`keepfast brief`: what an agent must know to go on, from a transcript alone."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from keepfast.cli.numbers import Whole
+from keepfast.cli.session import Session, common, write_json
+
+READ = "Give one of Claude Code (~/.claude/projects/…/SESSION.jsonl) or of Codex (~/.codex/sessions/…/rollout-….jsonl)."
+
+
+@click.command()
+@click.option("--transcript", required=True, metavar="FILE", help="The session's transcript, as its client wrote it.")
+@click.option("--tokens", type=Whole(200, 100_000), default=5_000, metavar="N", help="At most so many (5000).")
+@click.option("--root", metavar="DIR", help="Take file contents from this folder, and say where they differ.")
+@common
+def brief(session: Session, transcript: str, tokens: int, root: str | None) -> None:
+    """Build the brief of the session that a transcript of Claude Code or Codex records.
+
+    File contents are rebuilt from the transcript unless --root is given. Nothing to tell prints nothing.
+    """
+    from keepfast.agents import transcript as transcripts
+    from keepfast.app.session_files import without_excluded, without_sealed
+    from keepfast.model.errors import Failed
+    from keepfast.resume import brief as briefs
+    from keepfast.resume import disk_files as disk
+    from keepfast.resume import extractor as notes
+    from keepfast.secrets.redaction import redact
+
+    try:
+        conversation = transcripts.read(transcript)
+        is_empty = os.path.getsize(transcript) == 0
+    except OSError as error:
+        raise Failed(f"The transcript {transcript} cannot be read: {error.strerror or error}.") from None
+    if not conversation.client and not is_empty:
+        raise Failed(f"{transcript} is no transcript that keepfast can read.", READ)
+    known = conversation.files.newest_first()
+    if root is not None:
+        known = disk.look(known, root, conversation.cwd)
+    taken, known = without_excluded(
+        notes.take(conversation), known, session.settings["checkpoint.exclude_patterns"], root or conversation.cwd
+    )
+    known = without_sealed(known, root or conversation.cwd, conversation.cwd)
+    built = briefs.build(taken, known, now=session.now(), tokens=tokens, redact=redact)
+    if session.json:
+        write_json({"text": built.text, "parts": built.parts, "tokens": built.tokens, "left_out": built.left_out})
+    elif built.text:
+        session.print(built.text)
+    else:
+        session.remark("The transcript holds nothing to go on with.")

@@ -1,0 +1,96 @@
+"""`keepfast cat`: a file as it was."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from keepfast.cli.reference import REFERENCE
+from keepfast.cli.session import Session, common, write_bytes, write_json
+from keepfast.model.entry import FILE, FOLDER, LEFT_OUT, LINK, REASONS
+from keepfast.model.errors import KeepfastError, NotFound, Usage
+
+if TYPE_CHECKING:
+    from keepfast.model.entry import Entry
+    from keepfast.store.rows import CheckpointRow
+
+OFFERED = 200
+
+
+def _paths(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Files of the checkpoint below the current folder, also those that are gone from the disk."""
+    session = ctx.find_object(Session)
+    if session is None:
+        return []
+    from itertools import islice
+
+    from keepfast.cli.paths import candidates
+
+    try:
+        root, workspace = session.workspace()
+        row = session.resolve(workspace, ctx.params["reference"])
+        here = candidates(".", session.cwd, root)[0]
+        start = here + b"/" if here else b""
+        entries = session.repository.ledger.state(row.workspace, row.version)
+        paths = (
+            os.fsdecode(entry.path[len(start) :])
+            for entry in entries
+            if entry.kind in (FILE, LINK) and entry.path.startswith(start)
+        )
+        return list(islice((path for path in paths if path.startswith(incomplete)), OFFERED))
+    except (KeepfastError, OSError):
+        return []
+
+
+@click.command()
+@click.argument("reference", metavar="REF", type=REFERENCE)
+@click.argument("path", metavar="PATH", shell_complete=_paths)
+@common
+def cat(session: Session, reference: str, path: str) -> None:
+    """Write the file PATH of the checkpoint REF to standard output, byte for byte.
+
+    PATH is taken from the current folder, else from the root of the workspace. Of a link, the target is written. With
+    --json the content is in the answer, in base64.
+    """
+    root, workspace = session.workspace()
+    row = session.resolve(workspace, reference)
+    entry = _find(session, root, row, path)
+    if session.json:
+        from base64 import b64encode
+
+        from keepfast.present.json_forms import of_entry, of_path
+
+        content = entry.content if entry.kind == LINK else session.repository.load(entry.content)
+        facts = of_entry(entry) or {}
+        write_json(
+            {
+                "version": f"v{row.version}",
+                **of_path(entry.path),
+                **facts,
+                "content_base64": b64encode(content).decode("ascii"),
+            }
+        )
+    elif entry.kind == LINK:
+        write_bytes(entry.content)
+    else:
+        for part in session.repository.stream(entry.content):
+            write_bytes(part)
+
+
+def _find(session: Session, root: bytes, row: CheckpointRow, path: str) -> Entry:
+    from keepfast.cli.paths import candidates
+    from keepfast.workspace.marker import show
+
+    for name in candidates(path, session.cwd, root):
+        entry = session.repository.ledger.at(row.workspace, row.version, name)
+        if entry is None:
+            continue
+        if entry.kind == FOLDER:
+            raise Usage(f"{show(name)} is a folder in v{row.version}.", "Name a file in it.")
+        if entry.kind in LEFT_OUT:
+            raise NotFound(f"{show(name)} was left out of v{row.version}: {REASONS[entry.kind]}.", "")
+        return entry
+    text = show(path.encode("utf-8", "surrogateescape"))
+    raise NotFound(f"There is no {text} in v{row.version}.", f"`keepfast search {text}` finds versions that have it.")

@@ -1,0 +1,561 @@
+"""What `doctor` looks at, one small check after another."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
+from importlib.util import cache_from_source, find_spec
+from typing import TYPE_CHECKING, NamedTuple
+
+from keepfast.cli.file_systems import file_system, is_remote, mounts, synced_folder
+from keepfast.cli.session import Session
+from keepfast.model.errors import KeepfastError, NoWorkspace, TooMany
+from keepfast.present.environment import default_folders
+
+if TYPE_CHECKING:
+    from keepfast.present.environment import Folders
+
+FINE, NOTE, PROBLEM = "fine", "note", "problem"
+MISSING, STALE = "missing", "stale"
+WEEK = 7 * 86_400_000_000_000
+POWERFUL = frozenset(
+    ("HOME", "PATH", "CLAUDE_CONFIG_DIR", "TMPDIR", "SHELLOPTS", "BASH_ENV", "ENV", "PS4", "NODE_OPTIONS")
+)
+POWERFUL_STARTS = ("KEEPFAST_", "XDG_", "PYTHON", "LD_", "DYLD_", "GIT_", "BASH_FUNC_")
+PATIENCE = 60
+MEND = "`keepfast verify --repair` heals what can be healed; `forget` what is lost, then `keepfast verify` looks again."
+OLDEST_SQLITE, TRIGRAM = (3, 31), (3, 34)
+LITTLE, TOO_LITTLE = 1 << 30, 64 << 20
+HOOK = (
+    "app.checkpoint", "app.wiring", "app.workspace_lock", "hook.autosave", "hook.main", "hook.start", "model.errors",
+    "model.event", "model.light_json", "model.schema", "present.environment", "settings", "store.place",
+    "workspace.capture", "workspace.marker", "workspace.stat_cache",
+)  # fmt: skip
+"""What a hook loads before it knows whether there is anything to save."""
+COMPILED = ("workspace._check", "workspace._marks", "workspace._read")
+COMPILED_ON_LINUX = ("workspace._place", "store._unpack")
+"""What is built where there is a compiler."""
+
+
+class Check(NamedTuple):
+    name: str
+    level: str
+    text: str
+    advice: str = ""
+
+
+def run(session: Session) -> list[Check]:
+    """Run all checks. One that cannot even be made says so, and the others go on."""
+    results: list[Check] = []
+    for name, check in CHECKS.items():
+        try:
+            results += [Check(name, *found) for found in check(session)]
+        except KeepfastError as error:
+            # What stops one check stops others: it is one problem, and said once.
+            if all(result.text != str(error) for result in results):
+                results.append(Check(name, PROBLEM, str(error), error.hint))
+        except OSError as error:
+            results.append(Check(name, PROBLEM, f"{error.strerror}: {error.filename}."))
+        except ImportError as error:
+            results.append(Check(name, PROBLEM, f"The installation is incomplete: {error}.", "Install keepfast again."))
+    return results
+
+
+Found = Iterator[tuple[str, str] | tuple[str, str, str]]
+
+
+def _python(session: Session) -> Found:
+    version = ".".join(map(str, sys.version_info[:3]))
+    yield FINE, f"{version}, {sys.executable}"
+
+
+def _libraries(session: Session) -> Found:
+    for name in ("click", "blake3", "pyfastcdc"):
+        if find_spec(name) is None:
+            yield PROBLEM, f"{name} is missing.", "Install keepfast again."
+    try:
+        from keepfast.store.compression import native
+
+        native()
+    except ImportError:
+        yield PROBLEM, "Zstandard is missing.", "Install backports-zstd."
+        return
+    yield FINE, "blake3, Zstandard and the chunker are there"
+
+
+def _sqlite(session: Session) -> Found:
+    import sqlite3
+
+    version = sqlite3.sqlite_version
+    numbers = sqlite3.sqlite_version_info
+    if numbers < OLDEST_SQLITE:
+        yield PROBLEM, f"SQLite {version} is too old.", "Use a Python with SQLite 3.31 or newer."
+    elif numbers < TRIGRAM:
+        yield NOTE, f"SQLite {version} has no trigram index; search goes row by row."
+    else:
+        yield FINE, f"SQLite {version}"
+
+
+def _accelerator(session: Session) -> Found:
+    wanted = COMPILED + COMPILED_ON_LINUX if sys.platform == "linux" else COMPILED
+    found = {name: _compiled(name) for name in wanted}
+    stale = [name for name, state in found.items() if state == STALE]
+    if stale:
+        yield (
+            PROBLEM,
+            f"Compiled modules were built from other sources ({', '.join(stale)}): they are not used, and saving takes"
+            " up to five times as long.",
+            "Install keepfast again.",
+        )
+    missing = [name for name, state in found.items() if state == MISSING]
+    if missing:
+        yield (
+            NOTE,
+            f"Compiled modules are missing ({', '.join(missing)}): everything works, but saving many new files takes"
+            " up to five times as long.",
+            "Install a C compiler, then keepfast again.",
+        )
+    if not stale and not missing:
+        yield FINE, "the compiled modules are there"
+
+
+def _compiled(name: str) -> str:
+    from keepfast.model.compiled import demand
+
+    try:
+        module = import_module("keepfast." + name)
+    except ImportError:
+        return MISSING
+    try:
+        demand(module)
+    except ImportError:
+        return STALE
+    return ""
+
+
+def _saving(session: Session) -> Found:
+    """Whatever stops a save, and if it were a crash, is seen here: in processes of their own, in a folder of their own."""
+    from tempfile import TemporaryDirectory
+
+    with TemporaryDirectory(prefix="keepfast-doctor-") as scratch:
+        folder = os.path.join(scratch, "tried")
+        os.mkdir(folder)
+        with open(os.path.join(folder, "file.txt"), "w", encoding="utf-8") as file:
+            file.write("tried\n")
+        for words in (["init"], ["save", "-m", "tried"]):
+            said = _tried(scratch, folder, words)
+            if said:
+                yield PROBLEM, f"A save that was tried in an empty folder failed: {said}", "Install keepfast again."
+                return
+    yield FINE, "a save was tried, and works"
+
+
+def _tried(home: str, folder: str, words: list[str]) -> str:
+    """Run one of our commands by this Python with these modules; return what went wrong."""
+    import subprocess
+    from signal import Signals
+
+    folders = (home, home + "/.config", home + "/.local/share")
+    begin = f"import sys; sys.path[:] = {sys.path!r}; from keepfast.entry import main; main({folders!r})"
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", "-c", begin, *words], cwd=folder, env={"HOME": home}, stdin=subprocess.DEVNULL,
+            capture_output=True, timeout=PATIENCE, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return f"`keepfast {words[0]}` did not end."
+    if done.returncode < 0:
+        return f"`keepfast {words[0]}` crashed ({Signals(-done.returncode).name})."
+    lines = done.stderr.decode("utf-8", "replace").split("\n")
+    return next((line for line in reversed(lines) if line), "no reason was given.") if done.returncode else ""
+
+
+def _keys(session: Session) -> Found:
+    try:
+        sealer = session.repository.sealing()
+    except NoWorkspace:
+        return
+    if find_spec("cryptography") is None:
+        yield PROBLEM, "cryptography is missing: nothing can be sealed.", "Install keepfast again."
+    from keepfast.present.terminal import plural
+    from keepfast.store.key_use import use_of_keys
+
+    listed = [one for one, _ in sealer.sets()]
+    closed = [one for one in use_of_keys(session.repository) if not one["opens"]]
+    if sealer.problem():
+        yield PROBLEM, f"{sealer.problem()}.", "Run `keepfast verify --repair`."
+    for one in closed:
+        yield (
+            PROBLEM if one["id"] in listed else NOTE,  # without: a bundle's, whose passphrase was not given
+            f"The key of the key set {one['id']} is not here: {plural(one['contents'], 'content')} cannot be opened.",
+            "Run `keepfast key import` with its backup.",
+        )
+    if not sealer.is_in_use():
+        yield FINE, "nothing is sealed yet"
+    elif not sealer.is_backed_up():
+        yield (
+            NOTE,
+            "There is no backup of the key of what is sealed.",
+            "Run `keepfast key export FILE`; keep it elsewhere.",
+        )
+    elif not closed:
+        yield FINE, f"the key opens {plural(len(listed), 'key set')}, which is everything, and there is a backup"
+
+
+def _bytecode(session: Session) -> Found:
+    missing = []
+    for name in HOOK:
+        source = import_module("keepfast." + name).__file__
+        if source is not None and not os.path.exists(cache_from_source(source)):
+            missing.append(name)
+    if not missing:
+        yield FINE, "the hook's modules are compiled"
+        return
+    folder = os.path.dirname(import_module("keepfast").__file__ or ".")
+    yield (
+        NOTE,
+        f"{len(missing)} of the hook's modules are not compiled; every hook starts slower.",
+        f"Run `{sys.executable} -m compileall -q {folder}`.",
+    )
+
+
+def _settings(session: Session) -> Found:
+    warnings = session.settings.warnings
+    for warning in warnings:
+        yield NOTE, warning
+    if not warnings:
+        there = os.path.exists(session.config_path)
+        yield FINE, session.config_path if there else f"defaults; {session.config_path} is not there"
+
+
+def _store(session: Session) -> Found:
+    path = session.engine.place.path
+    try:
+        session.engine.place.id()
+    except NoWorkspace:
+        session.engine.refuse_strange(session.cwd)
+        above = _first_there(path)
+        if not os.access(above, os.W_OK | os.X_OK):
+            yield PROBLEM, f"No store can be made at {path}: you may not write to {above}.", "Set `store.url`."
+        else:
+            yield NOTE, f"There is no store at {path} yet.", "`keepfast init` makes it."
+        return
+    session.engine.place.refuse_parts()
+    seen = os.stat(path)
+    if seen.st_uid != os.getuid():
+        yield PROBLEM, f"{path} belongs to user {seen.st_uid}, not to you.", "Use a store of your own (`store.url`)."
+    elif seen.st_mode & 0o077:
+        yield PROBLEM, f"Others may look into {path} (mode {seen.st_mode & 0o777:o}).", f"Run `chmod 700 {path}`."
+    elif not os.access(path, os.W_OK | os.X_OK):
+        yield PROBLEM, f"{path} cannot be written.", "Check its permissions and its file system."
+    else:
+        workspaces = len(session.repository.ledger.workspaces())
+        yield FINE, f"{path}, format 1, {workspaces} workspace{'' if workspaces == 1 else 's'}"
+
+
+def _first_there(path: str) -> str:
+    """The path, or the nearest folder above it that there is."""
+    while not os.path.exists(path):
+        path = os.path.dirname(path)
+    return path
+
+
+def _ground(session: Session) -> Found:
+    """Kernel locks and fsync do not keep their promises everywhere."""
+    path = session.engine.place.path
+    kind, synced = file_system(os.path.realpath(path), mounts()), synced_folder(path)
+    if is_remote(kind):
+        yield (
+            PROBLEM,
+            f"The store is on a network file system ({kind}); locks and syncs cannot be relied on.",
+            "Set `store.url` to a local folder.",
+        )
+    elif synced:
+        yield (
+            PROBLEM,
+            f"The store lies in a synced folder ({synced}), which may tear it.",
+            "Set `store.url` to a folder that is not synced.",
+        )
+    else:
+        yield FINE, f"on {kind or 'a file system of unknown kind'}"
+
+
+def _space(session: Session) -> Found:
+    from keepfast.present.terminal import size
+
+    about = os.statvfs(_first_there(session.engine.place.path))
+    free = about.f_bavail * about.f_frsize
+    if free < TOO_LITTLE:
+        yield PROBLEM, f"Only {size(free)} are free where the store is.", "Free some space, or run `keepfast forget`."
+    else:
+        yield NOTE if free < LITTLE else FINE, f"{size(free)} free where the store is"
+    try:
+        session.engine.place.id()
+    except KeepfastError:
+        return  # said already
+    from keepfast.store.maintenance.space import store_size
+
+    used, most = store_size(session.repository), session.settings["retention.max_size"]
+    if used > most:
+        yield (
+            NOTE,
+            f"The store has {size(used)}, over its cap of {size(most)}.",
+            "Raise retention.max_size, or forget what is pinned, named or made by hand: the rest goes by itself.",
+        )
+
+
+def _verified(session: Session) -> Found:
+    """What was found damaged stays so until it is looked at again."""
+    from keepfast.present.terminal import age_in_words
+    from keepfast.store.maintenance.last_verify import last
+
+    said = last(session.engine.place.path)
+    if said is None:
+        return
+    age = age_in_words(said["at"], session.now())
+    if not said["problems"]:
+        yield FINE, f"nothing was found damaged when it was last verified, {age}"
+        return
+    for one in said["found"]:
+        named = f" ({', '.join(one['checkpoints'])})" if one["checkpoints"] else ""
+        yield PROBLEM, f"Found {age} by `keepfast verify`: {one['text']}{named}.", MEND
+    if said["problems"] > len(said["found"]):
+        yield PROBLEM, f"… and {said['problems'] - len(said['found']):,} more.", MEND
+
+
+def _workspace(session: Session) -> Found:
+    from keepfast.app.scan import count
+    from keepfast.present.terminal import age_in_words
+    from keepfast.state.notices import unsaved
+    from keepfast.workspace.marker import show
+
+    found = session.engine.near(session.cwd)
+    if found is None:
+        session.engine.refuse_strange(session.cwd)
+        yield (
+            NOTE,
+            f"{show(session.cwd)} is not in a workspace.",
+            "Run `keepfast init` in the folder that you want to protect.",
+        )
+        return
+    root, workspace = found
+    other = session.engine.other_store(root)
+    if other:
+        named = "a store that is not here" if other == "?" else f"the store {other}"
+        yield (
+            PROBLEM,
+            f"The marker in {show(root)} names {named}; here the folder is kept apart, by its path.",
+            "Set your variables (HOME, XDG_DATA_HOME) as they were and run `keepfast install claude`;"
+            " `keepfast init --new-store` stays with this store.",
+        )
+    row = session.repository.workspace(workspace)
+    if row is None:
+        yield (
+            NOTE,
+            f"{show(root)} is marked, but this store does not know it yet.",
+            "The next `keepfast save` makes it known.",
+        )
+        return
+    failed = unsaved(session.engine.place.folder(workspace))
+    try:
+        count(session.engine, root)
+    except TooMany as error:
+        yield PROBLEM, f"{show(root)} is not saved: {error}", error.hint
+        return
+    except OSError as error:
+        yield PROBLEM, f"{show(root)} cannot be looked at: {error.strerror}.", "Check who may read it."
+        return
+    if failed is not None and failed["kind"] != TooMany.kind:
+        ago = age_in_words(failed["at"], session.now())
+        yield PROBLEM, f"The last save of {show(root)} failed, {ago}: {failed['text']}", "`keepfast save` tries again."
+    else:
+        yield FINE, f"{show(root)}, {f'newest version v{row.version}' if row.version else 'no checkpoint yet'}"
+
+
+def _ignoring(session: Session) -> Found:
+    """Our marker must never end up in a commit."""
+    from keepfast.workspace.marker import MARKER, obstacle, show
+
+    found = session.engine.near(session.cwd)
+    if found is None:
+        return
+    there = obstacle(found[0])
+    if there:
+        is_all = there.endswith(b"/" + MARKER)
+        why = "is not a folder: nothing can be restored there" if is_all else "is a folder, in the place of our file"
+        yield PROBLEM, f"{show(there)} {why}.", "Move it away, then run `keepfast init`."
+        return
+    path = found[0] + b"/.keepfast/.gitignore"
+    try:
+        with open(path, "rb") as file:
+            kept = b"*" in file.read(4096).split(b"\n")
+    except FileNotFoundError:
+        kept = False
+    if kept:
+        yield FINE, ".keepfast keeps itself out of git"
+    else:
+        yield PROBLEM, f"{show(path)} does not keep the folder out of git.", f"Run `keepfast init {show(found[0])}`."
+
+
+def _claude(session: Session) -> Found:
+    """Hooks that find nothing to start are silent, and nobody looks."""
+    from keepfast.agents.claude.installer import look
+    from keepfast.agents.launcher import place_of
+    from keepfast.cli.client_files import SCOPES, gone, launcher_path, read, settings_path
+
+    launchers: set[str] = set()
+    at_home = session.around.folders == default_folders()
+    for path in dict.fromkeys(settings_path(session, scope) for scope in SCOPES):
+        found = look(read(path).text, path)
+        commands = [*found.commands, *([found.statusline] if found.statusline else [])]
+        places = [place_of(command) for command in commands]
+        launchers.update(filter(None, places))
+        lost = [word for command in commands for word in gone(command)]
+        if lost:
+            yield PROBLEM, f"{path} names {lost[0]}, which is gone.", "Run `keepfast install claude`."
+        elif found.disabled and commands:
+            yield PROBLEM, f"`disableAllHooks` is set in {path}: no hook runs.", "Take it out."
+        elif not all(places) and not at_home:
+            text = f"Hooks in {path} are of an earlier version, and do not use your folders but those of your passwd entry."
+            yield PROBLEM, text, "Run `keepfast install claude`."
+        elif not all(places):
+            yield NOTE, f"Hooks in {path} fail when keepfast is removed or upgraded.", "Run `keepfast install claude`."
+        elif commands:
+            yield FINE, f"hooks in {path}"
+    if os.path.exists(launcher_path(session)):
+        launchers.add(launcher_path(session))  # the plugin's hooks
+    for path in sorted(launchers):
+        yield from _launcher(path, session.around.folders)
+
+
+def _supervision(session: Session) -> Found:
+    """Hooks that stand down are silent: whether they did, why, and who only said that they should."""
+    from keepfast.present import supervision
+    from keepfast.present.terminal import age_in_words
+    from keepfast.state.notices import read
+
+    found = session.engine.near(session.cwd)
+    notices = read(session.engine.notice_folders(*found)) if found is not None else []
+    recent = [notice for notice in notices if notice["at"] >= session.now() - WEEK]
+    kinds = (supervision.STOOD_DOWN, supervision.NOT_BELIEVED)
+    told = [next((one for one in reversed(recent) if one["kind"] == kind), None) for kind in kinds]
+    for notice in filter(None, told):
+        yield NOTE, f"{age_in_words(notice['at'], session.now())}: {notice['text']}"
+    if not any(told):
+        yield FINE, "hooks have not stood down for anybody"
+    if session.around.text(supervision.SUPERVISED) and not supervision.run_above(session.around):
+        yield (
+            NOTE,
+            f"{supervision.SUPERVISED} is set here, but we are in no run of a supervisor: hooks do not believe it.",
+            "Unset it, or take it out of the client's settings.",
+        )
+
+
+def _variables(session: Session) -> Found:
+    """What a project's own client settings would put into our hooks. They do not believe it; the user ought to know."""
+    from json import loads
+
+    from keepfast.cli.client_files import read, settings_path
+
+    for path in dict.fromkeys(settings_path(session, scope) for scope in ("project", "local")):
+        try:
+            settings = loads(read(path).text or "{}")
+        except (KeepfastError, ValueError, RecursionError):
+            continue  # said of its hooks
+        given = settings.get("env") if isinstance(settings, dict) else None
+        names = sorted(name for name in given if _is_powerful(name)) if isinstance(given, dict) else []
+        if names:
+            yield (
+                NOTE,
+                f"{path} sets {', '.join(names)} for everything that the client starts; hooks do not believe it.",
+                "docs/hooks.md says which variables nobody can defend against. Take them out unless they are yours.",
+            )
+
+
+def _is_powerful(name: str) -> bool:
+    return name in POWERFUL or name.startswith(POWERFUL_STARTS)
+
+
+def _launcher(path: str, own: Folders) -> Found:
+    """The launcher says nothing where it finds no keepfast: whether it does, is asked here."""
+    from keepfast.agents.launcher import folders, named
+    from keepfast.cli.client_files import last_failure, read, start_of
+
+    if not os.path.exists(path):
+        return  # said of the settings that name it
+    again = "Run `keepfast install claude`, or `keepfast install claude --plugin` for the plugin."
+    missing = [file or path for file in named(read(path).text) if not file or not os.access(file, os.R_OK)]
+    problem = (missing and f"{path} finds no keepfast: {missing[0]} is gone.") or start_of([path])
+    failed = last_failure(path)
+    if problem:
+        yield PROBLEM, problem, again
+    elif folders(read(path).text) is None:
+        text = f"{path} is of an earlier version: hooks go by the home folder of your passwd entry, whatever variables say."
+        yield (NOTE if own == default_folders() else PROBLEM), text, again
+    elif (theirs := folders(read(path).text)) is not None and not _same(theirs, own):
+        differing = [
+            f"{one} (here {other})" for one, other in zip(theirs, own, strict=True) if not _same([one], [other])
+        ]
+        text = f"The hooks of {path} use other folders than this command: {', '.join(differing)}."
+        yield (
+            PROBLEM,
+            text,
+            f"Set HOME, XDG_CONFIG_HOME and XDG_DATA_HOME as they were at its install. If these are right: {again}",
+        )
+    elif failed is not None:
+        yield NOTE, f"Hooks start now; one did not: {failed['text']}", "In an upgrade that is to be expected."
+    else:
+        yield FINE, f"{path} starts the hooks"
+
+
+def _same(some: Sequence[str], others: Sequence[str]) -> bool:
+    return [os.path.realpath(path) for path in some] == [os.path.realpath(path) for path in others]
+
+
+def _analysis(session: Session) -> Found:
+    """Notes by a model: is there what it takes, and what came of the last attempt?"""
+    settings = session.settings
+    how = settings["analysis.llm"]
+    if how == "off":
+        yield FINE, "notes are taken by rules, without a model"
+        return
+    if how == "anthropic":
+        from keepfast.resume.model_client import key_in
+
+        key_in(settings["analysis.key_file"])
+    elif not settings["analysis.command"]:
+        yield PROBLEM, "analysis.command is empty.", "Set it, or set analysis.llm to off."
+        return
+    from keepfast.state import sessions
+
+    found = session.engine.near(session.cwd)
+    folder = session.engine.place.folder(found[1]) if found is not None else ""
+    last = sessions.extract(folder, str(sessions.newest(folder).get("session") or "")) if folder else {}
+    if last.get("trouble"):
+        yield NOTE, f"The last notes by a model ({how}) failed: {last['trouble']}", "Those of our own rules stand."
+    else:
+        yield FINE, f"notes by a model ({how}){', the last one was of use' if last else ''}"
+
+
+CHECKS: dict[str, Callable[[Session], Found]] = {
+    "python": _python,
+    "libraries": _libraries,
+    "sqlite": _sqlite,
+    "accelerator": _accelerator,
+    "saving": _saving,
+    "bytecode": _bytecode,
+    "settings": _settings,
+    "store": _store,
+    "keys": _keys,
+    "ground": _ground,
+    "space": _space,
+    "verified": _verified,
+    "workspace": _workspace,
+    "git": _ignoring,
+    "claude": _claude,
+    "supervision": _supervision,
+    "variables": _variables,
+    "analysis": _analysis,
+}

@@ -1,0 +1,205 @@
+"""`keepfast clear-check`: is anything unsaved, before the conversation is cleared?"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from keepfast.cli.session import Session, common, write_json
+from keepfast.model.entry import CAPTURED
+from keepfast.model.errors import Failed
+from keepfast.present.live_session import LiveSession, live_session
+
+if TYPE_CHECKING:
+    from keepfast.model.event import Outcome
+    from keepfast.store.rows import CheckpointRow, WorkspaceRow
+
+SAVE_FIRST = "work changed since last checkpoint - save first"
+NEVER_SAVED = "nothing was saved yet - save first"
+CHOICES = "  (y) Yes - save and clear\n  (n) No - just clear\n  (c) Cancel"
+NOTHING, SAVED, ASKED, NOT_SAVED, CANCELLED, REFUSED = "nothing", "saved", "ask", "not_saved", "cancelled", "save_first"
+ANSWERS = {"y": SAVED, "n": NOT_SAVED, "c": CANCELLED}
+
+
+class Unsaved(NamedTuple):
+    """What a checkpoint made now would have and the last one has not."""
+
+    files: int
+    added: int
+    removed: int
+    last: CheckpointRow | None
+    talk: bool
+    """Did the conversation of a session that we are not in go on since its last checkpoint?"""
+
+    def __bool__(self) -> bool:
+        return bool(self.files or self.talk)
+
+
+@click.command()
+@click.option("-m", "--message", default="", metavar="TEXT", help="What the checkpoint says of itself.")
+@click.option("-y", "--yes", "answer", flag_value="y", help="Save without asking.")
+@click.option("--no", "answer", flag_value="n", help="Do not save, without asking.")
+@common
+def clear_check(session: Session, message: str, answer: str | None) -> int:
+    """Say what changed since the last checkpoint, and save it as the settings say, before you clear the conversation.
+
+    In a session of an agent, what its own prompt has just saved counts as unsaved: nobody has been told of it yet.
+    `hooks.auto_checkpoint_on_clear`: true saves, prompt asks, false stops with exit code 1. Without
+    `hooks.verify_before_clear` nothing is compared first. Where nobody can be asked,
+    the commands to choose from are shown. Exit code 0: clear; 1: do not yet.
+    """
+    mode, verify = (session.settings[f"hooks.{key}"] for key in ("auto_checkpoint_on_clear", "verify_before_clear"))
+    root, row = session.workspace()
+    live = live_session(session.engine.place.folder(row.id), session.around)
+    if live.others:
+        session.remark(f"Of {live.others + 1} open sessions this is about {live.name}, which was last heard of.")
+    unsaved = _unsaved(session, root, row, live)
+    if not unsaved and answer == "y":
+        outcome = _save(session, root, row, live, message, unsaved)  # the session may have said more since
+        if outcome.checkpoint is None and unsaved.last is not None:
+            _say_saved(session, unsaved.last)
+        return _answer(session, live, unsaved, SAVED if outcome.checkpoint else NOTHING, outcome)
+    if not unsaved or (mode is False and not verify and answer is None):
+        return _answer(session, live, unsaved, NOTHING)
+    is_asked = mode == "prompt" and answer is None
+    is_open = is_asked and not session.json and not sys.stdin.isatty()
+    if (verify or is_open) and not session.json:
+        _show(session, unsaved)
+    if mode is False and answer is None:
+        return _answer(session, live, unsaved, REFUSED)
+    if is_open:
+        return _name_choices(session, live)
+    if is_asked:
+        if session.json:
+            return _answer(session, live, unsaved, ASKED)
+        answer = _ask(session)
+    action = ANSWERS[answer or "y"]
+    if action != SAVED:
+        return _answer(session, live, unsaved, action)
+    outcome = _save(session, root, row, live, message, unsaved)
+    if outcome.checkpoint is None:
+        raise Failed("No checkpoint was made.", "`keepfast status` says why.")
+    return _answer(session, live, unsaved, action, outcome)
+
+
+def _unsaved(session: Session, root: bytes, row: WorkspaceRow, live: LiveSession) -> Unsaved:
+    from keepfast.app.inspect import compare, pending
+    from keepfast.app.worker import moved_on
+    from keepfast.present.patches import counted
+
+    last = _last_known(session, row, live)
+    with session.progress("Looking") as progress:
+        session.engine.progress = progress
+        if last is None or last.version != row.version:
+            found = compare(session.engine, root, row, last, None)
+        else:
+            found, _ = pending(session.engine, root, row)
+    # A folder that is left out, such as node_modules, is nothing that a checkpoint would keep.
+    changes = [change for change in found if any(side and side.kind in CAPTURED for side in (change.old, change.new))]
+    diffs = [diff for diff in map(counted, changes) if diff is not None]
+    folder, told = session.engine.place.folder(row.id), live.told("before_clear", os.fsdecode(root), 0)
+    talk = not live.is_around and moved_on(session.engine, root, folder, told)
+    added, removed = sum(one.added for one in diffs), sum(one.removed for one in diffs)
+    # Folders that come or go are changes too, even if no file is in them.
+    return Unsaved(len(diffs) or len(changes), added, removed, last, talk)
+
+
+def _last_known(session: Session, row: WorkspaceRow, live: LiveSession) -> CheckpointRow | None:
+    """The newest checkpoint that is not the one made by the very prompt that runs us."""
+    from keepfast.store.rows import Query
+
+    ledger = session.repository.ledger
+    newest = ledger.checkpoint(row.id, row.version) if row.version else None
+    if newest is None or not live.is_around or (newest.trigger, newest.session) != ("prompt", live.name):
+        return newest
+    if newest.created_at < live.prompted:
+        return newest
+    before = ledger.find(Query(workspace=row.id, before=row.version, limit=1))
+    return before[0] if before else None
+
+
+def _show(session: Session, unsaved: Unsaved) -> None:
+    from keepfast.present.terminal import age_in_words, plural
+
+    last = age_in_words(unsaved.last.created_at, session.now()) if unsaved.last is not None else "none yet"
+    if unsaved.last is None:
+        session.print("Nothing was saved yet:")
+        session.print(f"  - {plural(unsaved.files, 'file')} not saved")
+    else:
+        session.print("Work changed since last checkpoint:")
+        session.print(f"  - {plural(unsaved.files, 'file')} modified")
+    session.print(f"  - {plural(unsaved.added, 'line')} added")
+    if unsaved.talk:
+        session.print("  - the conversation went on")
+    session.print(f"  - Last checkpoint: {last}")
+
+
+def _name_choices(session: Session, live: LiveSession) -> int:
+    """Nobody can answer here: what changed was shown, and either answer is a command of its own."""
+    shell = "! " if live.is_around else ""
+    session.print("Save checkpoint before clearing?")
+    session.print(f"  {shell}keepfast clear-check -y    save, then clear")
+    session.print(f"  {shell}keepfast clear-check --no  just clear")
+    return 1
+
+
+def _say_saved(session: Session, row: CheckpointRow) -> None:
+    """There is nothing left to save: a hook may have been quicker."""
+    from keepfast.present.terminal import one_line
+
+    session.say(f'Checkpoint saved: "{one_line(row.message)}" (v{row.version})')
+    session.say(f"Checkpoint ID: {row.id}")
+
+
+def _ask(session: Session) -> str:
+    session.warn(f"Save checkpoint before clearing?\n{CHOICES}")
+    answer: str = click.prompt("y, n or c", type=click.Choice(list(ANSWERS)), show_choices=False, err=True)
+    return answer
+
+
+def _save(
+    session: Session, root: bytes, row: WorkspaceRow, live: LiveSession, message: str, unsaved: Unsaved
+) -> Outcome:
+    """Save as the session's own end would: with its conversation, and its work as the summary."""
+    from keepfast.app.worker import event_of, moved_on
+
+    folder = session.engine.place.folder(row.id)
+    told = live.told("before_clear", os.fsdecode(session.cwd), session.now())
+    event = event_of(session.engine, root, folder, told)
+    event.created_by = "user"
+    if message:
+        event.message = event.summary = message
+    event.moved_on = bool(unsaved) or moved_on(session.engine, root, folder, told)
+    return session.engine.handle(event)
+
+
+def _answer(session: Session, live: LiveSession, unsaved: Unsaved, action: str, outcome: Outcome | None = None) -> int:
+    from keepfast.present.json_forms import of_checkpoint
+    from keepfast.present.terminal import one_line
+
+    code = 1 if action in (CANCELLED, REFUSED, ASKED) else 0
+    if session.json:
+        write_json(
+            {
+                "action": action,
+                "session": live.name or None,
+                "files_changed": unsaved.files,
+                "lines_added": unsaved.added,
+                "lines_removed": unsaved.removed,
+                "conversation_changed": unsaved.talk,
+                "last": of_checkpoint(unsaved.last) if unsaved.last is not None else None,
+                "checkpoint": of_checkpoint(outcome.checkpoint) if action == SAVED and outcome is not None else None,
+            }
+        )
+    elif action == SAVED and outcome is not None:
+        session.say(f'Checkpoint saved: "{one_line(outcome.message)}"')
+        session.say(f"Checkpoint ID: {outcome.id}")
+        session.say(f"Files changed: {unsaved.files}, Lines added: {unsaved.added}")
+    elif action == REFUSED:
+        session.warn(f"keepfast: {SAVE_FIRST if unsaved.last is not None else NEVER_SAVED}")
+    elif action == CANCELLED:
+        session.remark("Cancelled: nothing was saved.")
+    return code

@@ -1,0 +1,346 @@
+"""Files that `install` writes: a client's settings, copies of them as they were, and the launcher that they name."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from keepfast.agents import launcher
+from keepfast.cli.session import Session
+from keepfast.model.errors import Failed, MissingStore, OtherStore
+from keepfast.present.environment import Surroundings, default_folders, now_ns
+
+SCOPES = {"user": "settings.json", "project": "settings.json", "local": "settings.local.json"}
+BACKUP = ".before-keepfast"
+PLUGIN = "plugin"
+MOST = 1 << 16
+USERS = ".users"
+"""Beside the launcher: the settings files that name it, a line each, and `plugin` where the plugin does."""
+INTERPRETER = "interpreter"
+"""Beside our settings: where Python, our program and the launcher are, for the plugin, which cannot know."""
+
+
+class File(NamedTuple):
+    """A settings file of the client, as it is."""
+
+    path: str
+    text: str
+    exists: bool
+
+
+def settings_path(session: Session, scope: str) -> str:
+    if scope == "user":
+        folder = session.around.text("CLAUDE_CONFIG_DIR") or os.fsdecode(session.around.home) + "/.claude"
+    else:
+        try:
+            found = session.engine.locate(session.cwd)
+        except (MissingStore, OtherStore):
+            found = None  # whoever needs the store is told
+        folder = os.fsdecode(found[0] if found else session.cwd) + "/.claude"
+    # A link into a folder of dotfiles stays a link.
+    return os.path.realpath(os.path.join(folder, SCOPES[scope]))
+
+
+def read(path: str) -> File:
+    try:
+        with open(path, "rb") as file:
+            return File(path, file.read().decode("utf-8"), True)
+    except FileNotFoundError:
+        return File(path, "", False)
+    except UnicodeDecodeError as error:
+        raise Failed(f"{path} is not UTF-8 at byte {error.start}.", "Mend it; nothing was changed.") from None
+    except OSError as error:
+        raise Failed(f"{path} cannot be read: {error.strerror}.", "Nothing was changed.") from None
+
+
+def backup_path(settings: File, is_pristine: bool) -> str:
+    """Where the file as it is now is kept: the first copy is one without hooks of ours, all others have numbers."""
+    number = 1 if is_pristine else 2
+    while os.path.lexists(path := settings.path + BACKUP + (f".{number}" if number > 1 else "")):
+        if _holds(path, settings.text):
+            return path
+        number += 1
+    return path
+
+
+def _holds(path: str, text: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return file.read() == text.encode("utf-8")
+    except OSError:
+        return False
+
+
+def write(settings: File, text: str, backup: str | None) -> None:
+    """The file as it was beside it first, then the new one in its place at once."""
+    try:
+        os.makedirs(os.path.dirname(settings.path), exist_ok=True)
+        mode = os.stat(settings.path).st_mode & 0o777 if settings.exists else 0o600
+        if backup and not _holds(backup, settings.text):
+            _replace(backup, settings.text, mode)
+        _replace(settings.path, text, mode)
+    except OSError as error:
+        raise Failed(f"{settings.path} cannot be written: {error.strerror}.", "Nothing was changed.") from None
+
+
+def _replace(path: str, text: str, mode: int) -> None:
+    beside = f"{path}.{os.getpid()}"
+    try:
+        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
+            os.fchmod(file.fileno(), mode)
+            file.write(text.encode("utf-8"))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    finally:
+        if os.path.lexists(beside):
+            os.unlink(beside)
+
+
+def hook_command() -> list[str]:
+    from keepfast.present.background import LAUNCH
+
+    return [interpreter(), "-I", "-S", "-B", os.path.abspath(LAUNCH)]
+
+
+def interpreter() -> str:
+    """The Python that runs us, as a program and by its absolute path; never a script that picks one by folder."""
+    name = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    for path in (
+        sys.executable,
+        f"{sys.prefix}/bin/{name}",
+        getattr(sys, "_base_executable", ""),
+        f"{sys.base_prefix}/bin/{name}",
+    ):
+        if path and os.path.isabs(path) and os.access(path, os.X_OK) and not _is_script(path):
+            return path
+    raise Failed("The path of this Python cannot be found out.", "Install keepfast into a virtual environment.")
+
+
+def _is_script(path: str) -> bool:
+    """A shim of pyenv, asdf or the like: it may choose another Python in another folder, and costs its own start."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(2) == b"#!"
+    except OSError:
+        return True
+
+
+def launcher_path(session: Session) -> str:
+    return f"{session.around.data}/bin/{launcher.NAME}"
+
+
+def write_launcher(session: Session, user: str = "") -> str:
+    """Write the launcher, and who names it; return its path. Raises `Failed`.
+
+    It is exchanged in one step: a hook that starts meanwhile finds the old one or the new one.
+    """
+    path = launcher_path(session)
+    command = hook_command()
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        if user:
+            _replace(path + USERS, "".join(f"{one}\n" for one in sorted({*users(session), user})), 0o644)
+        _replace(path, launcher.script(command[0], command[-1], path, _folders(session, path)), 0o755)
+        _remove(path + launcher.LOG, path + launcher.FAILING)
+    except OSError as error:
+        raise Failed(f"{path} cannot be written: {error.strerror}.", "Nothing else was changed.") from None
+    return path
+
+
+def renew_launcher(session: Session) -> bool:
+    """Write the launcher of an earlier version anew, which hands no folders to hooks. Was there one?"""
+    text = read(launcher_path(session)).text
+    if session.around.is_agents() or not all(launcher.named(text)) or launcher.folders(text):
+        return False
+    write_launcher(session)
+    return True
+
+
+def renew_for_new_name(around: Surroundings, line: str) -> None:
+    """Say what was taken over, and let launcher and plugin start this version where an earlier one wrote what they go by."""
+    print(f"keepfast: {line}", file=sys.stderr)
+    session = Session(around, now_ns, 0.0)
+    try:
+        if os.path.exists(launcher_path(session)):
+            write_launcher(session)
+        if os.path.exists(interpreter_file(session)):
+            record(session)
+    except Failed as error:
+        print(f"keepfast: {error} {error.hint}", file=sys.stderr)
+
+
+def _folders(session: Session, path: str) -> Sequence[str]:
+    """What hooks are told of the user's folders. An agent, whose variables may be a repository's, changes nothing of it."""
+    written = launcher.folders(read(path).text)
+    return written if written and session.around.is_agents() else session.around.folders
+
+
+def is_hooked(session: Session) -> bool:
+    """Are our hooks in the user's settings, or where he has put them for this project?"""
+    from keepfast.agents.claude.installer import look
+
+    return any(look(read(path).text, path).events for path in _own_settings(session))
+
+
+def _own_settings(session: Session) -> list[str]:
+    """The client's settings in which the user has our hooks, or may have them.
+
+    What only looks like them in a project's file may have come with a repository, and counts for nothing.
+    """
+    own, known = settings_path(session, "user"), users(session)
+    return [path for path in (settings_path(session, scope) for scope in SCOPES) if path == own or path in known]
+
+
+def bring_launcher_back(session: Session) -> str:
+    """Write the launcher that the user's client settings name and that is gone, with the data folder perhaps.
+
+    Return the settings file; nothing if none names it, or it is there.
+    """
+    from keepfast.agents.claude.installer import look
+
+    own, path = settings_path(session, "user"), launcher_path(session)
+    if session.around.is_agents() or os.path.lexists(path):
+        return ""
+    try:
+        commands = look(read(own).text, own).commands
+    except Failed:
+        return ""  # `doctor` says what is wrong with it
+    if path not in [launcher.place_of(command) for command in commands]:
+        return ""
+    write_launcher(session, own)
+    return own
+
+
+def not_starting(session: Session) -> str:
+    """Why hooks in the user's client settings do not start, as a sentence with the way out; nothing if they do."""
+    from keepfast.agents.claude.installer import look
+
+    for path in _own_settings(session):
+        try:
+            commands = look(read(path).text, path).commands
+        except Failed:
+            continue  # `doctor` says what is wrong with it
+        missing = [file for command in commands for file in [*gone(command), *_lacking(launcher.place_of(command))]]
+        if missing:
+            text = f"Hooks in {path} do not start, so nothing is saved by itself: {missing[0]} is gone."
+            return f"{text} `keepfast install claude` mends it."
+    return ""
+
+
+def gone(command: str) -> list[str]:
+    """Files that a hook's command starts and that are not there."""
+    import shlex
+
+    place = launcher.place_of(command)
+    words = [place] if place else [word for word in shlex.split(command)[:5] if word.startswith("/")]
+    return [word for word in words if not os.path.exists(word)]
+
+
+def _lacking(place: str) -> list[str]:
+    """What the launcher at this place would start and does not find."""
+    try:
+        text = read(place).text if place else ""
+    except Failed:
+        return []
+    return [file for file in launcher.named(text) if file and not os.access(file, os.R_OK)]
+
+
+def drop_launcher(session: Session, user: str) -> bool:
+    """Take one away from those who name the launcher, and the launcher when he was the last. Is it gone?"""
+    path = launcher_path(session)
+    rest = sorted(one for one in users(session) if one != user and (one == PLUGIN or _names(one, path)))
+    try:
+        if rest:
+            _replace(path + USERS, "".join(f"{one}\n" for one in rest), 0o644)
+            return False
+        _remove(path, path + USERS, path + launcher.LOG, path + launcher.FAILING)
+    except OSError as error:
+        raise Failed(f"{path} cannot be removed: {error.strerror}.") from None
+    return True
+
+
+def start_of(command: list[str]) -> str:
+    """Run the hook once, with an event that means nothing; return why it does not start, or nothing."""
+    import subprocess
+
+    payload = b'{"hook_event_name":"Setup","cwd":"/"}'
+    try:
+        done = subprocess.run([*command, "hook", "claude-code"], input=payload, capture_output=True, timeout=60)
+    except OSError as error:
+        return f"The hook does not start: {error.strerror}: {command[0]}."
+    if done.returncode:
+        said = done.stderr.decode("utf-8", "replace").strip() or f"exit code {done.returncode}"
+        return f"The hook does not start: {said}"
+    failed = last_failure(command[0])
+    # The launcher is silent where Python fails, and remembers it until a hook starts again.
+    if failed is not None and os.path.exists(command[0] + launcher.FAILING):
+        return f"The hook does not start: {failed['text']}"
+    return ""
+
+
+def last_failure(path: str) -> dict[str, Any] | None:
+    """The last hook that the launcher at `path` could not start, as a notice; None if it could start all."""
+    try:
+        at = os.stat(path + launcher.LOG).st_mtime_ns
+        with open(path + launcher.LOG, encoding="utf-8", errors="replace") as file:
+            lines = file.read(MOST).strip().splitlines()
+    except OSError:
+        return None
+    return {
+        "at": at,
+        "kind": "failed",
+        "trigger": "hook",
+        "text": f"A hook did not start: {lines[-1] if lines else ''}",
+        "told": False,
+    }
+
+
+def users(session: Session) -> list[str]:
+    """Settings files that were given the launcher, and `plugin`."""
+    return read(launcher_path(session) + USERS).text.splitlines()
+
+
+def _names(settings: str, path: str) -> bool:
+    try:
+        return path in read(settings).text
+    except Failed:
+        return True  # it may be mended, and then it counts on the launcher
+
+
+def _remove(*paths: str) -> None:
+    for path in paths:
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            pass
+
+
+def record(session: Session) -> str:
+    """Write down where Python and the launcher are, for the plugin. Return the file."""
+    path = interpreter_file(session)
+    command = hook_command()
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        _replace(path, f"{command[0]}\n{command[-1]}\n{launcher_path(session)}\n", 0o644)
+    except OSError as error:
+        raise Failed(f"{path} cannot be written: {error.strerror}.") from None
+    return path
+
+
+def interpreter_file(session: Session) -> str:
+    """Where the plugin looks: in the home folder of the passwd entry, whatever variables say."""
+    if is_at_home(session):
+        return f"{default_folders()[1]}/keepfast/{INTERPRETER}"
+    return os.path.join(os.path.dirname(session.config_path), INTERPRETER)
+
+
+def is_at_home(session: Session) -> bool:
+    """Is the home folder that we are given the one of the passwd entry? Nothing is written into another one."""
+    return session.around.folders[0] == default_folders()[0]
+
+
+def forget_interpreter(session: Session) -> None:
+    _remove(interpreter_file(session))

@@ -1,0 +1,147 @@
+"""`keepfast diff`: what differs between two checkpoints, or between one and the disk now."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from keepfast.cli.reference import REFERENCE
+from keepfast.cli.session import Session, common, write_bytes, write_json
+from keepfast.model.errors import Usage
+
+if TYPE_CHECKING:
+    from keepfast.app.inspect import Change
+    from keepfast.store.rows import CheckpointRow
+    from keepfast.workspace.diff import Stat
+
+COLOURS = {"header": "bold", "@@": "cyan", "+": "green", "-": "red", "remark": "dim"}
+PATHS = "keepfast.paths"
+
+
+class WithPaths(click.Command):
+    """Takes what follows `--` for paths, so that a reference is never taken for one."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if "--" in args:
+            at = args.index("--")
+            ctx.meta[PATHS] = args[at + 1 :]
+            args = args[:at]
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=WithPaths, options_metavar="[OPTIONS]")
+@click.argument("references", metavar="[A] [B] [-- PATH...]", type=REFERENCE, nargs=-1)
+@click.option("--stat", is_flag=True, help="Count lines per file instead.")
+@click.option("--name-only", is_flag=True, help="Name the files only, each with a letter: A, D, M or T.")
+@common
+def diff(session: Session, references: tuple[str, ...], stat: bool, name_only: bool) -> None:
+    """Show what leads from checkpoint A to checkpoint B.
+
+    Without B to the disk as it is now; without A from the one that the folder
+    was last saved as, or restored to. The patch can be given to `git apply`.
+    """
+    from keepfast.app.inspect import compare, lies_below
+    from keepfast.cli.paths import candidates
+    from keepfast.present.patches import without_implied
+
+    if len(references) > 2:
+        raise Usage("More than two references were given.", "Put paths after `--`: keepfast diff v1 v2 -- src")
+    root, workspace = session.workspace()
+    typed: list[str] = click.get_current_context().meta.get(PATHS, [])
+    paths = [candidates(path, session.cwd, root)[0] for path in typed]
+    old = session.resolve(workspace, references[0] if references else "@")
+    new = session.resolve(workspace, references[1]) if len(references) == 2 else None
+    with session.progress("Looking") as progress:
+        session.engine.progress = progress
+        changes = compare(session.engine, root, workspace, old, new, paths)
+    for name, path in zip(typed, paths, strict=True):
+        if not any(lies_below(change.path, [path]) for change in changes):
+            _tell_unknown(session, root, name, path, [one for one in (old, new) if one is not None])
+    if session.json:
+        _as_json(changes, old, new, with_lines=not name_only)
+    elif name_only:
+        _names(session, without_implied(changes))
+    elif stat:
+        _table(session, changes)
+    else:
+        for change in without_implied(changes):
+            _patch(session, change)
+
+
+def _tell_unknown(session: Session, root: bytes, name: str, path: bytes, versions: list[CheckpointRow]) -> None:
+    """Say of a path in which nothing differs that it is nowhere, if so: it may be meant from another folder."""
+    if not path or any(session.repository.ledger.at(one.workspace, one.version, path) is not None for one in versions):
+        return
+    if len(versions) == 1 and os.path.lexists(os.path.join(root, path)):
+        return
+    from keepfast.workspace.marker import show
+
+    states = " nor ".join([f"in v{one.version}" for one in versions] + ["here"] * (len(versions) == 1))
+    session.remark(f"{name} is neither {states}: paths count from the current folder, and this one is {show(path)}.")
+
+
+def _names(session: Session, changes: list[Change]) -> None:
+    from keepfast.present.json_forms import COLOURS as LETTER_COLOURS
+    from keepfast.present.json_forms import changed_line
+
+    for change in changes:
+        letter, text = changed_line(change)
+        session.print(f"{session.paint(LETTER_COLOURS[letter], letter)}  {text}")
+
+
+def _table(session: Session, changes: list[Change]) -> None:
+    from keepfast.present.terminal import plural
+    from keepfast.workspace.diff import stat_table
+
+    stats = [found for found in (_count(change) for change in changes) if found is not None]
+    for label, added, removed in stat_table(stats, session.paint.columns or 80):
+        session.print(label + session.paint("green", added) + session.paint("red", removed))
+    if stats:
+        lines = f"{sum(one.added for one in stats):,} added, {sum(one.removed for one in stats):,} removed"
+        session.print(f" {plural(len(stats), 'file')} changed, lines: {lines}")
+
+
+def _count(change: Change) -> Stat | None:
+    from keepfast.present.patches import counted
+    from keepfast.workspace.diff import Stat
+
+    found = counted(change)
+    if found is None:
+        return None
+    sizes = (change.old.size if change.old else 0, change.new.size if change.new else 0)
+    return Stat(change.path, found.added, found.removed, sizes if found.binary else None)
+
+
+def _patch(session: Session, change: Change) -> None:
+    from keepfast.present.patches import patch
+
+    for kind, line in patch(change):
+        _write(session, COLOURS.get(kind, ""), line)
+
+
+def _write(session: Session, style: str, line: bytes) -> None:
+    if session.paint.columns is not None or session.paint.enabled:
+        # A terminal obeys control characters in files; people should see them instead.
+        from keepfast.workspace.marker import show
+
+        line = b"\t".join([show(part).encode("utf-8", "backslashreplace") for part in line.rstrip(b"\r").split(b"\t")])
+    if session.paint.enabled and style:
+        start, _, end = session.paint(style, "\0").partition("\0")
+        line = start.encode("ascii") + line + end.encode("ascii")
+    write_bytes(line + b"\n")
+
+
+def _as_json(changes: list[Change], old: CheckpointRow, new: CheckpointRow | None, with_lines: bool) -> None:
+    from keepfast.present.json_forms import of_change
+    from keepfast.present.patches import counted
+
+    listed: list[dict[str, Any]] = []
+    for change in changes:
+        facts = of_change(change)
+        found = counted(change) if with_lines else None
+        if found is not None:
+            facts.update({"binary": found.binary, "lines_added": found.added, "lines_removed": found.removed})
+        listed.append(facts)
+    write_json({"old": f"v{old.version}", "new": f"v{new.version}" if new is not None else None, "changes": listed})

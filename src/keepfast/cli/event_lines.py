@@ -1,0 +1,141 @@
+"""Events of tasks in words: the lines that `task log` and `supervise` print."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from keepfast.present.terminal import size
+
+HIDDEN = frozenset(("sequence", "timestamp", "taskId", "type", "run"))
+FOUND = {
+    "alive": "its agent is running", "over": "its agent has ended", "lost": "its agent was cut off",
+    "absent": "its agent was not started",
+}  # fmt: skip
+_HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+def logged(event: dict[str, Any]) -> str:
+    """An event of a log: when, what, and its facts."""
+    return f"{local(event['timestamp'])}  {event['type']}  {_line(facts(event))}".rstrip()
+
+
+def facts(event: dict[str, Any]) -> str:
+    """What an event says, as words and values."""
+    if event["type"] == "state_transition":
+        return _moved(event)
+    return _pairs({key: value for key, value in event.items() if key not in HIDDEN})
+
+
+def told(event: dict[str, Any]) -> str:
+    """The line that a supervisor prints of an event; empty if it is of no interest while tasks run."""
+    say = _SAID.get(event["type"])
+    text = _line(say(event)) if say is not None else ""
+    return f"{local(event['timestamp'])[11:]}  {event['taskId']}  {text}" if text else ""
+
+
+def local(moment: str) -> str:
+    """A moment of a log in the clock of the person who reads it."""
+    return datetime.fromisoformat(moment).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _moved(event: dict[str, Any]) -> str:
+    before, after, about = event["from"], event["to"], event.get("metadata") or {}
+    parts = [f"{_words(before)} to {_words(after)}" if before != after else "", _held(about)]
+    if about.get("lifted") and not about.get("hold"):
+        parts.append(f"no longer waits for {_words(about['lifted'])}")
+    return ", ".join([part for part in [*parts, f"by {event['trigger']}"] if part])
+
+
+def _held(about: dict[str, Any]) -> str:
+    """What a task waits for, until when and why; empty if for nothing."""
+    if not about.get("hold"):
+        return str(about.get("reason") or "")
+    until = f" until {local(about['until'])}" if about.get("until") else ""
+    why = f": {about['reason']}" if about.get("reason") else ""
+    return f"waits for {_words(about['hold'])}{until}{why}"
+
+
+def _pairs(found: dict[str, Any]) -> str:
+    return ", ".join([f"{_words(key)} {_value(value)}" for key, value in found.items() if not _is_empty(value)])
+
+
+def _is_empty(value: Any) -> bool:
+    return value in (None, "", [], {}) or (value == 0 and not isinstance(value, bool))
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict):
+        return f"({_pairs(value)})"
+    if isinstance(value, list):
+        return "; ".join([_value(one) for one in value])
+    return _line(str(value))
+
+
+def _line(text: str) -> str:
+    return " ".join(text.splitlines())
+
+
+def _words(name: str) -> str:
+    return _HUMP.sub(" ", name).replace("_", " ").lower() if not name.isupper() else name
+
+
+def _state(event: dict[str, Any]) -> str:
+    about = event.get("metadata") or {}
+    if about.get("hold"):
+        return _held(about)
+    if event["fromState"] != event["toState"]:
+        return f"is {_words(event['to'])}" + (f": {_value(about['reason'])}" if about.get("reason") else "")
+    return "goes on"
+
+
+def _saved(event: dict[str, Any]) -> str:
+    return (
+        f"saved: {_words(event['reason'])}, {event['checkpointId']} ({size(event['size'])}, {event['duration_ms']} ms)"
+    )
+
+
+def _restored(event: dict[str, Any]) -> str:
+    if not event["success"]:
+        return "could not be restored from a checkpoint; it restarts from the beginning"
+    messages = f", {event['messages_restored']} messages" if event["messages_restored"] else ""
+    return f"restored from {event['checkpointId']}{messages} ({event['duration_ms']} ms)"
+
+
+def _needed(event: dict[str, Any]) -> str:
+    """What is needed; events of older versions do not name it."""
+    name = event.get("name")
+    if not name:
+        return str(event["text"])
+    text = event["text"] if name in event["text"] else f"{name}: {event['text']}"
+    return f"{text}, `keepfast task secret {event['taskId']} {name}`" if event["kind"] == "secret" else text
+
+
+_SAID: dict[str, Callable[[dict[str, Any]], str]] = {
+    "found": lambda event: f"found: {FOUND.get(event['as'], event['as'])}",
+    "checkpoint_created": _saved,
+    "checkpoint_failed": lambda event: f"NOT SAVED ({_words(event['reason'])}): {event['error']}",
+    "checkpoint_restored": _restored,
+    "warning": lambda event: f"WARNING: {event['message']}",
+    "state_transition": _state,
+    "agent_started": lambda event: f"agent started, process {event['pid']}",
+    "agent_ended": lambda event: (
+        f"agent ended: {event['outcome']}" + (f", {event['reason']}" if event["reason"] else "")
+    ),
+    "phase_complete": lambda event: f"phase {event['phase']} is complete: {event['gate']}",
+    "user_question": lambda event: f"asks: {event['text']} ({event['id']})",
+    "dependency_request": lambda event: f"needs: {_needed(event)} ({event['id']})",
+    "answered": lambda event: f"answered: {event['id']}",
+    "error": lambda event: f"error ({event['kind']}): {event['message']}",
+    "limit_near": lambda event: f"comes close to its limit ({event['scope']})",
+    "budget_exceeded": lambda event: f"has used up its budget of {event['what']}",
+    "silent": lambda event: f"has said nothing for {event['seconds']} s",
+    "stuck": lambda event: f"is stuck: has said nothing for {event['seconds']} s",
+    "rebuilt": lambda event: "rebuilt from its documents",
+    "trouble": lambda event: f"trouble: {event['error']}",
+    "notice_failed": lambda event: f"nobody could be told: {event['why']}",
+}

@@ -1,0 +1,99 @@
+"""The one place where errors become exit codes: no traceback ever reaches a person."""
+
+from __future__ import annotations
+
+import sys
+from errno import ENOMEM
+
+from keepfast.cli.session import Session, write_json
+from keepfast.model.errors import KeepfastError, shortage
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+INTERRUPTED = 130
+
+
+def leave(session: Session, arguments: Sequence[str], work: Callable[[], int]) -> int:
+    """Do the work of a command line, say what went wrong, and return the exit code."""
+    _never_fail_to_print()
+    try:
+        return _leave(session, arguments, work)
+    except BrokenPipeError:
+        return _stop_writing()
+    finally:
+        session.close()
+
+
+def _leave(session: Session, arguments: Sequence[str], work: Callable[[], int]) -> int:
+    try:
+        session.refuse_strange()
+        code = work()
+        sys.stdout.flush()
+        return code
+    except KeepfastError as error:
+        return _report(session, arguments, error)
+    except KeyboardInterrupt:
+        session.clear_progress()
+        return INTERRUPTED
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        if session.around.text("KEEPFAST_DEBUG"):
+            raise
+        return _report(session, arguments, _explained(error, session))
+
+
+def _report(session: Session, arguments: Sequence[str], error: KeepfastError) -> int:
+    # An agent takes exit code 2 of its hook for "stop"; a wrong flag in one must not have that power.
+    auto = "--auto" in _before_paths(arguments)
+    exit_code = 1 if auto else error.exit_code
+    session.clear_progress()
+    if session.json or "--json" in _before_paths(arguments):
+        write_json({"error": {"kind": error.kind, "message": str(error), "hint": error.hint, "exit_code": exit_code}})
+        return exit_code
+    lines = [f"keepfast: {error}", error.hint] if error.hint else [f"keepfast: {error}"]
+    session.warn((" " if auto else "\n").join(lines))
+    return exit_code
+
+
+def _explained(error: Exception, session: Session) -> KeepfastError:
+    """A sentence for what no layer below has put into words."""
+    if isinstance(error, OSError) and error.strerror and error.errno != ENOMEM:
+        import os
+
+        from keepfast.workspace.marker import show
+
+        name = os.fsencode(error.filename) if isinstance(error.filename, str | bytes) else b""
+        store = session.store_path()
+        if store and (not name or name.startswith(os.fsencode(store))):
+            from keepfast.fsutil.durable import explain
+
+            return explain(error, "The command", store)
+        return KeepfastError(f"{error.strerror}: {show(name)}." if name else f"{error.strerror}.")
+    return shortage(error) or KeepfastError(
+        f"This should not happen: {type(error).__name__}: {error}.",
+        "Please report it; KEEPFAST_DEBUG=1 shows where it happened.",
+    )
+
+
+def _before_paths(arguments: Sequence[str]) -> Sequence[str]:
+    return arguments[: arguments.index("--")] if "--" in arguments else arguments
+
+
+def _never_fail_to_print() -> None:
+    """A terminal that cannot show a letter gets an escape instead of an error."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+
+
+def _stop_writing() -> int:
+    """The reader has gone (`| head`): nothing is wrong, and Python must not complain while it shuts down."""
+    from posix import O_WRONLY, dup2
+    from posix import open as open_fd
+
+    dup2(open_fd("/dev/null", O_WRONLY), 1)
+    return 0

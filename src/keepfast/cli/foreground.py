@@ -1,0 +1,160 @@
+"""A client that has the terminal to itself: nothing is between it and you but hooks, which save and notice limits."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+from keepfast.model.errors import KeepfastError, Limited, Usage
+from keepfast.secrets.cuts import head
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from keepfast.cli.session import Session
+
+OWN = "--settings"
+MOST = 1 << 16
+
+
+def run_client(session: Session, words: list[str]) -> int:
+    """Run the client until it ends; return its exit code. Raises `Limited` if the last thing it said was that it is."""
+    _save_first(session)
+    marker = f"{session.around.data}/supervisor/limited.{os.getpid()}"
+    os.makedirs(os.path.dirname(marker), mode=0o700, exist_ok=True)
+    command = _with_hooks(session, words, marker)
+    variables = {os.fsdecode(name): os.fsdecode(value) for name, value in session.around.variables.items()}
+    try:
+        code = in_foreground(command, variables)
+        limited = _read(marker)
+    finally:
+        for path in (marker, marker + ".new"):
+            if os.path.lexists(path):
+                os.unlink(path)
+    if limited:
+        raise Limited(f"The agent is limited: {limited}", "Start it again when the limit is over.")
+    return code
+
+
+def in_foreground(command: list[str], variables: dict[str, str]) -> int:
+    """A child in our own process group, with our terminal: keys that make signals reach it, and do not end us."""
+    modes = _terminal_modes()
+    try:
+        # Handlers, not SIG_IGN: what is ignored would be ignored by the child too.
+        before = {number: signal.signal(number, _nothing) for number in (signal.SIGINT, signal.SIGQUIT)}
+        child = subprocess.Popen(command, env=variables)
+    except OSError as error:
+        raise Usage(f"{command[0]} cannot be started: {error.strerror}.") from None
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        before[number] = signal.signal(number, lambda number, frame: _pass_on(child.pid, number))
+    try:
+        while True:
+            _, status = os.waitpid(child.pid, os.WUNTRACED)
+            if not os.WIFSTOPPED(status):
+                break
+            os.kill(os.getpid(), signal.SIGSTOP)  # it was suspended: so are we, and `fg` wakes both
+            _pass_on(child.pid, signal.SIGCONT)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        _restore(modes)
+    child.returncode = code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
+
+
+def _save_first(session: Session) -> None:
+    from keepfast.model.event import Event
+
+    try:
+        session.engine.handle(Event(session.cwd, session.now(), trigger="auto", message="before a session", adopt=True))
+    except KeepfastError as error:
+        session.warn(f"keepfast: {error}")  # the client is started all the same
+
+
+def _with_hooks(session: Session, words: list[str], marker: str) -> list[str]:
+    """The command with our settings beside those it names itself."""
+    given, rest = {}, list(words)
+    if OWN in rest[:-1]:
+        at = rest.index(OWN)
+        given = _given(rest[at + 1])
+        del rest[at : at + 2]
+    hooks = dict(given.get("hooks") or {})
+    for event, groups in _hooks(session, marker):
+        hooks[event] = [*hooks.get(event, []), *groups]
+    return [rest[0], OWN, json.dumps({**given, "hooks": hooks}), *rest[1:]]
+
+
+def _hooks(session: Session, marker: str) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    from keepfast.agents.claude.installer import hooks_for
+    from keepfast.agents.launcher import hook
+    from keepfast.cli.client_files import is_hooked, write_launcher
+
+    if not is_hooked(session):
+        launcher = write_launcher(session)
+        yield from hooks_for(lambda *words: hook(launcher, *words)).items()
+    place = shlex.quote(marker)
+    limited = (
+        f'cat > {place}.new; if grep -q \'"error": *"rate_limit"\' {place}.new; '
+        f"then mv {place}.new {place}; else rm -f {place}.new; fi"
+    )
+    for event, command in (("StopFailure", limited), ("Stop", f"rm -f {place}")):
+        yield event, [{"hooks": [{"type": "command", "command": command, "timeout": 5}]}]
+
+
+def _given(value: str) -> dict[str, Any]:
+    """The settings that the command line names, as a file or as JSON. Raises `Usage`."""
+    try:
+        if not value.lstrip().startswith("{"):
+            with open(value, encoding="utf-8") as file:
+                value = file.read()
+        found = json.loads(value)
+    except (OSError, ValueError) as error:
+        raise Usage(f"The settings in {OWN} cannot be read: {error}.") from None
+    if not isinstance(found, dict):
+        raise Usage(f"The settings in {OWN} are no object.")
+    return found
+
+
+def _read(marker: str) -> str:
+    """What the client said of its limit; empty if it was not limited, or went on since."""
+    try:
+        with open(marker, encoding="utf-8", errors="replace") as file:
+            told = json.loads(file.read(MOST))
+    except FileNotFoundError:
+        return ""
+    except (OSError, ValueError):
+        told = {}
+    said = told.get("last_assistant_message") or told.get("error_details") if isinstance(told, dict) else ""
+    return head(" ".join(str(said or "rate limit").split()), 300)
+
+
+def _terminal_modes() -> list[Any] | None:
+    if not sys.stdin.isatty():
+        return None
+    import termios
+
+    return termios.tcgetattr(sys.stdin.fileno())
+
+
+def _restore(modes: list[Any] | None) -> None:
+    """A client that was killed leaves the terminal as it was while it drew; it becomes usable again."""
+    if modes is not None:
+        import termios
+
+        termios.tcsetattr(sys.stdin.fileno(), termios.TCSADRAIN, modes)
+
+
+def _pass_on(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass
+
+
+def _nothing(number: int, frame: object) -> None:
+    pass

@@ -1,0 +1,291 @@
+"""`keepfast forget` and `keepfast compact`: let checkpoints go, and give their space back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from keepfast.cli.reference import REFERENCE
+from keepfast.cli.session import Session, common, write_json
+from keepfast.model.errors import Busy, Conflict, Failed, KeepfastError, NotCompacted, Usage
+
+if TYPE_CHECKING:
+    from keepfast.store.maintenance.space import Compaction
+    from keepfast.store.rows import CheckpointRow
+
+NOTHING_LEFT = "what is left is pinned, named, made by hand or the newest"
+SHOWN = 20
+WORTH_A_WORD = 64 << 10
+"""From so many bytes on it is said that they stay: a few documents always do."""
+
+
+@click.command()
+@click.argument("references", metavar="[REF]...", type=REFERENCE, nargs=-1)
+@click.option("--policy", is_flag=True, help="Apply the retention policy; the same as giving no REF.")
+@click.option(
+    "--keep-size", default=None, metavar="SIZE", help="Thin until the store fits in SIZE (retention.max_size)."
+)
+@click.option("-n", "--dry-run", is_flag=True, help="Only show what would be forgotten.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@common
+def forget(
+    session: Session, references: tuple[str, ...], policy: bool, keep_size: str | None, dry_run: bool, yes: bool
+) -> int:
+    """Forget the checkpoints REF, or those that the retention policy lets go, and give their space back.
+
+    The policy keeps what is pinned, named or made by hand, what was taken before a destructive command within a day,
+    the newest automatic ones of each session, then one an hour, then one a day. If the store is larger than
+    retention.max_size after that, the oldest automatic ones go, those of other workspaces included.
+    """
+    if references and (policy or keep_size is not None):
+        raise Usage("Give either references or the policy's options.")
+    _, workspace = session.workspace()
+    most = _size(session, keep_size)
+    chosen = _named(session, references) if references else _by_policy(session, workspace.id)
+    freed = _unneeded(session, workspace.id, chosen)
+    staying = _unneeded(session, workspace.id, chosen, with_newest=True) - freed
+    if dry_run:
+        _dry_run(session, chosen, bool(references), most, freed, staying)
+        return 0
+    if chosen:
+        _print_chosen(session, chosen, "Forgetting" if yes else "Would forget")
+        if not session.agreed(
+            f"Forget {len(chosen):,} of them for good?" if len(chosen) > 1 else "Forget it for good?", yes
+        ):
+            raise Failed("Nothing was forgotten.")
+    from keepfast.store.maintenance.space import forget as forget_versions
+
+    reason = "asked" if references else "policy"
+    versions, folder = [row.version for row in chosen], session.engine.place.path
+    if chosen:
+        forget_versions(session.repository, workspace.id, versions, reason, folder)
+    failures: list[NotCompacted] = []
+    done = _give_back(session, failures) if chosen else None
+    thinned = [] if references or failures else _thin(session, most, failures)
+    failed = failures[0] if failures else None
+    _answer(session, chosen, thinned, freed, done, most, staying, failed)
+    return _told(session, failed)
+
+
+@click.command()
+@click.option("--everything", is_flag=True, help="Rewrite every pack that holds something unneeded, however little.")
+@common
+def compact(session: Session, everything: bool) -> None:
+    """Give back the space of what no checkpoint needs, and merge small packs."""
+    from keepfast.present.terminal import plural, size
+
+    done = _compact(session, everything, must=True)
+    assert done is not None
+    if session.json:
+        write_json(_compaction(done))
+        return
+    session.say(
+        f"{plural(done.packs_before, 'pack')} of {size(done.bytes_before)} became"
+        f" {plural(done.packs_after, 'pack')} of {size(done.bytes_after)}: "
+        + (f"{size(done.given_back)} given back." if done.given_back else "no space was given back.")
+    )
+    _name_left(session, done)
+
+
+def _named(session: Session, references: tuple[str, ...]) -> list[CheckpointRow]:
+    _, workspace = session.workspace()
+    rows = {row.version: row for row in [session.resolve(workspace, text) for text in references]}
+    for row in rows.values():
+        if row.pinned:
+            raise Conflict(f"v{row.version} is pinned.", f"Run `keepfast unpin v{row.version}` first.")
+    return [rows[version] for version in sorted(rows)]
+
+
+def _by_policy(session: Session, workspace: str) -> list[CheckpointRow]:
+    from keepfast.app.tidy import by_policy
+
+    return by_policy(session.engine, workspace, session.now())
+
+
+def _unneeded(session: Session, workspace: str, chosen: list[CheckpointRow], with_newest: bool = False) -> int:
+    from keepfast.store.maintenance.space import unneeded
+
+    return unneeded(session.repository, workspace, [row.version for row in chosen], with_newest)
+
+
+def _thin(session: Session, most: int, failures: list[NotCompacted]) -> list[CheckpointRow]:
+    from keepfast.app.tidy import thin
+
+    give_back = lambda: _give_back(session, failures) is not None  # noqa: E731
+    return thin(session.repository, session.engine.place.path, most, give_back)
+
+
+def _give_back(session: Session, failures: list[NotCompacted]) -> Compaction | None:
+    """Compact after something was forgotten: it is, whatever becomes of its space."""
+    try:
+        return _compact(session)
+    except KeepfastError as error:
+        failures.append(NotCompacted(f"Forgotten, but not compacted: {error}", error.hint or None))
+        return None
+
+
+def _compact(session: Session, everything: bool = False, must: bool = False) -> Compaction | None:
+    """None if another process is at it, or has the store mounted; with `must` that raises `Busy`."""
+    from keepfast.store.maintenance.space import compact as give_back
+
+    with session.progress("Compacting") as progress:
+        try:
+            return give_back(session.repository, session.engine.place.path, everything=everything, progress=progress)
+        except Busy as busy:
+            if must:
+                raise
+            session.remark(f"{busy} The space is given back by a later `keepfast compact`.")
+            return None
+
+
+def _size(session: Session, keep_size: str | None) -> int:
+    if keep_size is None:
+        most: int = session.settings["retention.max_size"]
+        return most
+    from keepfast.model.setting_values import size
+
+    given = size(keep_size)
+    if given is None:
+        raise Usage(f"--keep-size {keep_size!r} is not a size.", "Give a size such as 5GB.")
+    return given
+
+
+def _dry_run(session: Session, chosen: list[CheckpointRow], named: bool, most: int, freed: int, staying: int) -> None:
+    from keepfast.present.json_forms import of_checkpoint
+    from keepfast.present.terminal import size
+    from keepfast.store.maintenance.space import store_size
+
+    over = 0 if named else max(0, store_size(session.repository) - most)
+    if session.json:
+        listed = [of_checkpoint(row) for row in chosen]
+        write_json(
+            {"dry_run": True, "forgotten": listed, "bytes_unneeded": freed, "bytes_staying": staying, "over_size": over}
+        )
+        return
+    if chosen:
+        _print_chosen(session, chosen, "Would forget")
+        session.print(f"{size(freed)} of contents would no longer be needed.")
+        _name_staying(session, staying)
+    else:
+        session.print("Nothing would be forgotten.")
+    if over:
+        from keepfast.app.tidy import thinnable
+
+        taken = {(row.workspace, row.version) for row in chosen}
+        left = [
+            row
+            for row in thinnable(session.repository, session.engine.place.path)
+            if (row.workspace, row.version) not in taken
+        ]
+        also = "the oldest automatic ones would be thinned too" if left else NOTHING_LEFT
+        session.print(f"The store is {size(over)} over {size(most)}; {also}.")
+
+
+def _print_chosen(session: Session, chosen: list[CheckpointRow], verb: str) -> None:
+    from keepfast.present.json_forms import title
+    from keepfast.present.terminal import age, plural
+
+    if session.json:
+        return
+    session.say(f"{verb} {plural(len(chosen), 'checkpoint')}:")
+    for row in chosen[:SHOWN]:
+        session.say(f"  {title(row)}, {row.trigger}, {age(row.created_at, session.now())}")
+    if len(chosen) > SHOWN:
+        session.say(f"  … and {len(chosen) - SHOWN:,} more")
+
+
+def _answer(
+    session: Session,
+    chosen: list[CheckpointRow],
+    thinned: list[CheckpointRow],
+    freed: int,
+    done: Compaction | None,
+    most: int,
+    staying: int,
+    failed: NotCompacted | None,
+) -> None:
+    from keepfast.present.json_forms import of_checkpoint
+    from keepfast.present.terminal import plural, size
+    from keepfast.store.maintenance.space import store_size
+
+    try:
+        now = store_size(session.repository)
+    except KeepfastError:
+        if failed is None:
+            raise
+        now = None  # what kept compaction from its work keeps us from asking
+    if session.json:
+        write_json(
+            {
+                "dry_run": False,
+                "forgotten": [of_checkpoint(row) for row in chosen],
+                "thinned": [of_checkpoint(row) for row in thinned],
+                "bytes_unneeded": freed,
+                "bytes_staying": staying,
+                "compaction": _compaction(done) if done is not None else None,
+                "not_compacted": not_compacted(failed),
+                "store_bytes": now,
+            }
+        )
+        return
+    if not chosen and not thinned:
+        session.say("Nothing to forget.")
+    if chosen:
+        session.say(f"Forgot {plural(len(chosen), 'checkpoint')}; {size(freed)} of contents are no longer needed.")
+        _name_staying(session, staying)
+    if done is not None:
+        given_back = f"{size(done.given_back)} were given back" if done.given_back else "No space was given back"
+        session.say(f"{given_back}: the store went from {size(done.bytes_before)} to {size(done.bytes_after)}.")
+        _name_left(session, done)
+    if thinned:
+        count = plural(len(thinned), "oldest automatic checkpoint")
+        has = f" It has {size(now)} now." if now is not None else ""
+        session.say(f"The store was over {size(most)}: the {count} went too.{has}")
+    if now is not None and now > most and failed is None and not (chosen and not thinned and done is None):
+        session.warn(f"The store has {size(now)}, over {size(most)}: {NOTHING_LEFT}.")
+
+
+def _told(session: Session, failed: NotCompacted | None) -> int:
+    """The exit code; with --json the reason stands in the answer."""
+    if failed is not None and not session.json:
+        raise failed
+    return failed.exit_code if failed is not None else 0
+
+
+def not_compacted(failed: NotCompacted | None) -> dict[str, str] | None:
+    """Why the space of what is gone was not given back."""
+    return {"message": str(failed), "hint": failed.hint} if failed is not None else None
+
+
+def _name_staying(session: Session, staying: int) -> None:
+    """Say what of the newest version stays although it is forgotten."""
+    from keepfast.present.terminal import size
+
+    if staying:
+        session.remark(
+            f"{size(staying)} of the newest one's contents stay until a later save has other files: the next save builds"
+            " on them. `keepfast purge` removes them too."
+        )
+
+
+def _name_left(session: Session, done: Compaction) -> None:
+    """Say what nothing needs and stays all the same: most of the packs that it lies in is needed."""
+    from keepfast.present.terminal import size
+
+    if done.bytes_left >= WORTH_A_WORD:
+        session.remark(
+            f"{size(done.bytes_left)} that nothing needs stay for now: they are little of the packs that they lie in."
+            " `keepfast compact --everything` gives them back."
+        )
+
+
+def _compaction(done: Compaction) -> dict[str, int]:
+    return {
+        "bytes_before": done.bytes_before,
+        "bytes_after": done.bytes_after,
+        "packs_before": done.packs_before,
+        "packs_after": done.packs_after,
+        "bytes_given_back": done.given_back,
+        "bytes_left": done.bytes_left,
+    }

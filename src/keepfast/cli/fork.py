@@ -1,0 +1,223 @@
+"""`keepfast fork`: a new folder with the state of a checkpoint, and its way home."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from keepfast.cli.reference import REFERENCE
+from keepfast.cli.session import Session, common, write_bytes, write_json
+from keepfast.model.errors import Conflict, KeepfastError, NotFound, NoWorkspace, Usage
+
+if TYPE_CHECKING:
+    from keepfast.app.fork import Forked
+    from keepfast.app.fork_patch import Patch
+    from keepfast.store.rows import CheckpointRow, WorkspaceRow
+
+SHOWN = 10
+
+
+@click.command()
+@click.argument("reference", metavar="[REF]", type=REFERENCE, required=False)
+@click.argument("folder", metavar="DIR", type=click.Path(), required=False)
+@click.option("--git", "with_git", is_flag=True, help="Make DIR a git repository at the checkpoint's commit.")
+@click.option(
+    "--privileged", is_flag=True, help="Bring back `security.*` and `trusted.*` attributes, and root's ACLs, too."
+)
+@click.option("--back", is_flag=True, help="Bring home what was done in the fork DIR, as a patch.")
+@click.option("--patch", metavar="FILE", default=None, help="With --back: write the patch to FILE.")
+@click.option("--branch", metavar="NAME", default=None, help="With --back: say how to fetch DIR's branch as NAME.")
+@click.option("--force", is_flag=True, help="With --patch: replace FILE if it is there.")
+@common
+def fork(
+    session: Session,
+    reference: str | None,
+    folder: str | None,
+    with_git: bool,
+    privileged: bool,
+    back: bool,
+    patch: str | None,
+    branch: str | None,
+    force: bool,
+) -> int:
+    """Make the folder DIR with the state of checkpoint REF: a workspace of its own, independent from now on.
+
+    Without REF, that of the newest. REF may be the id of any checkpoint or workspace in the store. With --git, your repository is
+    only read. With --back, give DIR alone.
+    """
+    words = [word for word in (reference, folder) if word is not None]
+    if len(words) != 1 and (back or not words):
+        raise Usage("Give the folder of the fork." if back else "Give a folder, such as ../trial.")
+    if not back and (patch is not None or branch is not None):
+        raise Usage("--patch and --branch go with --back.")
+    if back and (with_git or (patch is not None and branch is not None)):
+        raise Usage("Give --back with either --patch or --branch.")
+    target = os.path.realpath(os.path.join(session.cwd, os.fsencode(words[-1])))
+    if privileged:
+        session.settings.put("restore.privileged_attributes", True, "--privileged")
+    if not back:
+        return _fork(session, words[0] if len(words) > 1 else _newest(session, words[0]), target, with_git)
+    if branch is not None:
+        say_branch(session, session.workspace()[1], target, branch)
+    else:
+        _bring_home(session, target, patch, force)
+    return 0
+
+
+def _newest(session: Session, folder: str) -> str:
+    """The newest checkpoint, where a folder alone is given. Raises `Usage` if that is the name of a checkpoint."""
+    try:
+        _resolve(session, folder)
+    except KeepfastError:
+        return "@"
+    raise Usage(f"{folder} is a checkpoint.", f"Give the folder too: `keepfast fork {folder} ../trial`.")
+
+
+def _fork(session: Session, reference: str, target: bytes, with_git: bool) -> int:
+    """Make the fork and say what it is; return the exit code, 14 if something in it is not as it was, as of a restore."""
+    from keepfast.app.fork import Forking
+    from keepfast.workspace.git_clone import Git
+    from keepfast.workspace.marker import show
+
+    root, row, checkpoint = _resolve(session, reference)
+    git = Git(session.around.text("PATH"), root or b"/nonexistent") if with_git else None
+    outer = session.engine.near(target.rpartition(b"/")[0] or b"/")
+    with session.progress("Forking") as progress:
+        session.engine.progress = progress
+        done = Forking(session.engine, root, row, checkpoint).fork(target, git)
+    _report(session, target, checkpoint, done)
+    if outer is not None and outer[1] != row.id:
+        session.remark(f"It lies in the workspace {show(outer[0])}, which may keep its files too.")
+    return Conflict.exit_code if done.applied.kept else 0
+
+
+def _resolve(session: Session, reference: str) -> tuple[bytes, WorkspaceRow, CheckpointRow]:
+    """The checkpoint in this workspace, or by its or its workspace's id in the store; and the folder of that, if any."""
+    try:
+        root, row = session.workspace()
+        return root, row, session.resolve(row, reference)
+    except (NoWorkspace, NotFound):
+        found = _anywhere(session, reference) if reference.startswith("cp-") else _newest_of(session, reference)
+        if found is None:
+            raise
+    row_there = session.repository.workspace(found.workspace)
+    assert row_there is not None
+    return row_there.path if os.path.isdir(row_there.path) else b"", row_there, found
+
+
+def _anywhere(session: Session, reference: str) -> CheckpointRow | None:
+    from keepfast.store.rows import Query
+
+    if not reference.isascii():
+        return None
+    found = session.repository.ledger.find(Query(id_prefix=reference.lower(), limit=2))
+    return found[0] if len(found) == 1 else None
+
+
+def _newest_of(session: Session, workspace: str) -> CheckpointRow | None:
+    """The newest checkpoint of the workspace with this id, which may have no folder any more."""
+    from keepfast.store.rows import Query
+
+    if len(workspace) != 32 or session.repository.workspace(workspace) is None:
+        return None
+    found = session.repository.ledger.find(Query(workspace=workspace, limit=1))
+    return found[0] if found else None
+
+
+def _report(session: Session, target: bytes, checkpoint: CheckpointRow, done: Forked) -> None:
+    from keepfast.present.json_forms import of_checkpoint, of_path
+    from keepfast.present.terminal import plural
+    from keepfast.workspace.git_pointers import POINTS_IN
+    from keepfast.workspace.marker import show
+
+    if session.json:
+        write_json(
+            {
+                "root": show(target),
+                "workspace": done.workspace,
+                "parent": checkpoint.workspace,
+                "from": of_checkpoint(checkpoint),
+                "checkpoint": of_checkpoint(done.checkpoint),
+                "branch": done.branch or None,
+                "written": done.applied.written,
+                "same": not done.differs,
+                "left_out": [{**of_path(path), "why": why} for path, why in done.left_out],
+                "kept": [{**of_path(path), "why": why} for path, why in done.applied.kept],
+            }
+        )
+        return
+    files = plural(done.checkpoint.files, "file")
+    session.say(f"Forked v{checkpoint.version} to {show(target)}: {files} ({session.milliseconds()}ms)")
+    if done.branch:
+        session.say(f"It is a git repository on the branch {done.branch}.")
+    for path, why in sorted(done.left_out, key=lambda one: one[1] != POINTS_IN)[:SHOWN]:
+        session.remark(f"  not there: {show(path)}, which {why}")
+    if len(done.left_out) > SHOWN:
+        session.remark(f"  … and {len(done.left_out) - SHOWN} more that were left out")
+    for path, why in done.applied.kept:
+        session.warn(f"  not as it was: {show(path)}: {why}")
+    if done.differs and not done.applied.kept:
+        session.warn("Its first checkpoint is not the same tree: something changed it, or this disk cannot hold it.")
+
+
+def _bring_home(session: Session, target: bytes, file: str | None, force: bool) -> None:
+    from keepfast.app.fork_patch import bring_home
+    from keepfast.present.json_forms import of_path
+    from keepfast.present.terminal import plural
+    from keepfast.workspace.marker import show
+
+    _, row = session.workspace()
+    with session.progress("Looking") as progress:
+        session.engine.progress = progress
+        patch = bring_home(session.engine, row, target)
+    if file is not None:
+        write_patch(os.path.join(os.fsdecode(session.cwd), file), patch, force)
+    if session.json:
+        text = b"".join([line + b"\n" for line in patch.lines])
+        omitted = [{**of_path(path), "why": why} for path, why in patch.omitted]
+        shown = {"patch": text.decode("utf-8", "backslashreplace")} if file is None else {"file": file}
+        write_json({"files": patch.files, "omitted": omitted, **shown})
+        return
+    if file is None:
+        for line in patch.lines:
+            write_bytes(line + b"\n")
+    else:
+        session.say(f"Wrote a patch of {plural(patch.files, 'file')} to {file}; `git apply` takes it.")
+    for path, why in patch.omitted:
+        session.warn(f"not in the patch: {show(path)} {why}")
+    if not patch.files and not patch.omitted:
+        session.remark("The fork is as it was at the beginning.")
+
+
+def write_patch(path: str, patch: Patch, force: bool) -> None:
+    """Write a patch to a new file. Raises `Conflict` if one is there, unless `force`."""
+    from keepfast.fsutil.durable import replace
+    from keepfast.store.bundle_writer import exists, taken
+
+    if exists(path) and not force:
+        raise taken(path)
+    replace(path, b"".join([line + b"\n" for line in patch.lines]), durable=False)
+
+
+def say_branch(session: Session, row: WorkspaceRow, target: bytes, name: str) -> None:
+    """Your repository is yours: what would change it is said, not done."""
+    import shlex
+
+    from keepfast.app.fork import fork_point
+    from keepfast.workspace.git import facts
+    from keepfast.workspace.marker import show
+
+    fork_point(session.engine, row, target)
+    found = facts(target)
+    if found is None or found.work_tree != target:
+        raise NotFound(
+            f"{show(target)} is not a git repository.", "`keepfast fork --back` without --branch makes a patch."
+        )
+    words = ["git", "fetch", os.fsdecode(target), f"{found.branch or 'HEAD'}:{name}"]
+    if session.json:
+        write_json({"command": words, "branch": found.branch, "commit": found.commit})
+        return
+    session.print(shlex.join(words))
+    session.remark("Run this in your repository. It brings what is committed in the fork; commit there first.")

@@ -1,0 +1,83 @@
+"""Choosing single hunks for `restore --patch`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from keepfast.model.errors import Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from keepfast.app.restore import Restoring
+    from keepfast.cli.session import Session
+    from keepfast.model.entry import Entry
+    from keepfast.store.rows import CheckpointRow
+    from keepfast.workspace.diff import Hunk
+
+HELP = "y take this hunk · n leave it · a take it and the rest of the file · d leave the rest of the file · q stop choosing"
+
+
+def choose(
+    session: Session, restoring: Restoring, target: CheckpointRow, paths: Sequence[bytes]
+) -> dict[bytes, tuple[Entry, bytes]]:
+    """Ask for every hunk that leads from the disk to the target; return the files as they are and as they shall be."""
+    import sys
+
+    from keepfast.app.inspect import compare as compare_states
+    from keepfast.workspace.diff import apply, compare
+
+    if session.json or not sys.stdin.isatty():
+        raise Usage("--patch asks for every hunk, and there is nobody to ask.", "Name paths after `--` instead.")
+    changes = compare_states(session.engine, restoring.root, restoring.row, target, None, paths)
+    contents: dict[bytes, tuple[Entry, bytes]] = {}
+    for change in changes:
+        if change.old is None or change.new is None or change.old.kind != "f" or change.new.kind != "f":
+            session.remark(f"{_show(change.path)}: not a change within a file; restore it whole by its path.")
+            continue
+        now, then = change.new_content() or b"", change.old_content() or b""
+        found = compare(now, then)
+        if found.binary:
+            session.remark(f"{_show(change.path)}: binary; restore it whole by its path.")
+            continue
+        chosen, stopped = _ask(session, change.path, found.hunks)
+        if chosen:
+            contents[change.path] = change.new, apply(now, found.hunks, chosen)
+        if stopped:
+            break
+    return contents
+
+
+def _ask(session: Session, path: bytes, hunks: list[Hunk]) -> tuple[set[int], bool]:
+    chosen: set[int] = set()
+    for number, hunk in enumerate(hunks):
+        session.print(session.paint("bold", _show(path)))
+        session.print(
+            session.paint("cyan", f"@@ -{hunk.old_start},{hunk.old_lines} +{hunk.new_start},{hunk.new_lines} @@")
+        )
+        for kind, line in hunk.lines:
+            colour = {"+": "green", "-": "red"}.get(kind, "")
+            text = kind + _show(line.rstrip(b"\n"))
+            session.print(session.paint(colour, text) if colour else text)
+        while True:
+            answer = click.prompt(f"Take hunk {number + 1} of {len(hunks)}? [y,n,a,d,q,?]", default="n", err=True)
+            if answer in tuple("yn"):
+                break
+            if answer == "a":
+                return chosen | set(range(number, len(hunks))), False
+            if answer == "d":
+                return chosen, False
+            if answer == "q":
+                return chosen, True
+            session.warn(HELP)
+        if answer == "y":
+            chosen.add(number)
+    return chosen, False
+
+
+def _show(path: bytes) -> str:
+    from keepfast.workspace.marker import show
+
+    return show(path)

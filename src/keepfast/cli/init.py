@@ -1,0 +1,170 @@
+"""`keepfast init`: protect a folder."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from keepfast.cli.session import Session, common, write_json
+from keepfast.model.errors import Elsewhere, Failed, KeepfastError, MissingStore, OtherStore, Refused, Usage
+from keepfast.store.place import id_or_nothing, read_pairs
+
+if TYPE_CHECKING:
+    from keepfast.app.checkpoint import Engine
+    from keepfast.store.place import Place
+
+
+@click.command()
+@click.argument("folder", metavar="[DIR]", required=False)
+@click.option("--moved", is_flag=True, help="The folder was moved here: go on with the history that its marker names.")
+@click.option("--new-store", is_flag=True, help="Begin a new history in this store, whatever became of the one before.")
+@common
+def init(session: Session, folder: str | None, moved: bool, new_store: bool) -> None:
+    """Protect DIR, by default the current folder; it is made if need be.
+
+    Checkpoints go to the store, outside of it. Only a small folder .keepfast is added, which keeps itself out of git.
+    A store that has moved is given by --store: if it is the same one, its new path is noted.
+    """
+    from keepfast.cli.client_files import bring_launcher_back, renew_launcher
+    from keepfast.present.terminal import plural
+    from keepfast.workspace.adoption import refuse_whole
+    from keepfast.workspace.marker import marker, show
+
+    if moved and session.around.is_agents():
+        raise Refused(
+            "A person has to say that a folder was moved, not an agent.", "Run `keepfast init --moved` there yourself."
+        )
+    root = os.path.realpath(os.path.join(session.cwd, os.fsencode(folder or ".")))
+    engine = session.engine_for(None if new_store else root)
+    refuse_whole(root, engine.home)
+    shared = _is_shared(engine.place)
+    outer = engine.near(root.rpartition(b"/")[0] or b"/")
+    said = marker(root) if os.path.isdir(root) else None
+    apart = _apart(engine, root) if said is not None and not moved and not new_store else None
+    if moved or (apart is not None and _has_moved(session, apart)):
+        workspace = engine.follow(root)
+    else:
+        engine, workspace = _adopt_or_ask(session, engine, root, new_store)
+    session.say_renewed()
+    known = said is not None and said[0] == workspace
+    store, same = engine.place.path, said is None or not said[1] or said[1] == engine.place.path
+    there = engine.repository().ledger.count(workspace)
+    renew_launcher(session)
+    hooked = bring_launcher_back(session)
+    closed = _closed(engine)
+    if session.json:
+        facts = {"workspace": workspace, "root": show(root), "store": store, "adopted": not known}
+        write_json({**facts, "shared": shared, "closed_sets": closed})
+        return
+    if moved:
+        session.say(f"{show(root)} goes on with its history in the store {store}.")
+    elif said is None:
+        session.say(f"Protecting {show(root)} in the store {store}.")
+    elif not known and not there:
+        session.say(f"{show(root)} begins a new history in the store {store}.")
+    elif same and known:
+        session.say(f"{show(root)} is protected already.")
+    else:
+        session.say(f"{show(root)} is kept in the store {store} from now on.")
+    if outer is not None and not known:
+        session.remark(f"It lies in the workspace {show(outer[0])}, which keeps its files too.")
+    if not known and there:
+        session.remark(f"Its history goes on, with {plural(there, 'checkpoint')}; `keepfast list` shows it.")
+    elif not known:
+        if engine.place.is_successor():
+            session.remark(
+                f"The store that was at {store} before is not there: what it has of this folder is not in this history."
+            )
+        session.remark("Run `keepfast save` to make the first checkpoint.")
+    if hooked:
+        session.remark(f"The launcher that {hooked} names was gone, so that no hook started. It is written again.")
+    if closed:
+        session.warn(
+            f"{plural(len(closed), 'key set')} of this store cannot be opened with your keys: secret files and conversations "
+            "that others sealed are closed to you, and yours to them. To share them, run `keepfast key export FILE` there "
+            "and `keepfast key import FILE` here, before the first save."
+        )
+    elif shared:
+        session.warn(
+            "This store was begun from another home. Each home seals secret files and conversations with keys of its own, "
+            "and cannot open those of the other. To share them, run `keepfast key export FILE` in the one that seals first "
+            "and `keepfast key import FILE` in the other."
+        )
+
+
+def _is_shared(place: Place) -> bool:
+    """Is there a store already, elsewhere than in our own data folder, which this home has never used?"""
+    identity = id_or_nothing(place.path)
+    beside = place.path.rpartition("/")[0] == place.keys.rpartition("/")[0]
+    return bool(identity) and not beside and identity not in [its for its, _ in read_pairs(place.list)]
+
+
+def _closed(engine: Engine) -> list[str]:
+    """Ids of the store's key sets that no key of this home opens."""
+    try:
+        return [one for one, opens in engine.repository().sealing().sets() if not opens]
+    except KeepfastError:
+        return []  # `verify` and `doctor` say what is wrong
+
+
+def _apart(engine: Engine, root: bytes) -> Elsewhere | None:
+    """Why the history that the folder's marker names is not its own, if it is not."""
+    try:
+        engine.known_at(root, engine.place.registered().get(root, ""))
+    except Elsewhere as apart:
+        return apart
+    except KeepfastError:
+        pass  # adopting it says what is wrong
+    return None
+
+
+def _has_moved(session: Session, apart: Elsewhere) -> bool:
+    """Ask, where there is somebody; a folder that nobody vouches for begins a history of its own."""
+    if apart.copied:
+        return False
+    if session.json or session.around.is_agents() or not sys.stdin.isatty():
+        session.remark(f"{apart} If you moved it, run `keepfast init --moved`.")
+        return False
+    return session.agreed(f"{apart} Was it moved here?", False)
+
+
+def _adopt_or_ask(session: Session, engine: Engine, root: bytes, anew: bool) -> tuple[Engine, str]:
+    """A folder that another store keeps is given a new history only by somebody who says so: in the store of the settings."""
+    try:
+        return engine, _adopt(engine, root, anew)
+    except (MissingStore, OtherStore) as error:
+        if session.json or not sys.stdin.isatty():
+            raise
+        engine = session.engine_for(None)
+        if not session.agreed(f"{error} {error.hint} Begin a new history in {engine.place.path}?", False):
+            raise
+        return engine, _adopt(engine, root, True)
+
+
+def _adopt(engine: Engine, root: bytes, anew: bool) -> str:
+    """Make the folder if need be and adopt it; a folder that was made for nothing is taken away again."""
+    from keepfast.workspace.marker import show
+
+    made = []
+    folder = root
+    while not os.path.lexists(folder):
+        made.append(folder)
+        folder = os.path.dirname(folder)
+    if not os.path.isdir(folder):
+        raise Usage(f"{show(folder)} is not a folder.")
+    try:
+        if made:
+            os.makedirs(root)
+        return engine.init(root, anew)
+    except BaseException as error:
+        for path in made:
+            try:
+                os.rmdir(path)
+            except OSError:
+                break
+        if isinstance(error, OSError) and not isinstance(error, KeepfastError):
+            raise Failed(f"{show(root)} cannot be made: {error.strerror}.") from None
+        raise

@@ -1,0 +1,252 @@
+"""`keepfast install` and `uninstall`: our hooks in an agent's client, and out again."""
+
+from __future__ import annotations
+
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from keepfast.cli.client_files import (
+    PLUGIN,
+    SCOPES,
+    backup_path,
+    drop_launcher,
+    forget_interpreter,
+    hook_command,
+    interpreter_file,
+    is_at_home,
+    launcher_path,
+    read,
+    record,
+    settings_path,
+    start_of,
+    write,
+    write_launcher,
+)
+from keepfast.cli.session import Session, common, write_json
+from keepfast.model.errors import Failed, Usage
+from keepfast.present.environment import FOLDERS
+from keepfast.present.terminal import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from keepfast.cli.client_files import File
+
+AGENTS = ("claude",)
+
+_scope = click.option(
+    "--scope",
+    type=click.Choice(list(SCOPES)),
+    default="user",
+    help="Whose settings: yours, this project's, or yours for this project.",
+)
+
+
+class Known(click.Choice[str]):
+    """An agent that calls keepfast by itself; for any other there is a way too."""
+
+    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> str:
+        if value not in AGENTS:
+            raise Usage(
+                f"There are no hooks for '{printable(str(value))}', only for {' and '.join(AGENTS)}.",
+                "`keepfast watch` saves while any agent works; docs/guides/other-agents.md has more ways.",
+            )
+        return super().convert(value, param, context)
+
+
+_dry = click.option("-n", "--dry-run", is_flag=True, help="Show what would change; change nothing.")
+
+
+@click.command()
+@click.argument("agent", required=False, type=Known(AGENTS))
+@_scope
+@_dry
+@click.option(
+    "--statusline", is_flag=True, help="Also show context, limits and the last checkpoint in the status line."
+)
+@click.option("--plugin", is_flag=True, help="Only prepare for the plugin, which brings its own hooks.")
+@common
+def install(session: Session, agent: str | None, scope: str, dry_run: bool, statusline: bool, plugin: bool) -> None:
+    """Let an agent's client call keepfast by itself; without a name, list the agents that are known.
+
+    Hooks of others stay as they are, and so does every byte around ours. The file as it was is kept beside it.
+    """
+    from keepfast.agents.claude.installer import look, with_hooks, with_status_line
+    from keepfast.agents.launcher import hook, status_line
+
+    if agent is None:
+        _list(session)
+        return
+    _prove([*hook_command(), FOLDERS, *session.around.folders])
+    if plugin:
+        _prepare_plugin(session, dry_run)
+        return
+    launcher = launcher_path(session)
+
+    def change(text: str, path: str) -> str:
+        text = with_hooks(text, path, lambda *words: hook(launcher, *words))
+        has_line = statusline or bool(look(text, path).statusline)
+        return with_status_line(text, path, lambda own: status_line(launcher, own)) if has_line else text
+
+    _change(session, agent, scope, dry_run, change)
+
+
+@click.command()
+@click.argument("agent", type=Known(AGENTS))
+@_scope
+@_dry
+@click.option("--plugin", is_flag=True, help="Only take back what was prepared for the plugin.")
+@common
+def uninstall(session: Session, agent: str, scope: str, dry_run: bool, plugin: bool) -> None:
+    """Take keepfast out of an agent's client again. Checkpoints stay."""
+    from keepfast.agents.claude.installer import without_hooks, without_status_line
+
+    if plugin:
+        _leave_plugin(session, dry_run)
+        return
+
+    def change(text: str, path: str) -> str:
+        return without_status_line(without_hooks(text, path), path)
+
+    _change(session, agent, scope, dry_run, change)
+
+
+def _change(session: Session, agent: str, scope: str, dry_run: bool, change: Callable[[str, str], str]) -> None:
+    from keepfast.agents.claude.installer import look
+
+    settings = read(settings_path(session, scope))
+    text = change(settings.text, settings.path)
+    before, after = look(settings.text, settings.path), look(text, settings.path)
+    changed = text != settings.text
+    is_pristine = not (before.commands or before.statusline)
+    backup = backup_path(settings, is_pristine) if changed and settings.exists else None
+    if not dry_run:
+        _put(session, settings, text, backup, bool(after.commands or after.statusline))
+    if session.json:
+        write_json(
+            {
+                "agent": agent,
+                "scope": scope,
+                "path": settings.path,
+                "changed": changed,
+                "dry_run": dry_run,
+                "backup": backup,
+                "events": after.events,
+                "commands": after.commands,
+                "foreign": after.foreign,
+                "statusline": after.statusline or None,
+            }
+        )
+        return
+    if not changed:
+        session.say(f"Nothing to do: {settings.path} is as it should be.")
+        return
+    session.say(f"{'Would change' if dry_run else 'Changed'} {settings.path}:")
+    for sign, kind, names in (
+        ("-", "hooks", [event for event in before.events if event not in after.events]),
+        ("+", "hooks", [event for event in after.events if event not in before.events]),
+        ("~", "hooks", _renewed(before, after)),
+        *_line_change(before.statusline, after.statusline),
+    ):
+        if names:
+            lines = wrap(", ".join(names), 70 - len(kind))
+            session.say(f"  {sign} {kind}: " + ("\n" + " " * (6 + len(kind))).join(lines))
+    if after.foreign:
+        session.say(f"  {after.foreign} of others kept")
+    if backup:
+        session.say(f"{'It would be kept' if dry_run else 'It is kept'} as it was in {backup}.")
+    _remarks(session, scope, after)
+
+
+def _put(session: Session, settings: File, text: str, backup: str | None, is_used: bool) -> None:
+    """The launcher comes before the settings that name it, and goes after them."""
+    if is_used:
+        path = write_launcher(session, settings.path)
+        _prove([path])
+        record(session)
+    if text != settings.text:
+        write(settings, text, backup)
+    if not is_used:
+        drop_launcher(session, settings.path)
+
+
+def _renewed(before: Any, after: Any) -> list[str]:
+    if before.commands == after.commands and before.events == after.events:
+        return []
+    return [event for event in after.events if event in before.events]
+
+
+def _line_change(before: str, after: str) -> list[tuple[str, str, list[str]]]:
+    if before == after:
+        return []
+    return [("+" if after else "-", "status line", [after or before])]
+
+
+def _remarks(session: Session, scope: str, after: Any) -> None:
+    if after.disabled and after.commands:
+        session.remark("`disableAllHooks` is set there: no hook runs until it is gone.")
+    if scope == "project" and after.commands:
+        session.remark("The hooks name a file of your home folder; `--scope local` keeps them out of the repository.")
+
+
+def _list(session: Session) -> None:
+    from keepfast.agents.claude.installer import look
+
+    places: list[dict[str, Any]] = []
+    for scope in SCOPES:
+        settings = read(settings_path(session, scope))
+        try:
+            found = look(settings.text, settings.path)
+        except Failed as error:
+            places.append({"scope": scope, "path": settings.path, "installed": None, "problem": str(error)})
+            continue
+        installed = bool(found.commands)
+        places.append({"scope": scope, "path": settings.path, "installed": installed, "problem": None})
+    if session.json:
+        write_json([{"agent": agent, "places": places} for agent in AGENTS])
+        return
+    for agent in AGENTS:
+        session.print(agent)
+        for place in places:
+            word = {True: "installed", False: "not installed", None: "broken"}[place["installed"]]
+            session.print(f"  {place['scope']:<8} {word:<14} {place['path']}")
+            if place["problem"]:
+                session.print(f"           {place['problem']}")
+
+
+def _prove(command: list[str]) -> None:
+    """What does not start here would fail at every step. Raises `Failed`."""
+    problem = start_of(command)
+    if problem:
+        raise Failed(problem, "See `keepfast doctor`.")
+
+
+def _prepare_plugin(session: Session, dry_run: bool) -> None:
+    path = interpreter_file(session)
+    if not dry_run:
+        _prove([write_launcher(session, PLUGIN)])
+        record(session)
+    if session.json:
+        found = is_at_home(session)
+        write_json(
+            {"agent": "claude", "path": path, "dry_run": dry_run, "interpreter": hook_command()[0], "found": found}
+        )
+        return
+    session.say(f"{'Would write' if dry_run else 'Wrote'} {path}; the plugin finds this keepfast there.")
+    if not is_at_home(session):
+        session.warn(
+            "The plugin does not look there: it goes by the home folder of your passwd entry, and HOME is another one."
+            " `keepfast install claude` writes hooks that do not have to look."
+        )
+
+
+def _leave_plugin(session: Session, dry_run: bool) -> None:
+    path = interpreter_file(session)
+    if not dry_run and drop_launcher(session, PLUGIN):
+        forget_interpreter(session)
+    if session.json:
+        write_json({"agent": "claude", "path": path, "dry_run": dry_run, "interpreter": None})
+        return
+    session.say(f"{'Would take' if dry_run else 'Took'} back what was prepared for the plugin.")

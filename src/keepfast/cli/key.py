@@ -1,0 +1,151 @@
+"""`keepfast key`: where the key of what is sealed lies, its backup, and a new one in its place."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from keepfast.cli.lazy import Listed
+from keepfast.cli.passphrase import passphrase, passphrase_option
+from keepfast.cli.session import Session, common, write_json
+from keepfast.model.errors import Conflict, Damaged, Failed, NotFound
+
+
+@click.group(cls=Listed, invoke_without_command=True)
+@click.pass_context
+def key(ctx: click.Context) -> None:
+    """Show where the key lies that opens sealed contents: conversations, and files that are secret."""
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(show)
+
+
+@key.command()
+@common
+def show(session: Session) -> None:
+    """Show where the key lies, and whether it opens everything."""
+    from keepfast.present.terminal import plural
+    from keepfast.store.key_use import use_of_keys
+
+    sealer = session.repository.sealing()
+    sets = use_of_keys(session.repository)
+    problem = sealer.problem()
+    backed_up = sealer.is_backed_up()
+    if session.json:
+        write_json(
+            {
+                "folder": sealer.folder,
+                "key_file": sealer.key_in_use() or None,
+                "key_files": [{"file": file, "sets": ids} for file, ids in sealer.key_files().items()],
+                "in_use": sealer.is_in_use(),
+                "sets": sets,
+                "backed_up": backed_up,
+                "problem": problem or None,
+            }
+        )
+        return
+    session.print(f"key     {sealer.key_in_use() or sealer.folder}")
+    if not sets:
+        session.print("Nothing is sealed yet; the first secret file or conversation makes the key.")
+    for one in sets:
+        state = "opens" if one["opens"] else "does not open: its key is not here"
+        state += ", seals what is new" if one["seals"] else ""
+        session.print(f"set     {one['id']}  {plural(one['contents'], 'content')}, {state}")
+    if problem:
+        session.warn(f"{problem}; `keepfast verify --repair` brings it back from the copy beside the key.")
+    if sets and not backed_up:
+        session.remark(
+            "There is no backup: without this file nobody can open what is sealed.\nMake one: `keepfast key export FILE`"
+        )
+
+
+@key.command("export")
+@click.argument("file", metavar="FILE")
+@passphrase_option
+@click.option("--force", is_flag=True, help="Replace FILE if it is there.")
+@common
+def export(session: Session, file: str, source: str | None, force: bool) -> None:
+    """Write a backup of all keys at hand into FILE, under a passphrase."""
+    from keepfast.fsutil.durable import replace
+    from keepfast.model.light_json import dumps
+
+    sealer = session.repository.sealing()
+    path = os.path.join(os.fsdecode(session.cwd), file)
+    if os.path.lexists(path) and not force:
+        raise Conflict(f"{file} is there already.", "Give another name, or --force to replace it.")
+    backup = sealer.backup(passphrase(session, source, new=True))
+    try:
+        replace(path, dumps(backup).encode("ascii") + b"\n")
+        sealer.note_backup()
+    except OSError as error:
+        raise Failed(f"{file} cannot be written: {error.strerror}.") from None
+    if session.json:
+        write_json({"file": path, "sets": len([one for one, opens in sealer.sets() if opens])})
+    session.say(f"Wrote a backup of the keys to {file}. Keep it elsewhere, and its passphrase in another place.")
+
+
+@key.command("import")
+@click.argument("file", metavar="FILE")
+@passphrase_option
+@common
+def import_(session: Session, file: str, source: str | None) -> None:
+    """Take over the keys in FILE: a backup, or a bundle that was exported with its secrets."""
+    backup = _backup_in(os.path.join(os.fsdecode(session.cwd), file))
+    new = session.repository.sealing().admit(backup, passphrase(session, source))
+    if session.json:
+        write_json({"new": new})
+    session.say(f"Took over {new} key set{'' if new == 1 else 's'}." if new else "All of these keys were here already.")
+
+
+@key.command()
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@common
+def rotate(session: Session, yes: bool) -> None:
+    """Seal what is new with new keys, and put a new key file in the place of the old one.
+
+    The new key opens everything. What was sealed before stays as it is: whoever has an old key file, and what the store
+    or the folder of keys had then, or an old backup, opens that, and nothing that is sealed from now on.
+    """
+    sealer = session.repository.sealing()
+    if not session.agreed(
+        "Put a new key in the place of the old one? Copies of the old one do not open what is sealed from then on.", yes
+    ):
+        return
+    from keepfast.present.terminal import plural
+
+    found = sealer.rotate()
+    closed = [one for one, opens in sealer.sets() if not opens]
+    if session.json:
+        write_json({"key_file": sealer.key_in_use(), "set": found, "closed_sets": closed})
+    session.say(f"{sealer.key_in_use()} is a new key; what is new is sealed with the set {found}.")
+    session.remark("Older backups do not open that. Make a new one: `keepfast key export FILE`")
+    if closed:
+        session.warn(
+            f"{plural(len(closed), 'key set')} of this store {'is' if len(closed) == 1 else 'are'} somebody else's, whose "
+            "keys do not open what you seal from now on; `keepfast key import` of your new backup opens it there."
+        )
+
+
+def _backup_in(path: str) -> Any:
+    from keepfast.model.light_json import loads
+
+    try:
+        with open(path, "rb") as file:
+            data = file.read(1 << 20)
+    except FileNotFoundError:
+        raise NotFound(f"There is no file {path}.", "Give the path of a backup of keys.") from None
+    except OSError as error:
+        raise Failed(f"{path} cannot be read: {error.strerror}.") from None
+    if data.startswith(b"HFBUND"):
+        from keepfast.store.bundle import Bundle
+
+        bundle = Bundle(path)
+        bundle.close()
+        if bundle.keys is None:
+            raise NotFound(f"{path} was exported without its secrets.", "Export it again with `--with-secrets`.")
+        return bundle.keys
+    try:
+        return loads(data)
+    except ValueError:
+        raise Damaged(f"{path} is no backup of keys, or it is damaged.", "Take another copy of it.") from None

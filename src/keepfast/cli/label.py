@@ -1,0 +1,72 @@
+"""`keepfast pin`, `unpin` and `name`: what is kept for good, and what it is called."""
+
+from __future__ import annotations
+
+import click
+
+from keepfast.cli.reference import REFERENCE
+from keepfast.cli.session import Session, common, write_json
+from keepfast.model.errors import Usage
+
+
+@click.command()
+@click.argument("reference", metavar="REF", type=REFERENCE)
+@common
+def pin(session: Session, reference: str) -> None:
+    """Keep the checkpoint REF for good: no policy forgets it."""
+    _pin(session, reference, True)
+
+
+@click.command()
+@click.argument("reference", metavar="REF", type=REFERENCE)
+@common
+def unpin(session: Session, reference: str) -> None:
+    """Let the checkpoint REF go with the others again."""
+    _pin(session, reference, False)
+
+
+@click.command()
+@click.argument("reference", metavar="REF", type=REFERENCE)
+@click.argument("text", metavar="[NAME]", required=False)
+@click.option("--remove", is_flag=True, help="Take its name away.")
+@common
+def name(session: Session, reference: str, text: str | None, remove: bool) -> None:
+    """Give the checkpoint REF a name. Of several with one name, the newest answers to it."""
+    from keepfast.store import labels
+    from keepfast.store.references import checked_name
+
+    if (text is None) != remove:
+        raise Usage("Give either a name or --remove.")
+    row = session.resolve(session.workspace()[1], reference)
+    wanted = checked_name(text) if text is not None else ""
+    changed = labels.name(session.repository, row, wanted)
+    if wanted:
+        _answer(session, row.version, changed, f"v{row.version} is named {wanted}{'' if changed else ' already'}.")
+    else:
+        _answer(
+            session, row.version, changed, f"v{row.version} has no name {'any more' if changed else 'to take away'}."
+        )
+
+
+def _pin(session: Session, reference: str, pinned: bool) -> None:
+    from keepfast.store import labels
+
+    row = session.resolve(session.workspace()[1], reference)
+    changed = labels.pin(session.repository, row, pinned)
+    if pinned:
+        text = f"Pinned v{row.version}." if changed else f"v{row.version} is pinned already."
+    else:
+        text = f"Unpinned v{row.version}." if changed else f"v{row.version} is not pinned."
+    _answer(session, row.version, changed, text)
+
+
+def _answer(session: Session, version: int, changed: bool, text: str) -> None:
+    """The checkpoint as it is now, or one sentence."""
+    if not session.json:
+        session.say(text)
+        return
+    from keepfast.present.json_forms import of_checkpoint
+
+    row = session.repository.ledger.checkpoint(session.workspace()[1].id, version)
+    assert row is not None
+    write_json({"changed": changed, "checkpoint": of_checkpoint(row)})

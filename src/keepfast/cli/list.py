@@ -1,0 +1,162 @@
+"""`keepfast list`: checkpoints, newest first; `keepfast latest`: the first of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from keepfast.cli.numbers import Whole
+from keepfast.cli.session import Session, common, write_json
+from keepfast.model.errors import NotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from keepfast.store.rows import CheckpointRow
+
+SHOWN = 50
+OPTIONS = (
+    click.option("--session", "session_id", default="", metavar="ID", help="Only those of this session."),
+    click.option("--task", "task_id", default="", metavar="ID", help="Only those of this task."),
+    click.option("--trigger", default="", metavar="NAME", help="Only those with this trigger, such as manual or auto."),
+    click.option("--tag", default="", metavar="TAG", help="Only those with this tag."),
+    click.option("--limit", type=Whole(0), default=None, metavar="N", help="At most so many; 0 for all."),
+    click.option("--all", "everything", is_flag=True, help="Those too that restores made for safety."),
+    click.option("--all-workspaces", is_flag=True, help="Of every workspace in the store."),
+)
+
+
+def choosing(command: Callable[..., None]) -> Callable[..., None]:
+    """The options that say which checkpoints are meant."""
+    for option in reversed(OPTIONS):
+        command = option(command)
+    return command
+
+
+@click.command("list")
+@choosing
+@common
+def list_(session: Session, limit: int | None, **chosen: Any) -> None:
+    """List checkpoints, newest first.
+
+    Without --limit a table shows the newest 50, and --json gives all. Those that a restore makes of what was there before
+    are shown with --all, or by their --trigger.
+    """
+    most = limit if limit is not None else 0 if session.json else SHOWN
+    rows, homes = _found(session, most + 1 if most else 0, **chosen)
+    more = bool(most) and len(rows) > most
+    rows = rows[:most] if most else rows
+    if session.json:
+        write_json(_facts(rows, homes))
+        return
+    if not rows:
+        session.remark(_none(chosen))
+        return
+    _as_table(session, rows, homes)
+    session.remark_unknown_settings()
+    if more:
+        session.remark(f"There are more: `--limit 0` shows all, `--limit {2 * most}` twice as many.")
+
+
+@click.command()
+@choosing
+@common
+def latest(session: Session, limit: int | None, **chosen: Any) -> None:
+    """Show the newest checkpoint that fits: the first that `list` with the same options shows.
+
+    --json gives one object. `show` tells more about it.
+    """
+    rows, homes = _found(session, 1, **chosen)
+    if not rows:
+        raise NotFound(_none(chosen))
+    if session.json:
+        from keepfast.present.json_forms import of_work
+
+        header = session.repository.document(rows[0])[0]
+        write_json({**_facts(rows, homes)[0], **of_work(rows[0], header)})
+        return
+    _as_table(session, rows, homes)
+
+
+def _found(
+    session: Session,
+    most: int,
+    session_id: str,
+    task_id: str,
+    trigger: str,
+    tag: str,
+    everything: bool,
+    all_workspaces: bool,
+) -> tuple[list[CheckpointRow], dict[str, bytes]]:
+    """The checkpoints that fit, newest first, and of every workspace its folder, or id, if all of them are meant."""
+    from keepfast.app.inspect import as_compared
+    from keepfast.store.rows import Query
+
+    workspace = "" if all_workspaces else session.workspace()[1].id
+    ledger = session.repository.ledger
+    rows = ledger.find(
+        Query(workspace, session_id, task_id, trigger, tag, limit=most, safety=everything or bool(trigger))
+    )
+    # One without a folder goes by its id, which `fork` takes.
+    homes = {row.id: row.path or row.id.encode("ascii") for row in ledger.workspaces()} if all_workspaces else {}
+    return as_compared(session.repository, rows), homes
+
+
+def _none(chosen: dict[str, Any]) -> str:
+    limited = any(chosen[key] for key in ("session_id", "task_id", "trigger", "tag"))
+    return "No checkpoint fits." if limited else "There is no checkpoint yet. Run `keepfast save`."
+
+
+def _facts(rows: list[CheckpointRow], homes: dict[str, bytes]) -> list[dict[str, Any]]:
+    from keepfast.present.json_forms import of_checkpoint
+    from keepfast.workspace.marker import show
+
+    return [{**of_checkpoint(row), **({"workspace": show(homes[row.workspace])} if homes else {})} for row in rows]
+
+
+def _home(home: bytes, before: dict[str, bytes]) -> str:
+    """A workspace's folder; of one that has none its id, and where it was if anybody knows."""
+    from keepfast.workspace.marker import show
+
+    was = before.get(home.decode("ascii", "replace"))
+    return f"{show(home)} (was {show(was)})" if was is not None else show(home)
+
+
+def _as_table(session: Session, rows: list[CheckpointRow], homes: dict[str, bytes]) -> None:
+    from keepfast.present.terminal import age, size
+    from keepfast.store.known_stores import last_folders
+
+    now, head, lines = session.now(), ["VERSION", "WHEN", "TRIGGER", "MESSAGE", "FILES", "CHANGED", "SIZE"], []
+    for row in rows:
+        lines.append(
+            [
+                f"v{row.version}",
+                age(row.created_at, now),
+                row.trigger,
+                _message(row),
+                f"{row.files:,}",
+                f"{row.changed:,}",
+                size(row.bytes),
+            ]
+        )
+    if homes:
+        head.append("WORKSPACE")
+        before = last_folders(session.engine.place.unprotected)
+        for line, row in zip(lines, rows, strict=True):
+            line.append(_home(homes[row.workspace], before))
+    for text in session.paint.table(head, lines, right="    rrr", give=3):
+        session.print(text)
+
+
+def _message(row: CheckpointRow) -> str:
+    """Message, name, tags and pin in one column."""
+    from keepfast.present.terminal import one_line
+
+    parts = [f'"{one_line(row.message)}"'] if row.message else []
+    if row.name:
+        parts.append(f"[{row.name}]")
+    parts += [f"#{tag}" for tag in row.tags.split("\n") if tag]
+    if row.pinned:
+        parts.append("(pinned)")
+    return " ".join(parts)

@@ -1,0 +1,36 @@
+"""`keepfast mcp`: the MCP server for this workspace."""
+
+from __future__ import annotations
+
+import click
+
+from keepfast.cli.numbers import Whole
+from keepfast.cli.session import Session
+from keepfast.model.errors import Failed, Usage, extra
+
+PORT = 8418
+
+
+@click.command()
+@click.option("--http", is_flag=True, help="Serve HTTP on this machine instead of standard input and output.")
+@click.option("--port", type=Whole(0, 65535), default=None, metavar="N", help=f"Port for --http ({PORT}; 0: any).")
+@click.option("--token-file", metavar="FILE", help="File with the token for --http; made if it is not there.")
+@click.pass_obj
+def mcp(session: Session, http: bool, port: int | None, token_file: str | None) -> int:
+    """Serve checkpoints and recall to an agent, for the workspace around the current folder."""
+    if not http and (port is not None or token_file is not None):
+        raise Usage("--port and --token-file belong to --http.")
+    if session.start is None:
+        raise Failed("The server cannot be started from here.")
+    options = {
+        "cwd": session.cwd,
+        "config": session.given_config,
+        "store": session.given_store,
+        "http": http,
+        "port": PORT if port is None else port,
+        "token_file": token_file,
+    }
+    try:
+        return session.start("mcp", options, session.around, session.now)
+    except ModuleNotFoundError as error:
+        raise Failed(f"The MCP server needs the package {error.name!r}.", extra("mcp")) from None

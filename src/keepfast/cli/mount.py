@@ -1,0 +1,136 @@
+"""`keepfast mount`: browse checkpoints as folders."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from keepfast.cli.reference import REFERENCE
+from keepfast.cli.session import Session, common, write_json
+from keepfast.model.errors import Busy, Failed, KeepfastError, Unreachable, Usage, sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from keepfast.store.rows import CheckpointRow
+
+READY = "ready"
+
+
+@click.command()
+@click.argument("words", metavar="[REF] DIR", type=REFERENCE, nargs=-1)
+@click.option("--background", is_flag=True, help="Return as soon as it is mounted.")
+@common
+def mount(session: Session, words: tuple[str, ...], background: bool) -> None:
+    """Show all checkpoints of the workspace as folders in DIR, or the state of REF alone; nothing there can be changed.
+
+    DIR has a folder for each version, a link `latest`, and links by name in `names`. It lasts until Ctrl-C, or until it
+    is unmounted. While it lasts, nothing of the store is swept.
+    """
+    from keepfast.app.mount import library, prepare
+
+    if not 1 <= len(words) <= 2:
+        raise Usage("Give the folder to mount in, with a reference before it if you want one state only.")
+    _, workspace = session.workspace()
+    row = session.resolve(workspace, words[0]) if len(words) == 2 else None
+    library()
+    folder = os.fsencode(os.path.abspath(words[-1]))
+    made = prepare(folder, session.engine)
+    try:
+        if background:
+            made = _behind(session, workspace.id, row, folder, made)
+        else:
+            _until_told(session, workspace.id, row, folder)
+    finally:
+        if made:
+            _remove(folder)
+
+
+def _until_told(session: Session, workspace: str, row: CheckpointRow | None, folder: bytes) -> None:
+    from keepfast.app.mount import mount as mount_here
+
+    mount_here(session.engine, workspace, row, folder, lambda: _announce(session, row, folder, os.getpid()))
+    session.say("Unmounted.")
+
+
+def _behind(session: Session, workspace: str, row: CheckpointRow | None, folder: bytes, made: bool) -> bool:
+    """Mount in a process of its own and return when it is there: False, for the folder is that process's to remove."""
+    session.engine.close()  # a connection to the ledger does not survive a fork
+    sys.stdout.flush()
+    sys.stderr.flush()
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        _in_the_child(session, workspace, row, folder, made, writing)
+    os.close(writing)
+    with open(reading, "rb") as file:
+        answer = file.read().decode("utf-8", "replace")
+    if answer != READY:
+        os.waitpid(child, 0)
+        raise _failed(answer, folder)
+    _announce(session, row, folder, child)
+    return False
+
+
+def _in_the_child(
+    session: Session, workspace: str, row: CheckpointRow | None, folder: bytes, made: bool, writing: int
+) -> None:
+    from keepfast.app.mount import mount as mount_here
+
+    code = 1
+    try:
+        os.setsid()
+        quiet = os.open(os.devnull, os.O_RDWR)
+        for stream in range(3):
+            os.dup2(quiet, stream)
+        os.close(quiet)
+        mount_here(session.engine, workspace, row, folder, _telling(writing))
+        code = 0
+    except KeepfastError as error:
+        os.write(writing, f"{type(error).__name__}\n{error}\n{error.hint}".encode("utf-8", "replace"))
+    except Exception as error:
+        os.write(writing, f"Failed\n{sentence(error)}\n".encode("utf-8", "replace"))
+    finally:
+        if made and not code:
+            _remove(folder)
+        os._exit(code)
+
+
+def _failed(answer: str, folder: bytes) -> KeepfastError:
+    """The error that the process which mounts told of, of its own kind."""
+    kind, _, said = answer.partition("\n")
+    message, _, hint = said.partition("\n")
+    known = {one.__name__: one for one in (Busy, Unreachable)}
+    return known.get(kind, Failed)(message or f"The mount at {os.fsdecode(folder)} ended at once.", hint)
+
+
+def _telling(writing: int) -> Callable[[], None]:
+    def tell() -> None:
+        os.write(writing, READY.encode("ascii"))
+        os.close(writing)
+
+    return tell
+
+
+def _announce(session: Session, row: CheckpointRow | None, folder: bytes, process: int) -> None:
+    from keepfast.workspace.marker import show
+
+    if session.json:
+        version = f"v{row.version}" if row is not None else None
+        write_json({"mounted": show(folder), "version": version, "pid": process})
+        return
+    what = f"v{row.version}" if row is not None else "All versions"
+    way = "Press Ctrl-C" if process == os.getpid() else f"Run `fusermount3 -u {show(folder)}`"
+    session.say(f"{what} can be read at {show(folder)}. {way} to unmount.")
+    sys.stdout.flush()
+
+
+def _remove(folder: bytes) -> None:
+    """Take away the folder that was made for the mount; if somebody has put something into it, it stays."""
+    try:
+        os.rmdir(folder)
+    except OSError:
+        pass

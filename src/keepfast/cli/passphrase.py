@@ -1,0 +1,38 @@
+"""Passphrases: from a file, or from the person at the terminal; never from the command line, where others could read them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from keepfast.model.errors import Failed, Usage
+
+if TYPE_CHECKING:
+    from keepfast.cli.session import Session
+
+passphrase_option = click.option(
+    "--passphrase-file",
+    "source",
+    metavar="FILE",
+    default=None,
+    help="Take the passphrase from the first line of FILE instead of asking.",
+)
+
+
+def passphrase(session: Session, file: str | None, *, new: bool = False) -> str:
+    """Return the passphrase. Raises `Usage` if there is no file and nobody to ask."""
+    if file is not None:
+        try:
+            with open(os.path.join(os.fsdecode(session.cwd), file), encoding="utf-8") as opened:
+                found = opened.readline(4096).rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise Failed(f"The passphrase cannot be read from {file}: {error}.") from None
+        if not found:
+            raise Usage(f"{file} has an empty first line.", "Put the passphrase there.")
+        return found
+    if session.json or not sys.stdin.isatty():
+        raise Usage("This needs a passphrase, and there is nobody to ask.", "Give --passphrase-file FILE.")
+    return str(click.prompt("Passphrase", hide_input=True, confirmation_prompt=new, err=True))

@@ -1,0 +1,37 @@
+"""The type of an argument that speaks of a checkpoint: completes to versions and names."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import CompletionItem
+
+from keepfast.cli.session import Session
+from keepfast.model.errors import KeepfastError
+
+OFFERED = 20
+
+
+class Reference(click.types.StringParamType):
+    name = "ref"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        session = ctx.find_object(Session)
+        if session is None:
+            return []
+        from keepfast.present.terminal import one_line
+        from keepfast.store.rows import Query
+
+        try:
+            row = session.workspace()[1]
+            rows = session.repository.ledger.find(Query(workspace=row.id, limit=OFFERED))
+        except (KeepfastError, OSError):
+            return []
+        items = [CompletionItem("latest", help="the newest checkpoint")]
+        items += [CompletionItem(f"v{row.version}", help=one_line(row.message or row.trigger)) for row in rows]
+        items += [
+            CompletionItem(row.name, help=f"v{row.version}") for row in rows if row.name.isprintable() and row.name
+        ]
+        return [item for item in items if item.value.startswith(incomplete)]
+
+
+REFERENCE = Reference()

@@ -1,0 +1,60 @@
+"""`keepfast report`: what unattended tasks did, and what needs you."""
+
+from __future__ import annotations
+
+import click
+
+from keepfast.cli.numbers import Number
+from keepfast.cli.session import Session, common, write_json
+from keepfast.cli.task_session import clock, ground_of
+
+HOUR = 3_600_000_000_000
+
+
+@click.command()
+@click.option("--hours", type=Number(0), metavar="N", default=24.0, show_default=True, help="How far to look back.")
+@common
+def report(session: Session, hours: float) -> None:
+    """What ran, waited, cost, changed and needs you since yesterday."""
+    from keepfast.runner.actions.report import report as make
+
+    with ground_of(session) as ground:
+        found = make(ground, session.now() - int(hours * HOUR))
+    if session.json:
+        write_json(found)
+        return
+    if found["needs_you"]:
+        session.print("Needs you:")
+        for one in found["needs_you"]:
+            name, kind = one["id"] or one["task"], one["hold"] or one["kind"]
+            session.print(f"  {name}  {kind}  {one['title']}: {one['text']}")
+    lost = [one for one in found["tasks"] if one["save_failed"] is not None]
+    if lost:
+        session.print("Not saved:")
+        for one in lost:
+            session.print(
+                f"  {one['id']}  {one['save_failed']['reason']}  {one['title']}: {one['save_failed']['error']}"
+            )
+    if found["missing_keys"]:
+        session.print(
+            f"Key missing: contents sealed with {', '.join(found['missing_keys'])} do not open (`keepfast key`)."
+        )
+    warned = [(one, warning) for one in found["tasks"] for warning in one["warnings"]]
+    if warned:
+        session.print("Warnings:")
+        for one, warning in warned:
+            session.print(f"  {one['id']}  {one['title']}: {warning['message']}")
+    if not found["tasks"]:
+        session.print("No task did anything.")
+        return
+    rows = []
+    for one in found["tasks"]:
+        waited = ", ".join([f"{kind} {clock(int(seconds))}" for kind, seconds in one["waited_seconds"].items()])
+        changed = "" if one["changed_files"] is None else str(one["changed_files"])
+        rows.append(
+            [one["id"], one["status"], clock(one["ran_seconds"]), waited, f"{one['tokens']:,}", changed, one["title"]]
+        )
+    head = ["TASK", "STATUS", "RAN", "WAITED", "TOKENS", "FILES", "TITLE"]
+    for line in session.paint.table(head, rows, give=6):
+        session.print(line)
+    session.print(f"Together: {found['tokens']:,} tokens, ${found['money']:.2f}.")

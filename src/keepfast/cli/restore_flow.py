@@ -1,0 +1,358 @@
+"""What `restore`, `undo` and `redo` do once their words are understood: show, ask, do, report."""
+
+from __future__ import annotations
+
+import sys
+
+from keepfast.cli.session import Session, write_json
+from keepfast.model.errors import Usage
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from keepfast.app.preview import Missing, Preview
+    from keepfast.app.restore import Restored, Restoring
+    from keepfast.model.restore_plan import Plan
+
+SHOWN = 40
+NAMED = 5
+SIGNS = {"write": ("~", "yellow"), "mode": ("m", "yellow"), "delete": ("-", "red"), "new": ("+", "green")}
+
+
+def restore(
+    session: Session,
+    reference: str | None,
+    typed: Sequence[str],
+    *,
+    dry_run: bool = False,
+    conflicts: str | None = None,
+    patch: bool = False,
+    mtimes: bool = False,
+    go_on: bool = False,
+    abort: bool = False,
+    yes: bool = False,
+    also: Callable[[], dict[str, Any]] | None = None,
+) -> int:
+    """Bring the typed paths, or everything, to that checkpoint; return the exit code.
+
+    `also` is done once the files are back, and tells what of it belongs into the JSON form.
+    """
+    from keepfast.cli.paths import candidates
+
+    # An open restore, and a version made of chosen hunks, belong to the history that is there.
+    root, restoring = _restoring(session)
+    if go_on or abort:
+        if reference is not None or (go_on and abort):
+            raise Usage("--continue and --abort go alone.")
+        if dry_run:
+            return _show_end(session, restoring, abort)
+        with session.progress("Restoring") as progress:
+            session.engine.progress = progress
+            done = restoring.resume() if go_on else restoring.abort()
+        return _report(session, done, "Continued: at" if go_on else "Taken back: at")
+    if reference is None:
+        raise Usage("Which checkpoint? Give a reference such as v5.", "`keepfast list` shows what there is.")
+    target = session.resolve(restoring.row, reference)
+    paths = [candidates(path, session.cwd, root)[0] for path in typed]
+    if b"" in paths:
+        paths = []
+    restoring.refuse_unknown(target, paths)
+    if patch:
+        from keepfast.cli.hunks import choose
+
+        chosen = choose(session, restoring, target, paths)
+        if not chosen:
+            session.say("Nothing was chosen, nothing was changed.")
+            return 0
+        return _run(session, lambda _: restoring.restore_parts(target, chosen, mtimes=mtimes), "", True)
+    if dry_run:
+        preview, missing = restoring.preview(target, paths), restoring.missing(target, paths)
+        if conflicts == "mine":
+            preview = preview.without(set(preview.conflicts))
+        left = restoring.left_out(target, paths)
+        _show(session, preview, f"v{target.version}", dry_run=True, also=also, missing=missing, left=left)
+        return 0
+
+    def work(ask: Callable[[Preview], bool] | None) -> Restored | None:
+        how = _how(conflicts, yes)
+        return restoring.restore(target, paths, conflicts=how, mtimes=mtimes, ask=ask, at_once=yes)
+
+    return _run(
+        session,
+        work,
+        f"v{target.version}",
+        yes,
+        also,
+        conflicts,
+        lambda: restoring.missing(target, paths),
+        lambda: restoring.left_out(target, paths),
+        restoring,
+    )
+
+
+def _show_end(session: Session, restoring: Restoring, abort: bool) -> int:
+    """What ending a restore that was cut off would do; nothing is changed."""
+    goal, preview = restoring.outlook(aborting=abort)
+    what, missing = f"v{goal.version}", restoring.missing(goal, preview.scope.paths)
+    said = restoring.cut_off() or {}
+    if not session.json:
+        end = f"--abort would go back to {what}" if abort else f"--continue would end it at {what}"
+        left = len(preview.plan.steps)
+        session.print(
+            f"A restore of v{said.get('target', goal.version)} was cut off; {end}: {left:,} of its steps are left."
+        )
+    _show(session, preview, what, dry_run=True, also=lambda: {"target": what}, missing=missing)
+    return 0
+
+
+def preview(session: Session, folder: bytes, reference: str) -> None:
+    """Show what bringing a folder to that checkpoint would do."""
+    from keepfast.app.restore import Restoring
+
+    root, row = session.engine.root(folder)
+    target = session.resolve(row, reference)
+    restoring = Restoring(session.engine, root, row)
+    missing, left = restoring.missing(target), restoring.left_out(target)
+    _show(session, restoring.preview(target), f"v{target.version}", dry_run=True, missing=missing, left=left)
+
+
+def _how(conflicts: str | None, yes: bool) -> str:
+    """What becomes of work that no checkpoint has: `-y` says yes to everything, for the safety checkpoint has it."""
+    return conflicts or ("theirs" if yes else "ask")
+
+
+def undo(session: Session, *, dry_run: bool = False, conflicts: str | None = None, yes: bool = False) -> int:
+    """Take back the last restore; return the exit code."""
+    return _step(session, _restoring(session)[1].undo, dry_run, conflicts, yes)
+
+
+def redo(session: Session, *, dry_run: bool = False, conflicts: str | None = None, yes: bool = False) -> int:
+    """Take back the last undo; return the exit code."""
+    return _step(session, _restoring(session)[1].redo, dry_run, conflicts, yes)
+
+
+def _restoring(session: Session) -> tuple[bytes, Restoring]:
+    from keepfast.app.restore import Restoring
+
+    root, row = session.workspace()
+    return root, Restoring(session.engine, root, row)
+
+
+def _step(
+    session: Session, step: Callable[..., Restored | None], dry_run: bool, conflicts: str | None, yes: bool
+) -> int:
+    if dry_run:
+
+        def only_show(preview: Preview) -> bool:
+            _show(session, preview, "that", dry_run=True)
+            return False
+
+        if step(conflicts=conflicts or "ask", ask=only_show) is None and not session.json:
+            session.remark("Nothing was changed.")
+        return 0
+    how = _how(conflicts, yes)
+    return _run(
+        session,
+        lambda ask: step(conflicts=how, ask=ask, at_once=yes),
+        "the state before",
+        yes,
+        conflicts=conflicts,
+    )
+
+
+def _run(
+    session: Session,
+    work: Callable[[Callable[[Preview], bool] | None], Restored | None],
+    what: str,
+    yes: bool,
+    also: Callable[[], dict[str, Any]] | None = None,
+    conflicts: str | None = None,
+    missing: Callable[[], list[Missing]] = list,
+    left: Callable[[], list[bytes]] = list,
+    restoring: Restoring | None = None,
+) -> int:
+    """Show, ask, do, report. In scripts conflicts stop with exit code 14 unless a flag says what to do."""
+    said_no = False
+    alone = session.json or not sys.stdin.isatty()
+
+    def ask(preview: Preview) -> bool:
+        nonlocal said_no
+        if preview.conflicts and conflicts is None and alone and not yes:
+            from keepfast.app.restore import conflict
+
+            raise conflict(preview.conflicts)
+        if not yes:
+            _show(session, preview, what, missing=missing())
+        said_no = not session.agreed(f"Restore {what}?", yes)
+        return not said_no
+
+    with session.progress("Restoring") as progress:
+        session.engine.progress = progress
+        done = work(ask)
+    more = also() if also is not None and not said_no else {}
+    if done is not None:
+        return _report(session, done, "Restored", more)
+    lost, spared = missing(), restoring.spared if restoring is not None else []
+    if session.json:
+        from keepfast.present.json_forms import of_missing
+
+        reason = "refused" if said_no else "nothing to do"
+        found = {"missing": of_missing(lost), "left_out": [_path(path) for path in left()]}
+        untouched = [{**_path(path), "why": why} for path, why in spared]
+        write_json({"restored": False, "reason": reason, **found, "untouched": untouched, **more})
+    elif said_no:
+        session.say("Nothing was changed.")
+    else:
+        session.say("Nothing was changed." if spared else _unchanged(what, left()))
+        _tell_spared(session, spared)
+        _tell_missing(session, what, lost)
+    return 0
+
+
+def _show(
+    session: Session,
+    preview: Preview,
+    what: str,
+    dry_run: bool = False,
+    also: Callable[[], dict[str, Any]] | None = None,
+    missing: Sequence[Missing] = (),
+    left: Sequence[bytes] = (),
+) -> None:
+    """The list of what would be done: conflicts first."""
+    if session.json:
+        if dry_run:
+            conflicts = [_path(path) for path in preview.conflicts]
+            from keepfast.present.json_forms import of_missing
+
+            more = also() if also is not None else {}
+            found = {"conflicts": conflicts, **_plan(preview.plan), "missing": of_missing(missing)}
+            write_json({"dry_run": True, **found, "left_out": [_path(path) for path in left], **more})
+        return
+    from keepfast.model.restore_plan import KEPT
+    from keepfast.present.terminal import plural
+    from keepfast.workspace.marker import show
+
+    plan, paint = preview.plan, session.paint
+    if not plan.steps and not any(why == KEPT for _, why in plan.untouched):
+        session.print(_unchanged(what, left))
+    if preview.conflicts:
+        session.print(paint("bold", "Changed since the last checkpoint, by whoever it was:"))
+        for path in preview.conflicts[:SHOWN]:
+            session.print(f"  {paint('red', '!')} {show(path)}")
+        session.print("")
+    for step in plan.steps[:SHOWN]:
+        sign, colour = SIGNS["new" if step.old is None else step.action]
+        session.print(f"  {paint(colour, sign)} {show(step.path)}")
+    if len(plan.steps) > SHOWN:
+        session.print(f"  … and {len(plan.steps) - SHOWN} more")
+    kept = [path for path, why in plan.untouched if why == KEPT]
+    for path in kept[:SHOWN]:
+        session.print(f"  = {show(path)} is kept as it is")
+    if len(kept) > SHOWN:
+        session.print(f"  … and {len(kept) - SHOWN} more")
+    # What is not there cannot be left alone: it is named below.
+    absent = {one.path for one in missing if one.state == "missing"}
+    alone = [(path, why) for path, why in plan.untouched if why != KEPT and path not in absent]
+    if alone:
+        text = f"{plural(len(alone), 'path')} left alone: outside of what is captured, then or now."
+        session.print(paint("dim", text))
+        for path, why in alone[:5]:
+            session.print(paint("dim", f"    {show(path)}: {why}"))
+    _tell_missing(session, what, missing)
+
+
+def _unchanged(what: str, left: Sequence[bytes]) -> str:
+    """Of what a version left out nobody knows for sure that it is as it was."""
+    if not left:
+        # Some paths may have been named: of all others nothing is said.
+        return f"What was asked for is as in {what}; nothing to do."
+    from keepfast.workspace.marker import show
+
+    names = ", ".join([show(path) for path in left[:NAMED]])
+    more = f" and {len(left) - NAMED:,} more" if len(left) > NAMED else ""
+    return f"All that {what} holds is as it was then; nothing to do. Left out then: {names}{more}."
+
+
+def _tell_missing(session: Session, what: str, missing: Sequence[Missing]) -> None:
+    """Name what no restore brings back, because it was left out, and the command that makes it again."""
+    if not missing:
+        return
+    from keepfast.present.terminal import plural
+    from keepfast.workspace.marker import show
+
+    session.warn(
+        f"{plural(len(missing), 'path')} left out of {what}, and missing here or not as it was; it cannot be brought back:"
+    )
+    for one in missing[:SHOWN]:
+        way = f"; `{one.command}` makes it again" if one.command else ""
+        state = one.state if one.state == "missing" else f"{one.state} now"
+        session.warn(f"  {show(one.path)} ({state}): {one.why}{way}")
+    if len(missing) > SHOWN:
+        session.warn(f"  … and {len(missing) - SHOWN:,} more; --json names them.")
+
+
+def _tell_spared(session: Session, spared: Sequence[tuple[bytes, str]]) -> None:
+    """Name what is not written because of where it leads: every one, as none of them is expected."""
+    from keepfast.workspace.marker import show
+
+    for path, why in spared:
+        session.warn(f"  left {show(path)}: it {why}")
+
+
+def _report(session: Session, done: Restored, word: str, more: dict[str, Any] | None = None) -> int:
+    """Say what was done; exit code 14 if something is not as it was asked for."""
+    from keepfast.model.errors import Conflict
+    from keepfast.model.restore_plan import KEPT, OUTSIDE
+    from keepfast.workspace.git_pointers import POINTS_IN
+    from keepfast.workspace.marker import show
+
+    applied, way = done.applied, done.taken_back_by
+    if session.json:
+        from keepfast.present.json_forms import of_restored
+
+        write_json(
+            {
+                **of_restored(done),
+                "not_empty": [_path(path) for path in applied.filled],
+                "aside": [{**_path(path), "at": show(where)} for path, where in applied.aside],
+                "untouched": [{**_path(path), "why": why} for path, why in done.plan.untouched],
+                **(more or {}),
+            }
+        )
+        return Conflict.exit_code if applied.kept else 0
+    modes = "mode set" if applied.modes == 1 else "modes set"
+    parts = [(applied.written, "written"), (applied.deleted, "deleted"), (applied.modes, modes)]
+    counts = ", ".join(f"{number} {what}" for number, what in parts if number) or "nothing to do"
+    session.say(f"{word} v{done.target}: {counts} ({session.milliseconds()}ms)")
+    session.say(f"Before it: v{done.before}." + (f" `keepfast {way}` takes it back." if way else ""))
+    for path, why in applied.kept:
+        session.warn(f"  kept {show(path)}: {why}")
+    for path, why in [one for one in done.plan.untouched if one[1] == OUTSIDE][:SHOWN]:
+        session.warn(f"  left {show(path)}: it {why}")
+    _tell_spared(session, [one for one in done.plan.untouched if one[1] == POINTS_IN])
+    for path, why in [one for one in done.plan.untouched if one[1] == KEPT]:
+        session.remark(f"  left {show(path)}: it {why}")
+    for path in applied.filled:
+        session.remark(f"  left the folder {show(path)}: it holds something that is not captured")
+    for path, where in applied.aside:
+        session.warn(f"  {show(path)} was moved to {show(where)}")
+    _tell_missing(session, f"v{done.target}", done.missing)
+    return Conflict.exit_code if applied.kept else 0
+
+
+def _plan(plan: Plan) -> dict[str, Any]:
+    return {
+        "steps": [
+            {**_path(step.path), "action": "create" if step.old is None and step.action == "write" else step.action}
+            for step in plan.steps
+        ],
+        "untouched": [{**_path(path), "why": why} for path, why in plan.untouched],
+    }
+
+
+def _path(path: bytes) -> dict[str, str]:
+    from keepfast.present.json_forms import of_path
+
+    return of_path(path)

@@ -1,0 +1,162 @@
+"""`keepfast run -- COMMAND …`: one command under supervision, in the foreground."""
+
+from __future__ import annotations
+
+import os
+import sys
+from threading import Event as Flag
+from threading import Thread
+from time import sleep
+from typing import TYPE_CHECKING, Any, TextIO
+
+import click
+
+from keepfast.cli.session import Session, common
+from keepfast.cli.task_session import clock, ground_of
+from keepfast.model.errors import Busy, KeepfastError, Limited, Usage
+
+if TYPE_CHECKING:
+    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.db.tables import Task
+
+SHORT = ("-p", "--print")
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("--no-wait", is_flag=True, help="At a limit, end with exit code 75 instead of waiting.")
+@click.option("--input", "given", metavar="FILE", type=click.File(), help="What the command reads; - is our own input.")
+@click.argument("command", nargs=-1, required=True, metavar="-- COMMAND…")
+@common
+def run(session: Session, no_wait: bool, given: TextIO | None, command: tuple[str, ...]) -> int:
+    """Run one command as a task: checkpoints, limits waited for, crashes tried again.
+
+    `claude` without -p keeps the terminal to itself: nothing is between you and it but its hooks.
+    """
+    words = list(command)
+    if os.path.basename(words[0]) == "claude" and not any(word in SHORT for word in words):
+        from keepfast.cli.foreground import run_client
+
+        return run_client(session, words)
+    from keepfast.runner.actions import taskfile
+    from keepfast.runner.actions.tasks import Tasks
+
+    with ground_of(session) as ground:
+        tasks = Tasks(ground)
+        spec = taskfile.check(_spec(words, given.read() if given else None), os.fsdecode(session.cwd))
+        task = tasks.new(spec, start=True)
+        return _follow(session, ground, task, no_wait)
+
+
+def _spec(words: list[str], given: str | None) -> dict[str, Any]:
+    """The task of a command. What is no agent of ours is told nothing of tasks: it reads what it is given."""
+    from keepfast.runner.process.redaction import clean
+
+    title = " ".join(clean(words))[:80]
+    if os.path.basename(words[0]) != "claude":
+        agent = {"command": words, "completes_on": "exit", "input": "none" if given is None else "brief"}
+        return {"title": title, "brief": given or title, "agent": agent}
+    if given is not None:
+        raise Usage("The prompt of claude is given with -p.")
+    rest, prompt = words[1:], ""
+    kept: list[str] = []
+    while rest:
+        word = rest.pop(0)
+        if word in SHORT:
+            continue
+        if word.startswith("-"):
+            kept.append(word)
+            if rest and not rest[0].startswith("-") and len(rest) > 1:
+                kept.append(rest.pop(0))
+        elif not prompt:
+            prompt = word
+        else:
+            kept.append(word)
+    if not prompt:
+        raise Usage("Give the prompt with -p.", "For example: keepfast run -- claude -p 'Mend the tests'")
+    agent = {"kind": "claude", "command": [words[0]], "arguments": kept, "completes_on": "exit"}
+    return {"brief": prompt, "agent": agent}
+
+
+def _follow(session: Session, ground: Ground, task: Task, no_wait: bool) -> int:
+    """Supervise in a thread of our own, show what the agent says, and end as the task ends."""
+    from keepfast.runner.scheduler.service import run as supervise
+    from keepfast.runner.scheduler.wake import wake
+
+    stop = Flag()
+    troubles: list[KeepfastError] = []
+
+    def work() -> None:
+        try:
+            supervise(ground, stop, durable=False, only=task.id)
+        except Busy:
+            stop.wait()  # the supervisor that runs looks after it
+        except KeepfastError as error:
+            troubles.append(error)
+
+    thread = Thread(target=work, daemon=True)
+    thread.start()
+    shown: dict[str, int] = {}
+    told = ""
+    try:
+        while thread.is_alive():
+            _show(ground, task.id, shown)
+            now = ground.tables.task(task.id)
+            hold = ground.tables.hold(task.id)
+            if now.state in ("done", "failed", "cancelled"):
+                break
+            if hold is not None:
+                if (hold.kind == "rate_limit" and (no_wait or hold.human)) or (hold.account and no_wait):
+                    raise Limited(f"The agent is limited: {hold.reason}", f"`keepfast task try-now {task.id}`.")
+                if hold.human:
+                    session.warn(f"keepfast: {task.id} waits for you ({hold.kind}): {hold.reason}")
+                    ran = ground.tables.last_run(task.id) if hold.kind == "crashed" else None
+                    return (ran.exit_code if ran is not None else None) or 1
+                left = max((hold.due_at or 0) - session.now(), 0) // 1_000_000_000
+                text = f"keepfast: {hold.kind}, goes on in {clock(left)}"
+                if text != told and sys.stderr.isatty():
+                    sys.stderr.write(f"\r{text}\x1b[K")
+                    sys.stderr.flush()
+                elif hold.kind != told:
+                    session.remark(text)
+                told = text if sys.stderr.isatty() else hold.kind
+            sleep(0.2)
+    except KeyboardInterrupt:
+        from keepfast.runner.actions.tasks import Tasks
+
+        Tasks(ground).cancel(task.id)
+        for _ in range(100):
+            if ground.tables.task(task.id).state == "cancelled":
+                break
+            sleep(0.2)
+        return 130
+    finally:
+        stop.set()
+        wake(ground.folder)
+        thread.join(30)
+    _show(ground, task.id, shown)
+    if troubles:
+        raise troubles[0]
+    ended = ground.tables.task(task.id)
+    last = ground.tables.last_run(task.id)
+    if ended.state == "done":
+        return 0
+    session.warn(f"keepfast: {ended.state}: {ended.reason}")
+    return last.exit_code or 1 if last is not None else 1
+
+
+def _show(ground: Ground, task: str, shown: dict[str, int]) -> None:
+    """What came since: the agent's own output, as its log has it."""
+    for one in ground.tables.runs("task = ?", task):
+        for name, stream in (("out.log", sys.stdout), ("err.log", sys.stderr)):
+            path = f"{one.folder}/{name}"
+            try:
+                with open(path, "rb") as file:
+                    file.seek(shown.get(path, 0))
+                    part = file.read()
+            except OSError:
+                continue
+            if part:
+                shown[path] = shown.get(path, 0) + len(part)
+                stream.flush()
+                stream.buffer.write(part)
+                stream.buffer.flush()

@@ -1,0 +1,74 @@
+"""`keepfast serve`: the page in a browser, and the HTTP API."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import click
+
+from keepfast.cli.numbers import Whole
+from keepfast.cli.session import Session, common
+from keepfast.cli.supervise import supervising
+from keepfast.model.errors import Failed, extra
+
+ROLES = ("viewer", "approver", "operator")
+
+
+@click.command()
+@click.option("--host", metavar="ADDRESS", help="Where to listen (web.host): loopback unless you know better.")
+@click.option("--port", type=Whole(0, 65535), metavar="N", help="Port (web.port); 0 takes any that is free.")
+@click.option("--no-open", is_flag=True, help="Do not open a browser.")
+@click.option(
+    "--tls-cert", type=click.Path(exists=True, dir_okay=False), help="Certificate, for other addresses than loopback."
+)
+@click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), help="Its key.")
+@click.option("--link", is_flag=True, help="Print a link that lets another browser in, once, and end.")
+@click.option(
+    "--role", type=click.Choice(ROLES), default="operator", show_default=True, help="What that browser may do."
+)
+@click.option("--no-tasks", is_flag=True, help="Do not run tasks; `keepfast supervise` may do that elsewhere.")
+@click.option("--no-page", is_flag=True, help="Run tasks only.")
+@common
+def serve(
+    session: Session,
+    host: str | None,
+    port: int | None,
+    no_open: bool,
+    tls_cert: str | None,
+    tls_key: str | None,
+    link: bool,
+    role: str,
+    no_tasks: bool,
+    no_page: bool,
+) -> int:
+    """Show every checkpoint in a browser, steer from there, and run tasks."""
+    if no_page:
+        from keepfast.cli.supervise import until_told
+
+        until_told(session)
+        return 0
+    if session.start is None:
+        raise Failed("The page cannot be started from here.", "Run `keepfast serve` in a terminal.")
+    settings = session.settings
+    desktop = bool(session.around.text("DISPLAY") or session.around.text("WAYLAND_DISPLAY"))
+    options = {
+        "host": host or settings["web.host"],
+        "port": settings["web.port"] if port is None else port,
+        "open": desktop and not no_open and settings["web.open"],
+        "tls_cert": tls_cert or settings["web.tls_certificate"] or None,
+        "tls_key": tls_key or settings["web.tls_key"] or None,
+        "password_file": settings["web.password_file"],
+        "allowed_hosts": settings["web.allowed_hosts"],
+        "trusted_proxy": settings["web.trusted_proxy"],
+        "proxy_header": settings["web.proxy_header"],
+        "proxy_users": settings["web.proxy_users"],
+        "session_days": settings["web.session_days"],
+        "link": link,
+        "role": role,
+        "settings": session.following().now,
+    }
+    try:
+        with nullcontext() if link or no_tasks else supervising(session):
+            return session.start("serve", options, session.around, session.now)
+    except ModuleNotFoundError as error:
+        raise Failed(f"The page needs {error.name}.", extra("serve")) from None

@@ -1,0 +1,186 @@
+"""`keepfast service`: let the supervisor start with the machine."""
+
+from __future__ import annotations
+
+import os
+import plistlib
+import subprocess
+import sys
+from typing import NamedTuple
+
+import click
+
+from keepfast.cli.lazy import Listed
+from keepfast.cli.session import Session, common, write_json
+from keepfast.model.errors import Failed
+from keepfast.model.frozen import FORMER
+from keepfast.present.environment import Surroundings
+
+NAME = "keepfast-supervisor"
+LABEL = "dev.keepfast.runner"
+PASSED = ("PATH", "LANG", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "CLAUDE_CONFIG_DIR")
+"""What the supervisor must see as you do: where programs, settings, tasks and the client's configuration are."""
+COMMANDS = {
+    "systemd": {
+        "install": [
+            ["systemctl", "--user", "daemon-reload"],
+            ["systemctl", "--user", "enable", "--now", f"{NAME}.service"],
+        ],
+        "uninstall": [["systemctl", "--user", "disable", "--now", f"{NAME}.service"]],
+    },
+    "launchd": {
+        "install": [["launchctl", "bootstrap", "gui/{user}", "{path}"]],
+        "uninstall": [["launchctl", "bootout", "gui/{user}/" + LABEL]],
+    },
+}
+
+
+class Unit(NamedTuple):
+    """What is written, where, and who reads it."""
+
+    kind: str
+    path: str
+    text: str
+
+
+@click.group(cls=Listed)
+def service() -> None:
+    """Tasks go on after a restart of the machine."""
+
+
+@service.command("install")
+@click.option("-n", "--dry-run", is_flag=True, help="Only show what would be written.")
+@click.option("--no-start", is_flag=True, help="Write the file, do not start anything.")
+@common
+def install(session: Session, dry_run: bool, no_start: bool) -> None:
+    """Start the supervisor with your session, and again if it ends."""
+    unit = unit_of(session.around)
+    if not dry_run:
+        try:
+            os.makedirs(os.path.dirname(unit.path), exist_ok=True)
+            os.makedirs(session.around.data + "/supervisor", mode=0o700, exist_ok=True)
+            # Both readers want UTF-8, whatever the locale is; names of files may be any bytes.
+            with open(unit.path, "w", encoding="utf-8", errors="surrogateescape") as file:
+                file.write(unit.text)
+        except OSError as error:
+            raise Failed(f"{unit.path} cannot be written: {error.strerror}.") from None
+        _drop_former(session, unit)
+    started = not dry_run and not no_start and tell(session, unit, "install")
+    if session.json:
+        write_json({"kind": unit.kind, "path": unit.path, "text": unit.text, "dry_run": dry_run, "started": started})
+    elif dry_run:
+        session.print(f"{unit.path}:\n{unit.text}")
+    else:
+        session.say(f"Wrote {unit.path}" + (" and started it." if started else "."))
+        if unit.kind == "systemd":
+            session.remark("`loginctl enable-linger` lets it run while you are not logged in.")
+
+
+@service.command("status")
+@common
+def status(session: Session) -> None:
+    """Is it installed, and does a supervisor run?"""
+    from keepfast.runner.scheduler.lock import trouble_of
+    from keepfast.runner.scheduler.service import FOLDER
+
+    unit = unit_of(session.around)
+    installed = os.path.exists(unit.path)
+    trouble = trouble_of(session.around.data + FOLDER)
+    running = trouble is not None
+    if session.json:
+        facts = {"kind": unit.kind, "path": unit.path, "installed": installed, "running": running}
+        write_json({**facts, "trouble": trouble or None})
+        return
+    session.print(f"{unit.path}: {'installed' if installed else 'not installed'}")
+    session.print("A supervisor is running." if running else "No supervisor is running.")
+    if trouble:
+        session.warn(f"It cannot do its work now: {trouble}")
+
+
+@service.command("uninstall")
+@common
+def uninstall(session: Session) -> None:
+    """Do not start it with the machine any more; running agents live on."""
+    unit = unit_of(session.around)
+    was_there = os.path.exists(unit.path)
+    if was_there:
+        tell(session, unit, "uninstall")
+        os.unlink(unit.path)
+    was_there = _drop_former(session, unit) or was_there
+    if session.json:
+        write_json({"kind": unit.kind, "path": unit.path, "removed": was_there})
+    else:
+        session.say(f"Removed {unit.path}." if was_there else "It was not installed.")
+
+
+def unit_of(around: Surroundings, platform: str = sys.platform) -> Unit:
+    """The systemd user unit, or the launch agent on macOS."""
+    home = os.fsdecode(around.home)
+    words = [sys.executable, "-m", "keepfast", "-q", "supervise"]
+    variables = {name: around.text(name) for name in PASSED if around.text(name)}
+    if platform == "darwin":
+        logs = around.data + "/supervisor/supervisor.log"
+        return Unit("launchd", f"{home}/Library/LaunchAgents/{LABEL}.plist", launch_agent(words, variables, logs))
+    folder = os.path.dirname(os.path.dirname(around.config)) + "/systemd/user"
+    return Unit("systemd", f"{folder}/{NAME}.service", systemd_unit(words, variables))
+
+
+def _drop_former(session: Session, unit: Unit) -> bool:
+    """Remove the unit that a version of the former name has installed: it starts a program that is gone."""
+    folder, name = os.path.split(unit.path)
+    path = os.path.join(folder, name.replace("keepfast", FORMER))
+    if not os.path.exists(path):
+        return False
+    for words in COMMANDS[unit.kind]["uninstall"]:
+        tell_one(session, [word.replace("keepfast", FORMER).format(user=os.getuid()) for word in words])
+    os.unlink(path)
+    return True
+
+
+def systemd_unit(words: list[str], variables: dict[str, str]) -> str:
+    """A unit of the user's own manager. KillMode=process: agents outlive the supervisor, and the next one finds them again."""
+    settings = "".join([f"Environment={_quoted(f'{name}={value}')}\n" for name, value in variables.items()])
+    return (
+        "[Unit]\nDescription=keepfast supervisor\n\n"
+        f"[Service]\nExecStart={' '.join([_quoted(word).replace('$', '$$') for word in words])}\n"
+        "Restart=always\nRestartSec=5\nKillMode=process\nUMask=0077\n"
+        f"{settings}\n[Install]\nWantedBy=default.target\n"
+    )
+
+
+def _quoted(word: str) -> str:
+    """As systemd reads it back: in quotes, with what is special there doubled or escaped."""
+    inside = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return f'"{inside}"'
+
+
+def launch_agent(words: list[str], variables: dict[str, str], logs: str) -> str:
+    """A property list for launchd. AbandonProcessGroup: agents outlive the supervisor there, too."""
+    content = {
+        "Label": LABEL, "ProgramArguments": words, "EnvironmentVariables": variables, "RunAtLoad": True, "KeepAlive": True,
+        "AbandonProcessGroup": True, "ThrottleInterval": 5, "ProcessType": "Background", "Umask": 0o077,
+        "StandardErrorPath": logs,
+    }  # fmt: skip
+    return plistlib.dumps(content).decode()
+
+
+def tell(session: Session, unit: Unit, what: str) -> bool:
+    """Tell the system; False if there is none to tell, as in a container."""
+    for words in COMMANDS[unit.kind][what]:
+        filled = [word.format(path=unit.path, user=os.getuid()) for word in words]
+        if not tell_one(session, filled):
+            return False
+    return True
+
+
+def tell_one(session: Session, words: list[str]) -> bool:
+    variables = {os.fsdecode(name): os.fsdecode(value) for name, value in session.around.variables.items()}
+    try:
+        done = subprocess.run(words, capture_output=True, env=variables, timeout=30)
+    except (OSError, subprocess.SubprocessError) as error:
+        session.remark(f"`{' '.join(words)}` could not be run: {error}.")
+        return False
+    if done.returncode:
+        session.remark(f"`{' '.join(words)}`: {done.stderr.decode('utf-8', 'replace').strip()}")
+        return False
+    return True

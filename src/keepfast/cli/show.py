@@ -1,0 +1,220 @@
+"""`keepfast show`: one checkpoint, as a page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from keepfast.cli.reference import REFERENCE
+from keepfast.cli.session import Session, common, write_json
+from keepfast.model.entry import ATTRIBUTES, LEFT_OUT, UNSTEADY, why
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from keepfast.app.inspect import Change
+    from keepfast.model.entry import Entry
+    from keepfast.store.rows import CheckpointRow
+
+SHOWN = 40
+TOLD = ("agent", "summary", "command", "tokens_used", "token_budget", "active_files", "key_points", "notes")
+"""What only checkpoints made for an agent say."""
+
+
+@click.command()
+@click.argument("reference", metavar="[REF]", type=REFERENCE, default="latest")
+@click.option("--left-out", "all_left_out", is_flag=True, help="Name everything that was left out, and nothing else.")
+@click.option("--all", "everything", is_flag=True, help="Name every changed path.")
+@common
+def show(session: Session, reference: str, all_left_out: bool, everything: bool) -> None:
+    """Show a checkpoint, by default the newest: why it was made, what changed, what was left out."""
+    from keepfast.app.inspect import Coverage, as_compared, compare, not_covered
+    from keepfast.store.bases import previous
+
+    root, workspace = session.workspace()
+    row = session.resolve(workspace, reference)
+    header, own = session.repository.document(row)
+    before = previous(session.repository, row)
+    (row,) = as_compared(session.repository, [row])
+    changes = compare(session.engine, root, workspace, before, row)
+    entries: Iterable[Entry] = session.repository.ledger.state(workspace.id, row.version) if all_left_out else own
+    odd = [entry for entry in entries if entry.kind in LEFT_OUT or _losses(entry)]
+    git = not_covered(session.repository, row)
+    coverage = Coverage(header["counts"])
+    if session.json:
+        from keepfast.present.json_forms import of_change, of_checkpoint, of_coverage, of_path
+
+        if all_left_out:
+            found = {"coverage": of_coverage(coverage), "left_out": [_odd_as_json(entry) for entry in odd]}
+            write_json({"version": f"v{row.version}", **found, "not_covered": [of_path(path) for path in git]})
+            return
+        write_json(
+            {
+                **of_checkpoint(row),
+                **_of_work(session, row, header, root),
+                "stored": row.added,
+                "cwd": header.get("cwd", ""),
+                "git": header.get("git"),
+                "tool": header.get("tool"),
+                "tree": row.tree,
+                "previous": f"v{before.version}" if before is not None else None,
+                "coverage": of_coverage(coverage),
+                "changes": [of_change(change) for change in changes],
+                "left_out": [_odd_as_json(entry) for entry in odd],
+                "not_covered": [of_path(path) for path in git],
+                "notices": _notices(session, row, header, root),
+                **{key: header[key] for key in TOLD if key in header},
+                "conversation": _conversation(header),
+            }
+        )
+        return
+    if all_left_out:
+        _print_odd(session, coverage, odd, all_left_out)
+        return
+    _print_head(session, row, header, git, _notices(session, row, header, root))
+    _print_changes(session, row, changes, before, everything)
+    if coverage.left_out or odd:
+        session.print()
+    _print_odd(session, coverage, odd, all_left_out)
+
+
+def _of_work(session: Session, row: CheckpointRow, header: dict[str, Any], root: bytes) -> dict[str, Any]:
+    """What the checkpoint tells of the agent's work, and its state as a document."""
+    from keepfast.app.state_document import state
+    from keepfast.present.json_forms import of_work
+    from keepfast.present.terminal import rfc3339
+    from keepfast.workspace.marker import show as show_path
+
+    found = state(session.repository, row, header, show_path(root), session.settings)
+    for file in found.document["files"].values() if found.document is not None else ():
+        file["last_modified"] = rfc3339(file["last_modified"])
+    told = {**of_work(row, header), "state_left_out": found.left_out}
+    return {**told, "state": found.document} if found.document is not None else told
+
+
+def _notices(session: Session, row: CheckpointRow, header: dict[str, Any], root: bytes) -> list[str]:
+    """Those that were kept with the checkpoint, and what the settings of now leave out of its description."""
+    from keepfast.app.state_document import too_large
+    from keepfast.workspace.marker import show as show_path
+
+    large = too_large(session.repository, row, header, show_path(root), session.settings)
+    return [*(header.get("notices") or []), *large]
+
+
+def _print_head(
+    session: Session, row: CheckpointRow, header: dict[str, Any], git: list[bytes], notices: list[str]
+) -> None:
+    from keepfast.app.inspect import Coverage
+    from keepfast.present.json_forms import git_folders, kept, title
+    from keepfast.present.terminal import age_in_words, local, printable, size
+
+    session.print(session.paint("bold", title(row)))
+    for line in row.message.splitlines()[1:]:
+        session.print("  " + printable(line))
+    where = header.get("git")
+    facts = [
+        ("id", row.id),
+        ("name", row.name),
+        ("tags", ", ".join(row.tags.split("\n"))),
+        ("pinned", "yes" if row.pinned else ""),
+        ("made", f"{local(row.created_at)}, {age_in_words(row.created_at, session.now())}"),
+        ("why", f"{row.trigger}, by {row.created_by}"),
+        ("command", printable(" ".join(str(header.get("command") or "").split()))),
+        ("session", row.session),
+        ("task", row.task),
+        ("folder", str(header.get("cwd") or "")),
+        ("git", _git(where) if isinstance(where, dict) else ""),
+        ("agent", header.get("agent") or ""),
+        ("tokens", _tokens(header)),
+        ("talk", _talk(header)),
+        ("kept", kept(Coverage(header["counts"]))),
+        ("not kept", git_folders(git)),
+        ("stored", f"{size(row.added)} for what was new"),
+    ]
+    for name, value in facts:
+        if value:
+            session.print(f"{name:<8} {value}")
+    for notice in notices:
+        session.print(f"{'notice':<8} {printable(notice)}")
+
+
+def _print_changes(
+    session: Session, row: CheckpointRow, changes: list[Change], before: CheckpointRow | None, everything: bool
+) -> None:
+    from keepfast.present.json_forms import COLOURS, changed_line, made_after
+    from keepfast.present.terminal import plural
+
+    since = f" since v{before.version}" if before is not None else " against an empty folder" if row.version > 1 else ""
+    after = made_after(row, before, len(changes))
+    session.print()
+    if after:
+        session.print(f"{plural(row.changed, 'change')} since v{after}, which came directly before.")
+    session.print(f"{plural(len(changes), 'change')}{since}{':' if changes else '.'}")
+    for change in changes if everything else changes[:SHOWN]:
+        letter, text = changed_line(change)
+        session.print(f"  {session.paint(COLOURS[letter], letter)}  {text}")
+    if len(changes) > SHOWN and not everything:
+        session.print(f"  … and {len(changes) - SHOWN:,} more; `--all` shows them.")
+
+
+def _print_odd(session: Session, coverage: Any, odd: list[Entry], all_left_out: bool) -> None:
+    from keepfast.present.json_forms import left_out
+    from keepfast.workspace.marker import show as show_path
+
+    if not coverage.left_out and not odd:
+        if all_left_out:
+            session.print("Nothing was left out.")
+        return
+    if coverage.left_out:
+        session.print(f"Left out: {left_out(coverage)}.")
+    for entry in odd if all_left_out else odd[:SHOWN]:
+        session.print(f"  {show_path(entry.path)}: {_why(entry)}")
+    named = sum(entry.kind in LEFT_OUT for entry in odd[:SHOWN])
+    if not all_left_out and named < sum(coverage.left_out.values()):
+        session.print("  `keepfast show --left-out` names all of them.")
+
+
+def _conversation(header: dict[str, Any]) -> dict[str, Any] | None:
+    from keepfast.store.conversations import checked
+
+    told = checked(header.get("conversation"))
+    return {key: told.get(key) for key in ("agent", "session", "bytes", "last")} if told is not None else None
+
+
+def _talk(header: dict[str, Any]) -> str:
+    from keepfast.present.terminal import size
+
+    told = _conversation(header)
+    return f"{size(told['bytes'])}, sealed; `keepfast restore --both` goes back to it" if told is not None else ""
+
+
+def _tokens(header: dict[str, Any]) -> str:
+    used, budget = header.get("tokens_used"), header.get("token_budget")
+    return f"{used:,} of {budget:,}" if isinstance(used, int) and isinstance(budget, int) else ""
+
+
+def _git(git: dict[str, Any]) -> str:
+    where = git.get("branch") or "detached"
+    commit = f" at {str(git['commit'])[:12]}" if git.get("commit") else ", no commit yet"
+    return f"{where}{commit}" + (f", {git['in_progress']} in progress" if git.get("in_progress") else "")
+
+
+def _why(entry: Entry) -> str:
+    return why(entry) if entry.kind in LEFT_OUT else ", ".join(_losses(entry))
+
+
+def _losses(entry: Entry) -> list[str]:
+    """What could not be kept of something that was."""
+    losses = []
+    if entry.flags & UNSTEADY and entry.kind not in LEFT_OUT:
+        losses.append("changed while it was read")
+    if entry.flags & ATTRIBUTES and b'"xattr_lost"' in entry.extra:
+        losses.append("extended attributes too large, lost")
+    return losses
+
+
+def _odd_as_json(entry: Entry) -> dict[str, Any]:
+    from keepfast.present.json_forms import KINDS, of_path
+
+    return {**of_path(entry.path), "kind": KINDS[entry.kind], "reason": _why(entry), "size": entry.size}

@@ -1,0 +1,335 @@
+"""`keepfast status`: how this workspace is protected right now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from keepfast.cli.session import Session, common, write_json
+from keepfast.model.errors import KeepfastError, NoWorkspace, Refused
+from keepfast.present.supervision import NOT_BELIEVED, STOOD_DOWN
+
+if TYPE_CHECKING:
+    from keepfast.app.inspect import Change, Coverage
+    from keepfast.model.budget import Usage
+    from keepfast.store.rows import CheckpointRow, WorkspaceRow
+
+SHOWN, NOTICES = 20, 5
+WEEK = 7 * 86_400_000_000_000
+ABOUT_HOOKS = (STOOD_DOWN, NOT_BELIEVED)
+"""Notices that are not about one checkpoint."""
+
+
+class Standing:
+    """Everything that `status` says."""
+
+    root: bytes
+    workspace: str
+    last: CheckpointRow | None
+    base: CheckpointRow | None
+    """What the folder was last saved as, or restored to; `changes` are since then."""
+    changes: list[Change] | None
+    """None where nobody can tell."""
+    remarks: list[str]
+    coverage: Coverage
+    not_covered: list[bytes]
+    """Git's own folders."""
+    notices: list[dict[str, Any]]
+    size: int
+    versions: int
+    forgotten: int
+    """Versions that the retention policy, the size cap or a person let go."""
+    restore: dict[str, Any] | None
+    """A restore that was cut off, or is under way."""
+    workers: list[dict[str, Any]]
+    pending: list[dict[str, Any]]
+    """Events of hooks that are not saved yet."""
+    usage: Usage | None
+    """How full the session is that was last heard of."""
+
+
+@click.command()
+@common
+def status(session: Session) -> None:
+    """Say what protects this workspace: last checkpoint, changes since, what is left out, what went wrong."""
+    standing = _look(session)
+    if session.json:
+        _as_json(session, standing)
+    else:
+        _as_text(session, standing)
+
+
+def _look(session: Session) -> Standing:
+    from keepfast.app.inspect import not_covered
+    from keepfast.cli.client_files import last_failure, launcher_path, not_starting
+    from keepfast.state.notices import read
+    from keepfast.store.maintenance.space import store_size
+    from keepfast.store.rows import Query
+
+    try:
+        root, row = session.workspace(patience=0)
+    except NoWorkspace as error:
+        raise NoWorkspace(str(error), _way_in(session)) from None
+    found = Standing()
+    found.root, found.workspace = root, row.id
+    found.base = session.repository.base(row.id)
+    newest = session.repository.ledger.find(Query(workspace=row.id, limit=1, safety=False))
+    found.last = newest[0] if newest else found.base
+    found.coverage = _coverage(session, row, found.base)
+    found.not_covered = not_covered(session.repository, found.base) if found.base is not None else []
+    since = session.now() - WEEK
+    notices = read(session.engine.notice_folders(root, row.id))
+    failed = last_failure(launcher_path(session))
+    notices = sorted([*notices, *([failed] if failed else [])], key=lambda notice: notice["at"])
+    found.notices = [notice for notice in notices if notice["at"] >= since]
+    found.size = store_size(session.repository)
+    found.versions = session.repository.ledger.count(row.id)
+    found.forgotten = max(0, row.version - found.versions)
+    found.restore = _restore(session, root, row)
+    _look_at_hooks(session, found)
+    with session.progress("Looking") as progress:
+        session.engine.progress = progress
+        try:
+            found.changes, found.remarks = _changes(session, root, row, found.base)
+        except KeepfastError as error:
+            found.changes, found.remarks = None, [f"What changed is not known: {error}"]
+    found.remarks = [*found.remarks, *_keys(session), *filter(None, [not_starting(session)])]
+    return found
+
+
+def _coverage(session: Session, row: WorkspaceRow, base: CheckpointRow | None) -> Coverage:
+    """Of what the folder is at; of the newest version where that is the same, or cannot be read."""
+    from keepfast.app.inspect import Coverage, coverage
+
+    if base is None or (base.workspace, base.version) == (row.id, row.version):
+        return coverage(row)
+    try:
+        return Coverage(session.repository.document(base)[0]["counts"])
+    except KeepfastError:
+        return coverage(row)  # `verify` says what is wrong with that document
+
+
+def _changes(
+    session: Session, root: bytes, row: WorkspaceRow, base: CheckpointRow | None
+) -> tuple[list[Change], list[str]]:
+    """What differs on disk from what it was last saved as or restored to, and what is odd about the tree."""
+    from keepfast.app.inspect import compare, pending
+
+    if base is None or (base.workspace, base.version) == (row.id, row.version):
+        return pending(session.engine, root, row)
+    return compare(session.engine, root, row, base, None), []
+
+
+def _keys(session: Session) -> list[str]:
+    """What is to be said about the key of what is sealed."""
+    sealer = session.repository.sealing()
+    try:
+        if not sealer.is_in_use():
+            return []
+        if any(not opens for _, opens in sealer.sets()):
+            return ["Some contents are sealed with a key that is not here: `keepfast key`."]
+        if not sealer.is_backed_up():
+            return ["There is no backup of the key to what is sealed: `keepfast key export FILE`."]
+    except KeepfastError as error:
+        return [str(error)]
+    return []
+
+
+def _look_at_hooks(session: Session, found: Standing) -> None:
+    from keepfast.agents.claude.usage import tokens
+    from keepfast.state import pending_events as pending
+    from keepfast.state import sessions
+    from keepfast.state.workers import HOOKS, NAME, living
+
+    folder, settings = session.engine.place.folder(found.workspace), session.settings
+    found.workers = [worker for worker in (living(folder, NAME), living(folder, HOOKS)) if worker is not None]
+    events = [pending.read(folder, name) for name in pending.names(folder)]
+    found.pending = [event for event in events if event is not None]
+    known = {key: str(value) for key, value in sessions.newest(folder).items()}
+    usage = tokens(
+        folder,
+        known.get("session", ""),
+        known.get("transcript", ""),
+        known.get("model", ""),
+        settings["budget.tokens"],
+        settings["budget.windows"],
+    )
+    found.usage = usage if usage.used else None
+
+
+def _restore(session: Session, root: bytes, row: WorkspaceRow) -> dict[str, Any] | None:
+    from keepfast.app.restore import Restoring
+
+    restoring = Restoring(session.engine, root, row)
+    try:
+        said = restoring.cut_off()
+    except KeepfastError as error:
+        return {"state": "damaged", "target": None, "before": None, "text": f"{error} {error.hint}"}
+    if said is None:
+        running = {"state": "running", "target": None, "before": None, "text": "A restore is under way."}
+        return running if restoring.is_running() else None
+    target, before = f"v{said['target']}", f"v{said['before']}"
+    text = f"A restore of {target} was cut off: `keepfast restore --continue` ends it, `--abort` goes back to {before}."
+    return {"state": "cut off", "target": target, "before": before, "text": text}
+
+
+def _way_in(session: Session) -> str:
+    """What to do in a folder that nobody protects."""
+    from keepfast.workspace.adoption import root_for
+    from keepfast.workspace.marker import git_root, show
+
+    folder = git_root(session.cwd) or session.cwd
+    try:
+        root = root_for(session.cwd, b"", session.settings["adopt"], session.engine.home)
+    except Refused as error:
+        return f"Hooks pass it over: {error} {error.hint}"
+    if session.engine.is_unprotected(root or session.cwd):
+        return "Its protection was ended by `keepfast unprotect`; `keepfast init` goes on with it."
+    if root is None:
+        return f"Run `keepfast init {show(folder)}`; the setting `adopt` keeps hooks from doing it."
+    return f"Run `keepfast init {show(root)}`; hooks do it by themselves at their first event."
+
+
+def _as_json(session: Session, standing: Standing) -> None:
+    from keepfast.present.json_forms import (
+        of_change,
+        of_checkpoint,
+        of_coverage,
+        of_notice,
+        of_path,
+        of_pending,
+        of_usage,
+        of_worker,
+    )
+    from keepfast.workspace.marker import show
+
+    write_json(
+        {
+            "workspace": {"id": standing.workspace, "root": show(standing.root)},
+            "store": {
+                "path": session.engine.place.path,
+                "bytes": standing.size,
+                "max_bytes": session.settings["retention.max_size"],
+            },
+            "versions": {"kept": standing.versions, "forgotten": standing.forgotten},
+            "last": of_checkpoint(standing.last) if standing.last is not None else None,
+            "base": of_checkpoint(standing.base) if standing.base is not None else None,
+            "changes": [of_change(change) for change in standing.changes] if standing.changes is not None else None,
+            "coverage": of_coverage(standing.coverage),
+            "not_covered": [of_path(path) for path in standing.not_covered],
+            "notices": [of_notice(notice) for notice in standing.notices],
+            "remarks": standing.remarks,
+            "restore": standing.restore,
+            "warnings": session.settings.warnings,
+            "workers": [of_worker(worker) for worker in standing.workers],
+            "pending": [of_pending(event) for event in standing.pending],
+            "tokens": of_usage(standing.usage) if standing.usage is not None else None,
+        }
+    )
+
+
+def _as_text(session: Session, standing: Standing) -> None:
+    from keepfast.present.json_forms import git_folders, kept, left_out, title
+    from keepfast.present.terminal import age_in_words, size
+    from keepfast.workspace.marker import show
+
+    last, paint = standing.last, session.paint
+    session.print(f"Workspace  {show(standing.root)}")
+    most: int = session.settings["retention.max_size"]
+    text = f"{session.engine.place.path}, {size(standing.size)}"
+    if standing.size > most:
+        text += paint("bold yellow", f", over its cap of {size(most)} (retention.max_size)")
+    session.print(f"Store      {text}")
+    if last is None:
+        session.print("Last       " + paint("yellow", "no checkpoint yet; run `keepfast save`"))
+    else:
+        session.print(
+            f"Last       {title(last)}, {age_in_words(last.created_at, session.now())}, trigger {last.trigger}"
+        )
+        base = standing.base
+        if standing.restore is not None:
+            session.print(
+                "At         " + paint("bold yellow", "neither one state nor another: a restore is unfinished")
+            )
+        elif base is not None and (base.workspace, base.version) != (last.workspace, last.version):
+            session.print(f"At         {title(base)}, restored")
+        if standing.forgotten:
+            text = f"{standing.versions:,}; {standing.forgotten:,} more were thinned by retention or forgotten by hand"
+            session.print(f"Versions   {text}")
+        session.print(f"Kept       {kept(standing.coverage)}")
+        if standing.coverage.left_out:
+            text = left_out(standing.coverage)
+            session.print("Left out   " + (paint("bold yellow", text) if standing.coverage.is_poor else text))
+        if standing.not_covered:
+            session.print("Not kept   " + git_folders(standing.not_covered))
+    if standing.restore is not None:
+        session.print("Restore    " + paint("bold yellow", standing.restore["text"]))
+    _print_hooks(session, standing)
+    _print_changes(session, standing)
+    _print_notices(session, standing)
+    for warning in session.settings.warnings:
+        session.print(paint("yellow", f"Settings: {warning}"))
+
+
+def _print_hooks(session: Session, standing: Standing) -> None:
+    from keepfast.present.terminal import age_in_words
+
+    session.print("Workers    " + (", ".join([_worker(session, worker) for worker in standing.workers]) or "none"))
+    if standing.pending:
+        names = ", ".join(dict.fromkeys([event["trigger"] for event in standing.pending]))
+        since = age_in_words(standing.pending[0]["at"], session.now())
+        session.print(
+            "Under way  " + session.paint("yellow", f"{len(standing.pending)} to save ({names}), since {since}")
+        )
+    usage = standing.usage
+    if usage is None:
+        return
+    if usage.budget:
+        text = f"{usage.used:,} of {usage.budget:,} ({usage.reached}%); used as {usage.used_from} says,"
+        session.print(f"Tokens     {text} budget as {usage.budget_from} says")
+    else:
+        session.print(f"Tokens     {usage.used:,} as {usage.used_from} says; of how many is not known")
+
+
+def _worker(session: Session, worker: dict[str, Any]) -> str:
+    from keepfast.present.terminal import age_in_words
+
+    if worker["kind"] == "hooks":
+        return f"saving for hooks, pid {worker['pid']}"
+    saved = worker["last_save"]
+    last = f"last save v{worker['version']} {age_in_words(saved, session.now())}" if saved else "nothing saved yet"
+    return f"watch, pid {worker['pid']}, {last}"
+
+
+def _print_changes(session: Session, standing: Standing) -> None:
+    from keepfast.present.json_forms import COLOURS, changed_line
+    from keepfast.present.terminal import plural
+
+    changes, base = standing.changes or [], standing.base
+    if changes or (base is not None and standing.changes is not None):
+        since = f"since v{base.version}" if base is not None else "to save"
+        session.print(f"{plural(len(changes), 'change')} {since}:" if changes else f"Nothing changed {since}.")
+    for change in changes[:SHOWN]:
+        letter, text = changed_line(change)
+        session.print(f"  {session.paint(COLOURS[letter], letter)}  {text}")
+    if len(changes) > SHOWN:
+        session.print(f"  … and {len(changes) - SHOWN:,} more; `keepfast diff --name-only` names them.")
+    for remark in standing.remarks:
+        session.print(session.paint("yellow", remark))
+
+
+def _print_notices(session: Session, standing: Standing) -> None:
+    from keepfast.present.terminal import age_in_words, printable
+
+    if not standing.notices:
+        return
+    session.print(session.paint("bold yellow", "In the last week:"))
+    for notice in reversed(standing.notices[-NOTICES:]):
+        became = "" if notice["kind"] == "noticed" else f" {notice['kind']}"
+        told = " (told then)" if notice["told"] else ""
+        age = age_in_words(notice["at"], session.now())
+        what = f"{age}, a checkpoint ({notice['trigger']}){became}" if notice["kind"] not in ABOUT_HOOKS else age
+        session.print(printable(f"  {what}: {notice['text']}{told}"))
+    if len(standing.notices) > NOTICES:
+        session.print(f"  … and {len(standing.notices) - NOTICES:,} more; `keepfast status --json` has them.")

@@ -1,0 +1,135 @@
+"""`keepfast task pause`, `freeze`, `resume`, `restore`, `cancel`, `retry`, `budget`, `try-now`, `archive`: where a task goes."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from keepfast.cli.numbers import Number, Whole
+from keepfast.cli.session import Session, common
+from keepfast.cli.task_session import REF, say, tasks_of
+from keepfast.model.errors import Usage
+
+if TYPE_CHECKING:
+    from keepfast.store.rows import CheckpointRow
+
+
+@click.command("pause")
+@REF
+@click.option("--now", is_flag=True, help="Do not wait for the next tool boundary.")
+@common
+def pause(session: Session, ref: str, now: bool) -> None:
+    """Stop at the next tool boundary; nothing is lost."""
+    with tasks_of(session) as tasks:
+        say(
+            session,
+            tasks,
+            done := tasks.pause(ref, now=now),
+            f"{done.id} {'is being paused' if done.wanted else 'is paused'}.",
+        )
+
+
+@click.command("freeze")
+@REF
+@common
+def freeze(session: Session, ref: str) -> None:
+    """Stop every process of the agent where it stands, for a short look; `task resume` lets it go on."""
+    with tasks_of(session) as tasks:
+        say(session, tasks, done := tasks.freeze(ref), f"{done.id} is being frozen.")
+
+
+@click.command("resume")
+@REF
+@click.option("--allow", "allowed", metavar="TOOL", multiple=True, help="A tool that it may use from now on.")
+@common
+def resume(session: Session, ref: str, allowed: tuple[str, ...]) -> None:
+    """Let a paused, frozen or stopped task go on; save a complete one whose last checkpoint failed."""
+    with tasks_of(session, "resume") as tasks:
+        done = tasks.resume(ref, allow=allowed)
+        say(session, tasks, done, f"{done.id} is done." if done.state == "done" else f"{done.id} goes on.")
+
+
+@click.command("restore")
+@REF
+@click.argument("checkpoint", metavar="CHECKPOINT")
+@click.option("--files", "only_files", is_flag=True, help="Leave the conversation; a fresh session is told a brief.")
+@click.option("-n", "--dry-run", is_flag=True, help="Show what would be done to the files, and do nothing.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@common
+def restore(session: Session, ref: str, checkpoint: str, only_files: bool, dry_run: bool, yes: bool) -> None:
+    """Bring the task's files and conversation back to a checkpoint and go on from there."""
+    if dry_run:
+        from keepfast.cli import restore_flow as bring
+
+        with tasks_of(session) as tasks:
+            folder = tasks.find(ref).workspace
+        bring.preview(session, os.fsencode(folder), checkpoint)
+        return
+
+    def ask(target: CheckpointRow) -> bool:
+        return session.agreed(f"Restore the task to v{target.version}? The state now is saved first.", yes)
+
+    with tasks_of(session, "restore") as tasks:
+        done = tasks.restore(ref, checkpoint, conversation=not only_files, ask=ask)
+        if done is None:
+            raise click.Abort
+        say(session, tasks, done, f"{done.id} goes on from {checkpoint}.")
+
+
+@click.command("cancel")
+@REF
+@common
+def cancel(session: Session, ref: str) -> None:
+    """End a task for good."""
+    with tasks_of(session, "cancel") as tasks:
+        say(
+            session,
+            tasks,
+            done := tasks.cancel(ref),
+            f"{done.id} {'is being cancelled' if done.wanted else 'is cancelled'}.",
+        )
+
+
+@click.command("retry")
+@REF
+@click.option("--history", is_flag=True, help="Go on with its session instead of a fresh one that is told a brief.")
+@common
+def retry(session: Session, ref: str, history: bool) -> None:
+    """Begin a failed or cancelled task again at its phase, with what is on disk."""
+    with tasks_of(session) as tasks:
+        say(session, tasks, done := tasks.retry(ref, history=history), f"Queued {done.id} again.")
+
+
+@click.command("budget")
+@REF
+@click.option("--tokens", type=Whole(0), metavar="N", help="Budget in tokens; 0 is without limit.")
+@click.option("--money", type=Number(0), metavar="DOLLARS", help="Budget in dollars; 0 is without limit.")
+@click.option("--minutes", type=Number(0), metavar="N", help="Budget in minutes of running; 0 is without limit.")
+@common
+def budget(session: Session, ref: str, tokens: int | None, money: float | None, minutes: float | None) -> None:
+    """Change what a task may use."""
+    if tokens is None and money is None and minutes is None:
+        raise Usage("Give --tokens, --money or --minutes.")
+    with tasks_of(session, "budget") as tasks:
+        done = tasks.budget(ref, tokens=tokens, money=money, minutes=minutes)
+        say(session, tasks, done, f"{done.id} has another budget.")
+
+
+@click.command("try-now")
+@REF
+@common
+def try_now(session: Session, ref: str) -> None:
+    """Do not wait for the limit or the back-off any longer."""
+    with tasks_of(session, "try_now") as tasks:
+        say(session, tasks, done := tasks.try_now(ref), f"{done.id} tries again.")
+
+
+@click.command("archive")
+@REF
+@common
+def archive(session: Session, ref: str) -> None:
+    """Put an ended task out of sight."""
+    with tasks_of(session) as tasks:
+        say(session, tasks, done := tasks.archive(ref), f"{done.id} is archived.")

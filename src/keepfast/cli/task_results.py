@@ -1,0 +1,103 @@
+"""`keepfast task diff`, `apply`: what a forked task has done comes back to where it came from."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from keepfast.cli.session import Session, common, write_bytes, write_json
+from keepfast.cli.task_session import REF, tasks_of
+
+if TYPE_CHECKING:
+    from keepfast.runner.actions.tasks import Tasks
+
+
+@click.command("diff")
+@REF
+@click.option("--patch", "file", metavar="FILE", help="Write the patch to FILE.")
+@click.option("--force", is_flag=True, help="Replace FILE if it is there.")
+@common
+def diff(session: Session, ref: str, file: str | None, force: bool) -> None:
+    """What a forked task has done, as a patch."""
+    from keepfast.cli.fork import write_patch
+
+    with tasks_of(session) as tasks:
+        patch = _patch(session, tasks, ref)
+    if file is not None:
+        write_patch(os.path.join(os.fsdecode(session.cwd), file), patch, force)
+        if session.json:
+            write_json({"files": patch.files, "file": file})
+        else:
+            session.say(f"Wrote a patch of {patch.files} files to {file}; `git apply` takes it.")
+        return
+    if session.json:
+        write_json({"files": patch.files, "patch": _text(patch).decode("utf-8", "replace")})
+        return
+    write_bytes(_text(patch))
+
+
+@click.command("apply")
+@REF
+@click.option("-n", "--dry-run", is_flag=True, help="Only say whether it would go in.")
+@click.option("--branch", metavar="NAME", help="Say how to fetch the fork's own branch as NAME, instead.")
+@common
+def apply(session: Session, ref: str, dry_run: bool, branch: str | None) -> None:
+    """Bring what a forked task has done into the folder it came from; a checkpoint is taken first."""
+    import subprocess
+
+    from keepfast.cli.fork import say_branch
+    from keepfast.model.errors import Conflict
+    from keepfast.model.event import Event
+    from keepfast.workspace.git_clone import Git
+
+    with tasks_of(session) as tasks:
+        if branch is not None:
+            _, row = session.engine.root(os.fsencode(tasks.home(ref).workspace))
+            say_branch(session, row, os.fsencode(tasks.find(ref).workspace), branch)
+            return
+        patch, home = _patch(session, tasks, ref), tasks.home(ref)
+        if not patch.lines:
+            session.say("There is nothing to bring back.")
+            return
+        # Outside any repository of ours: `git apply` then touches files only, and reads no index.
+        git = Git(session.around.text("PATH"), os.fsencode(home.workspace))
+        words = [git.program, "apply", "--whitespace=nowarn", *(["--check"] if dry_run else []), "-"]
+        if not dry_run:
+            session.engine.handle(
+                Event(
+                    os.fsencode(home.workspace),
+                    session.now(),
+                    trigger="before_restore",
+                    message="before applying a fork",
+                )
+            )
+        done = subprocess.run(
+            words,
+            cwd=home.workspace,
+            input=_text(patch),
+            capture_output=True,
+            env={"PATH": git.search, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_DIR": "/nonexistent"},
+        )
+        if done.returncode:
+            raise Conflict(
+                f"The patch does not go in: {done.stderr.decode('utf-8', 'replace').strip()}",
+                "`keepfast task diff` shows it.",
+            )
+        if session.json:
+            write_json({"files": patch.files, "applied": not dry_run, "workspace": home.workspace})
+        else:
+            session.say(f"{'Would change' if dry_run else 'Changed'} {patch.files} files in {home.workspace}.")
+
+
+def _text(patch: Any) -> bytes:
+    return b"".join([line + b"\n" for line in patch.lines])
+
+
+def _patch(session: Session, tasks: Tasks, ref: str) -> Any:
+    from keepfast.app.fork_patch import bring_home
+
+    found, home = tasks.find(ref), tasks.home(ref)
+    _, row = session.engine.root(os.fsencode(home.workspace))
+    return bring_home(session.engine, row, os.fsencode(found.workspace))

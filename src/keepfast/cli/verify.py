@@ -1,0 +1,154 @@
+"""`keepfast verify` and `keepfast rebuild`: trust, shown, and healed."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from keepfast.cli.session import Session, common, write_json
+from keepfast.model.errors import Damaged, Usage
+
+if TYPE_CHECKING:
+    from keepfast.runner.actions.recovery import Found
+    from keepfast.store.maintenance.verify import Problem
+
+CHECKPOINTS = 10
+
+
+@click.command()
+@click.option("--quick", is_flag=True, help="Look at structure only; contents are not read.")
+@click.option("--repair", is_flag=True, help="Heal what can be healed, and name what cannot.")
+@common
+def verify(session: Session, quick: bool, repair: bool) -> int:
+    """Read everything in the store, of all workspaces, and compare it with its digests.
+
+    The exit code is 13 if anything is damaged, and each checkpoint concerned is named.
+    """
+    if quick and repair:
+        raise Usage("Give either --quick or --repair.")
+    return _repair(session) if repair else _verify(session, quick)
+
+
+@click.command()
+@click.argument("folders", nargs=-1, metavar="[DIR]...")
+@common
+def rebuild(session: Session, folders: tuple[str, ...]) -> None:
+    """Make the ledger again from packs and logs, and lost tasks from their workspaces.
+
+    Tasks are looked for below each DIR, below `supervisor.roots` and in every known workspace; they come back held for you.
+    """
+    from keepfast.present.terminal import plural
+    from keepfast.store.maintenance.verify import rebuild as make_again
+
+    _reach(session)
+    with session.progress("Rebuilding") as progress:
+        report = make_again(session.engine.place, progress=progress)
+    tasks = _rebuild_tasks(session, folders)
+    if session.json:
+        found = [{"workspace": one.workspace, "task": one.task or None, "outcome": one.outcome} for one in tasks]
+        facts = {"workspaces": report.workspaces, "checkpoints": report.checkpoints, "notices": report.notices}
+        write_json({**facts, "tasks": found})
+        return
+    session.say(
+        f"The ledger was made again: {plural(report.checkpoints, 'checkpoint')}"
+        f" of {plural(report.workspaces, 'workspace')}."
+    )
+    for notice in report.notices:
+        session.warn(notice)
+    for one in tasks:
+        session.say(f"Task {one.task or '?'} in {one.workspace}: {one.outcome}")
+
+
+def _rebuild_tasks(session: Session, folders: tuple[str, ...]) -> list[Found]:
+    """Look for tasks only where some may be: the supervisor's tables are not made for nothing."""
+    from keepfast.cli.task_session import ground_of
+    from keepfast.runner.actions.recovery import rebuild as take_over
+    from keepfast.runner.actions.recovery import workspaces
+
+    known = [os.fsdecode(row.path) for row in session.repository.ledger.workspaces() if row.path]
+    roots = [
+        *folders,
+        *session.settings["supervisor.roots"],
+        *[path for path in known if os.path.isdir(path + "/.metadata")],
+    ]
+    if not any(True for _ in workspaces(roots)):
+        return []
+    with ground_of(session) as ground:
+        return take_over(ground, roots)
+
+
+def _reach(session: Session) -> None:
+    """Raise unless there is a store that is ours to mend; a damaged one is."""
+    try:
+        session.engine.place.id()
+    except Damaged:
+        pass  # that is what we are here for
+
+
+def _verify(session: Session, quick: bool) -> int:
+    from keepfast.present.terminal import plural, size
+    from keepfast.store.maintenance.last_verify import keep
+    from keepfast.store.maintenance.verify import verify as check
+
+    with session.progress("Verifying") as progress:
+        report = check(session.repository, session.engine.place.path, quick=quick, progress=progress)
+    if report.is_read_only:
+        session.remark("The store cannot be written: it is not noted there that it was verified.")
+    else:
+        keep(session.engine.place.path, session.now(), quick, report.problems, report.checkpoints)
+    if session.json:
+        write_json(
+            {
+                "problems": [_problem(problem) for problem in report.problems],
+                "checkpoints": report.checkpoints,
+                "blobs": report.blobs,
+                "bytes": report.bytes,
+                "quick": quick,
+            }
+        )
+        return Damaged.exit_code if report.problems else 0
+    what = f"{plural(report.checkpoints, 'checkpoint')}, {plural(report.blobs, 'blob')}, {size(report.bytes)}"
+    if not report.problems:
+        session.say(f"All is well: {what}{'; contents were not read' if quick else ''}.")
+        return 0
+    session.print(f"{plural(len(report.problems), 'problem')} in {what}:")
+    _print_problems(session, report.problems)
+    session.warn(Damaged.hint)
+    return Damaged.exit_code
+
+
+def _repair(session: Session) -> int:
+    from keepfast.present.terminal import plural
+    from keepfast.store.maintenance.last_verify import keep
+    from keepfast.store.maintenance.repair import repair as heal
+
+    _reach(session)
+    with session.progress("Repairing") as progress:
+        report = heal(session.engine.place, progress=progress)
+    keep(session.engine.place.path, session.now(), False, report.lost, None)
+    if session.json:
+        write_json({"healed": report.healed, "lost": [_problem(problem) for problem in report.lost]})
+        return Damaged.exit_code if report.lost else 0
+    for text in report.healed:
+        session.say(f"Healed: {text}")
+    if not report.lost:
+        session.say("All is well." if not report.healed else "Everything could be healed.")
+        return 0
+    session.print(f"{plural(len(report.lost), 'problem')} could not be healed:")
+    _print_problems(session, report.lost)
+    return Damaged.exit_code
+
+
+def _print_problems(session: Session, problems: list[Problem]) -> None:
+    for problem in problems:
+        session.print("  " + session.paint("red", problem.text))
+        for name in problem.checkpoints[:CHECKPOINTS]:
+            session.print(f"    {name}")
+        if len(problem.checkpoints) > CHECKPOINTS:
+            session.print(f"    … and {len(problem.checkpoints) - CHECKPOINTS:,} more; --json names all")
+
+
+def _problem(problem: Problem) -> dict[str, Any]:
+    return {"text": problem.text, "checkpoints": problem.checkpoints}

@@ -1,1 +1,0 @@
-"""Hook, command line, and later the page: they translate, nothing else."""

@@ -1,0 +1,1 @@
+"""Small tools around the file system: durable writes, kernel locks, descriptors, threads."""

@@ -1,0 +1,111 @@
+"""Saving by itself, and tidying up after it: what a hook's command line asks for by `save` and `tidy`."""
+
+from __future__ import annotations
+
+from posix import write
+
+from keepfast.model.errors import KeepfastError, NoWorkspace, Unreachable, sentence
+from keepfast.present.environment import current_folder, hook_surroundings, now_ns
+from keepfast.present.former_name import take_over
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from keepfast.app.checkpoint import Engine
+    from keepfast.present.environment import Folders, Surroundings
+    from keepfast.settings import Settings
+
+USAGE = "usage: launch.py [--folders HOME CONFIG DATA] save|tidy [--cwd DIR] [--config FILE]"
+
+
+def run(arguments: Sequence[str], folders: Folders | None = None) -> int:
+    """Save, or tidy. Exit code 0: saved, unchanged, or not for us; 1: it was due and failed. Never 2: it blocks agents."""
+    options = options_of(arguments)
+    if options is None:
+        say(USAGE)
+        return 1
+    try:
+        cwd = options.get("--cwd")
+        if cwd is not None:
+            from posix import chdir
+
+            chdir(cwd)
+        around = hook_surroundings(folders)
+        take_over(around)
+        engine = engine_of(around, current_folder(), options.get("--config"))
+        if arguments[0] == "tidy":
+            return tidy(engine, current_folder())
+        return save(engine, current_folder(), around, options.get("--config"))
+    except KeepfastError as error:
+        say(f"keepfast: {error} {error.hint}")
+    except Exception as error:
+        say(f"keepfast: {sentence(error)}")
+    return 1
+
+
+def save(engine: Engine, cwd: bytes, around: Surroundings, config: str | None = None) -> int:
+    """Return the exit code. What was skipped or failed is kept for `status`."""
+    from keepfast.model.event import Event
+
+    try:
+        event = Event(cwd, now_ns(), trigger="auto", message="auto", created_by="auto", adopt=True)
+        if engine.handle(event).untidy:
+            from keepfast.present import background
+
+            background.tidy(cwd, config, around)
+    except (NoWorkspace, Unreachable) as error:
+        # A store out of reach is not the agent's trouble; it is told only if no notice can be kept.
+        if not engine.note(cwd, "skipped", "auto", str(error)):
+            say(f"keepfast: {error}")
+    except Exception as error:
+        engine.note(cwd, "failed", "auto", sentence(error), told=True)
+        raise
+    return 0
+
+
+def tidy(engine: Engine, cwd: bytes) -> int:
+    """The background work after a save: retention, size cap, compaction, at the lowest priority."""
+    from posix import nice
+
+    nice(19)
+    found = engine.locate(cwd)
+    if found is not None:
+        from keepfast.app.tidy import tidy as tidy_up
+
+        thinned, over = tidy_up(engine, found[1])
+        if thinned:
+            count = "1 automatic checkpoint" if len(thinned) == 1 else f"{len(thinned)} automatic checkpoints"
+            engine.note(cwd, "thinned", "size", f"The store was over its cap: {count} went.")
+        if over:
+            text = "The store is {:,} bytes over retention.max_size: what is left is pinned, named, made by hand or the newest."
+            engine.note(cwd, "over_size", "size", text.format(over))
+    return 0
+
+
+def engine_of(around: Surroundings, folder: bytes, config: str | None) -> Engine:
+    from keepfast.app.wiring import build
+
+    return build(settings_of(around, folder, config), around.data, around.home, now_ns, folder)
+
+
+def settings_of(around: Surroundings, folder: bytes, config: str | None) -> Settings:
+    from keepfast.settings import load
+
+    # Whatever is wrong with the settings, the agent goes on: `status` and `doctor` tell the user.
+    return load(config or around.config, around.keepfast_variables(), folder, hook=True, data=around.data)
+
+
+def options_of(arguments: Sequence[str]) -> dict[str, str] | None:
+    known = {"save": {"--cwd", "--config"}, "tidy": {"--cwd", "--config"}, "hook": {"--part", "--config"}}
+    if not arguments or arguments[0] not in known or len(arguments) % 2 == 0:
+        return None
+    pairs = dict(zip(arguments[1::2], arguments[2::2], strict=True))
+    return pairs if set(pairs) <= known[arguments[0]] else None
+
+
+def say(text: str) -> None:
+    try:
+        write(2, text.encode("utf-8", "backslashreplace") + b"\n")
+    except OSError:
+        pass  # nobody listens; the exit code says it

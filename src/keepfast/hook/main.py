@@ -1,0 +1,241 @@
+"""The hook: an agent's client tells of an event and is answered. Standard library only, and little of it, until a save."""
+
+from __future__ import annotations
+
+from posix import read, write
+
+from keepfast.hook.autosave import engine_of, options_of, say, settings_of
+from keepfast.model.errors import KeepfastError, sentence
+from keepfast.present.environment import current_folder, hook_surroundings, now_ns, program
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from keepfast.agents.base import Agent, Reply
+    from keepfast.app.checkpoint import Engine
+    from keepfast.app.hooks import Background, Deliver
+    from keepfast.model.agent_event import AgentEvent
+    from keepfast.present.environment import Folders, Surroundings
+
+QUIET = ("tool_starts", "tool_ended", "prompt", "subagent_ended")
+"""Kinds of events at which a client is not told what is wrong: it is told at the end of the turn."""
+SUPERVISED = "KEEPFAST_SUPERVISED"
+"""Names the client that runs under a supervisor of ours."""
+GUARD = "0"
+"""The part of the hook that a supervisor itself brings."""
+PART = 65536
+USAGE = "usage: keepfast hook AGENT [--part N] [--config FILE]"
+PACKAGE = __file__.rpartition("/hook/")[0] + "/"
+
+
+def serve(arguments: Sequence[str]) -> int:
+    """The same as `main`, for the command line, which has read the options."""
+    return main(arguments)
+
+
+def main(arguments: Sequence[str], folders: Folders | None = None) -> int:
+    """Attend to the event on standard input. The agent is never blocked: the exit code is 0, or 1 with one line.
+
+    `folders` are what `install` has written down.
+    """
+    from keepfast.agents.registry import agent
+
+    options = options_of(["hook", *arguments[1:]])
+    client = agent(arguments[0]) if arguments else None
+    if options is None or client is None:
+        say(USAGE)
+        return 1
+    try:
+        payload = _payload()
+    except OSError as error:
+        say(f"keepfast: The client's payload cannot be read: {error.strerror}.")
+        return 1
+    around = hook_surroundings(folders)
+    is_claimed = around.text(SUPERVISED) != "" and options.get("--part") != GUARD
+    if is_claimed and _stands_down(arguments[0], client, payload, around, options.get("--config")):
+        return 0  # a supervisor saves, tells, and brings a guard of its own: nothing is done twice
+    from keepfast.present.former_name import take_over
+
+    line = take_over(around)
+    said, problem, code = respond(client, payload, around, Processes(options.get("--config"), around), options, line)
+    if problem:
+        say(f"keepfast: {problem}")
+    _write(said)
+    return code
+
+
+def _stands_down(name: str, client: Agent, payload: bytes, around: Surroundings, config: str | None) -> bool:
+    """Does a supervisor do the work of this hook? Anybody can set the variable that says so; `status` tells of both."""
+    from keepfast.present import supervision
+
+    folder, claimed = supervision.run_above(around), around.text(SUPERVISED)
+    if not supervision.drives(folder, name):
+        if folder and claimed != name and supervision.drives(folder, claimed):
+            return False  # it is true, of another client that has started this one
+        folder = ""
+    if folder and not supervision.is_first(folder):
+        return True
+    kind = supervision.STOOD_DOWN if folder else supervision.NOT_BELIEVED
+    text = (
+        f"Hooks stand down: the supervisor saves for run {around.text(supervision.RUN)}."
+        if folder
+        else f"{SUPERVISED} is set, but no supervisor runs this client: hooks go on working."
+    )
+    try:
+        cwd = client.read(payload, {}).cwd or current_folder()
+        engine_of(around, cwd, config).note_once(cwd, kind, "hook", text)
+    except (KeepfastError, OSError, ValueError):
+        pass  # a notice is no reason to fail, or to save twice
+    return bool(folder)
+
+
+def respond(
+    client: Agent,
+    payload: bytes,
+    around: Surroundings,
+    background: Background,
+    options: Mapping[str, str],
+    line: str = "",
+) -> tuple[bytes, str, int]:
+    """Return what goes to standard output, one line about what went wrong or nothing, and the exit code.
+
+    `line` is told to the user beside what there is to say.
+
+    Raises `ImportError`, `SyntaxError` or `OSError` where files of our own are missing.
+    """
+    event = None
+    try:
+        event = client.read(payload, around.variables)
+        event.cwd = event.cwd or current_folder()
+        if event.reason == "clear" and not event.client:
+            from keepfast.present.ancestors import program_above
+
+            event.near = program_above()
+        reply = _attend(event, around, background, options)
+        if line:
+            reply.told_user = f"keepfast: {line}" + (f"\n{reply.told_user}" if reply.told_user else "")
+        said, code = client.answer(event, reply)
+        return said, reply.failed, code
+    except Exception as error:
+        if _is_torn(error):
+            raise
+        if isinstance(error, ValueError) and event is None:
+            return b"", _unreadable(around, options.get("--config"), str(error)), 1
+        if isinstance(error, KeepfastError | OSError):
+            if event is not None and event.kind in QUIET:
+                return b"", "", 0
+            return b"", f"{error} {error.hint}".strip() if isinstance(error, KeepfastError) else str(error), 1
+        return b"", sentence(error), 1
+
+
+def _is_torn(error: Exception) -> bool:
+    """Are files of our own missing? An upgrade removes them all and brings them back one by one."""
+    if isinstance(error, OSError):
+        return isinstance(error.filename, str) and error.filename.startswith(PACKAGE)
+    return isinstance(error, ImportError | SyntaxError)
+
+
+def _attend(event: AgentEvent, around: Surroundings, background: Background, options: Mapping[str, str]) -> Reply:
+    from keepfast.app.hooks import Attending
+    from keepfast.app.wiring import build, place
+
+    settings = settings_of(around, event.cwd, options.get("--config"))
+    part = options.get("--part", "1")
+    number = int(part) if part.isascii() and part.isdigit() else 1
+
+    def language() -> str:
+        return _language(settings["language"], around)
+
+    attending = Attending(
+        place(settings, around.data, event.cwd),
+        settings,
+        lambda: build(settings, around.data, around.home, now_ns, event.cwd),
+        now_ns,
+        background,
+        event,
+        language,
+        number,
+        _deliver(language, around),
+    )
+    try:
+        return attending.attend()
+    except (KeepfastError, OSError) as error:
+        if _is_torn(error):
+            raise
+        said = attending.in_words(error)
+        if event.kind not in QUIET:
+            attending.engine.note(event.cwd, "failed", attending.trigger, str(said), told=True)
+        raise said from None
+    finally:
+        attending.close()
+
+
+def _deliver(language: Callable[[], str], around: Surroundings) -> Deliver:
+    """How the start of a session is answered; what that takes is loaded only then."""
+
+    def deliver(engine: Engine, root: bytes, workspace: str, event: AgentEvent, part: int) -> Reply:
+        from keepfast.app.deliver import Delivery
+
+        return Delivery(engine, root, workspace, event, part, language, lambda: program(around)).reply()
+
+    return deliver
+
+
+class Processes:
+    """Work that is done by other processes, which are only loaded if there is some."""
+
+    def __init__(self, config: str | None, around: Surroundings) -> None:
+        self.config, self.around = config, around
+
+    def detach(self, work: Callable[[], object]) -> None:
+        from keepfast.present.background import detach
+
+        detach(work)
+
+    def attempt(self, work: Callable[[], bytes], seconds: float) -> bytes | None:
+        from keepfast.present.background import attempt
+
+        return attempt(work, seconds)
+
+    def tidy(self, folder: bytes) -> None:
+        from keepfast.present.background import tidy
+
+        tidy(folder, self.config, self.around)
+
+    def pause(self, seconds: float) -> None:
+        from time import sleep
+
+        sleep(seconds)
+
+
+def _payload() -> bytes:
+    """All of standard input: a client that cannot get rid of its payload takes that for an error."""
+    parts = []
+    while part := read(0, PART):
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _unreadable(around: Surroundings, config: str | None, why: str) -> str:
+    text = f"The client's payload cannot be read: {why}."
+    try:
+        folder = current_folder()
+        engine_of(around, folder, config).note(folder, "skipped", "hook", text, told=True)
+    except (KeepfastError, OSError):
+        pass  # it is said all the same
+    return text
+
+
+def _language(setting: str, around: Surroundings) -> str:
+    from keepfast.model.messages import language
+
+    return language(setting, around.text("LC_ALL"), around.text("LC_MESSAGES"), around.text("LANG"))
+
+
+def _write(said: bytes) -> None:
+    try:
+        while said:
+            said = said[write(1, said) :]
+    except OSError:
+        pass  # the client has gone

@@ -1,0 +1,168 @@
+"""The status line: context used, limits, last checkpoint; and the figures kept for hooks. It starts like a hook."""
+
+from __future__ import annotations
+
+from posix import O_CLOEXEC, O_RDONLY, close, dup2, execve, fstat, pipe, pread, read, write
+from posix import open as open_fd
+
+from keepfast.model.light_json import loads
+from keepfast.present.environment import current_folder, hook_surroundings, now_ns
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from keepfast.present.environment import Folders, Surroundings
+
+MOST = 1 << 20
+TAIL = 16384
+"""A log's last checkpoint lies in its last lines; a line has some 400 bytes."""
+PIPE = 65536
+YELLOW, RED = 80, 90
+SECOND = 1_000_000_000
+AGES = ((60, 1, "s"), (3600, 60, "m"), (86400, 3600, "h"))
+LIMITS = {"five_hour": "5h", "seven_day": "7d"}
+USAGE = "usage: keepfast statusline [--then COMMAND]"
+
+
+def main(arguments: Sequence[str], folders: Folders | None = None) -> int:
+    """Read the client's payload from standard input and write one line. Whatever is odd is left out of it."""
+    if len(arguments) not in (0, 2) or (arguments and arguments[0] != "--then"):
+        write(2, USAGE.encode() + b"\n")
+        return 1
+    payload = _input()
+    around, now = hook_surroundings(folders), now_ns()
+    try:
+        line = render(_loaded(payload), around, now)
+    except Exception as error:
+        # The user's own line is worth more than ours.
+        line = f"keepfast: {type(error).__name__}"
+    if arguments:
+        return _then(arguments[1], payload, line, around)
+    write(1, line.encode("utf-8", "replace") + b"\n")
+    return 0
+
+
+def serve(then: str | None) -> int:
+    """The same for the command line, which has read the options."""
+    return main(["--then", then] if then is not None else [])
+
+
+def render(payload: dict[str, Any], around: Surroundings, now: int) -> str:
+    """Return the line for this payload, and keep its figures for the hooks of the session."""
+    from keepfast.state.figures import figures, keep
+
+    told = figures(payload, now)
+    colours = not around.text("NO_COLOR")
+    protection = "not protected"
+    found = _workspace(payload, around)
+    if found is not None:
+        store, workspace = found
+        session = payload.get("session_id")
+        if isinstance(session, str):
+            keep(f"{store}/workspaces/{workspace}", session, told)
+        protection = last_checkpoint(f"{store}/log/{workspace}.log", now)
+    percent = told["percent"]
+    parts = [protection]
+    if percent is not None:
+        parts.append(_coloured(f"context {percent:.0f}%", percent, colours))
+    for name, limit in told["limits"].items():
+        if limit["percent"] is not None:
+            text = f"{LIMITS.get(name, name)} {limit['percent']:.0f}%"
+            parts.append(_coloured(text, limit["percent"], colours))
+    return " · ".join(parts)
+
+
+def last_checkpoint(log: str, now: int) -> str:
+    """Version and age of the last checkpoint, from the end of the workspace's log."""
+    try:
+        fd = open_fd(log, O_RDONLY | O_CLOEXEC)
+    except OSError:
+        return "no checkpoint yet"
+    try:
+        size = fstat(fd).st_size
+        lines = pread(fd, TAIL, max(0, size - TAIL)).split(b"\n")
+    finally:
+        close(fd)
+    for line in reversed(lines):
+        if line.startswith(b'{"r":"checkpoint"'):
+            try:
+                record = loads(line.rpartition(b" ")[0])
+                return f"v{record['v']} {_age(now - record['at'])}"
+            except (ValueError, TypeError, KeyError):
+                continue  # the trace of a write cut short
+    return "no checkpoint yet" if size < TAIL else "protected"
+
+
+def _workspace(payload: dict[str, Any], around: Surroundings) -> tuple[str, str] | None:
+    """The store and the workspace's id, where the session's folder is protected."""
+    from keepfast.app.wiring import place as place_of
+    from keepfast.settings import Settings
+    from keepfast.settings.ownership import HERE, find
+
+    place = payload.get("workspace")
+    folder = (place.get("project_dir") if isinstance(place, dict) else None) or payload.get("cwd")
+    if isinstance(folder, str) and folder.startswith("/"):
+        cwd = folder.encode("utf-8", "surrogateescape")
+    else:
+        # Nobody says for which folder it is: somebody tries it out where he is.
+        try:
+            cwd = current_folder()
+        except OSError:
+            return None
+    settings = Settings()
+    try:
+        with open(around.config, "rb") as file:
+            settings.read_file(file.read(), around.config)
+    except OSError:
+        pass  # there is none, or none that we may read: the defaults
+    store = place_of(settings, around.data, cwd)
+    found = find(cwd, store.path, store.list)
+    return (store.path, found[1]) if found is not None and found[2] == HERE else None
+
+
+def _then(command: str, payload: bytes, line: str, around: Surroundings) -> int:
+    """Write our line, then become the user's own command, which reads the same payload and writes on."""
+    write(1, (line + " · ").encode("utf-8", "replace"))
+    if len(payload) >= PIPE:
+        payload = b"{}"  # a pipe holds no more without a reader; the client's payloads have some 2 KB
+    reading, writing = pipe()
+    write(writing, payload)
+    close(writing)
+    dup2(reading, 0)
+    execve("/bin/sh", ["/bin/sh", "-c", command], dict(around.variables))
+    return 1
+
+
+def _input() -> bytes:
+    pieces, size = [], 0
+    while size < MOST:
+        piece = read(0, PIPE)
+        if not piece:
+            break
+        pieces.append(piece)
+        size += len(piece)
+    return b"".join(pieces)
+
+
+def _loaded(payload: bytes) -> dict[str, Any]:
+    try:
+        found = loads(payload)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _coloured(text: str, percent: float, colours: bool) -> str:
+    if not colours or percent < YELLOW:
+        return text
+    return f"\x1b[{31 if percent >= RED else 33}m{text}\x1b[0m"
+
+
+def _age(nanoseconds: int) -> str:
+    seconds = max(0, nanoseconds // SECOND)
+    for below, unit, letter in AGES:
+        if seconds < below:
+            return f"{seconds // unit}{letter}"
+    return f"{seconds // 86400}d"

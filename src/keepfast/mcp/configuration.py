@@ -1,0 +1,146 @@
+"""The tool that configures: an agent may tighten the settings of its workspace; anything else is prepared for a human."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field, WithJsonSchema
+
+from keepfast.mcp import answers
+from keepfast.mcp.command import command
+from keepfast.mcp.visit import Visits
+from keepfast.model.errors import KeepfastError, Usage
+from keepfast.model.light_json import dumps
+from keepfast.model.schema import SECTIONS, TABLE
+from keepfast.model.setting_values import checked, shown, tightens
+from keepfast.settings import PROJECT_FILE, Settings, load, similar
+from keepfast.settings.file import change_project
+
+ORIGIN = "checkpoint_configure"
+NAMES = {
+    "auto_checkpoint_on_clear": "hooks.auto_checkpoint_on_clear",
+    "auto_resume_on_start": "hooks.auto_resume_on_start",
+    "checkpoint_threshold": "hooks.checkpoint_threshold_percent",
+    "checkpoint_threshold_percent": "hooks.checkpoint_threshold_percent",
+    "verify_before_clear": "hooks.verify_before_clear",
+}
+SHOWN = {key.partition(".")[2]: key for key in NAMES.values()}
+
+# Values are checked by our own schema, so that a wrong one is refused with the same sentence as everywhere.
+Tristate = Annotated[Any, WithJsonSchema({"enum": [True, False, "prompt", None]})]
+Percent = Annotated[Any, WithJsonSchema({"type": ["integer", "null"], "minimum": 70, "maximum": 95})]
+Flag = Annotated[Any, WithJsonSchema({"type": ["boolean", "null"]})]
+Others = Annotated[
+    Any,
+    WithJsonSchema(
+        {"type": ["object", "null"], "properties": {key: {} for key in TABLE}, "additionalProperties": False}
+    ),
+]
+
+
+def checkpoint_configure(
+    visits: Visits,
+    auto_checkpoint_on_clear: Annotated[Tristate, Field(description="Keep a checkpoint at /clear")] = None,
+    auto_resume_on_start: Annotated[Tristate, Field(description="Tell a new session where the last one was")] = None,
+    checkpoint_threshold: Annotated[Percent, Field(description="Percent of the token budget for a checkpoint")] = None,
+    checkpoint_threshold_percent: Annotated[Percent, Field(description="The same, by the answer's name")] = None,
+    verify_before_clear: Annotated[Flag, Field(description="Compare with the last checkpoint at /clear")] = None,
+    settings: Annotated[Others, Field(description="Other settings by their keys, such as capture.ignored")] = None,
+) -> answers.Configured:
+    """Show the settings, or tighten them for this workspace. What would loosen them is prepared for the user instead."""
+    given = {
+        "auto_checkpoint_on_clear": auto_checkpoint_on_clear,
+        "auto_resume_on_start": auto_resume_on_start,
+        "checkpoint_threshold": checkpoint_threshold,
+        "checkpoint_threshold_percent": checkpoint_threshold_percent,
+        "verify_before_clear": verify_before_clear,
+    }
+    wanted = _joined([(name, NAMES[name], value) for name, value in given.items() if value is not None], settings)
+    with visits.open() as visit:
+        now = visit.settings
+        news = {key: value for key, value in wanted.items() if value != now[key]}
+        tight = {key: value for key, value in news.items() if tightens(key, now[key], value)}
+        if tight:
+            change_project(visit.root, tight)
+        root = visit.root
+    now = visits.following.now()
+    prepared = [
+        one for key, value in news.items() if now[key] != value for one in _prepared(visits, root, now, key, value)
+    ]
+    config = {name: now[key] for name, key in SHOWN.items()} | {
+        key: now[key] for key in wanted if key not in SHOWN.values()
+    }
+    return answers.Configured(success=not prepared, config=config, prepared=prepared)
+
+
+def _prepared(visits: Visits, root: bytes, now: Settings, key: str, value: Any) -> list[answers.Prepared]:
+    """The commands that bring the setting to the value, one after the other; where none can, what has the last word."""
+    origin, project = now.origins.get(key, ""), (root + PROJECT_FILE).decode("utf-8", "backslashreplace")
+    is_now = f"{key} is {shown(key, now[key]) or 'empty'}"
+    found = []
+    # A variable may stand above the project's file, which then has its say as soon as that is gone.
+    said = [one for by, one, why in now.considered.get(key, []) if by == project and not why]
+    if said and said[-1] != value:
+        why = f"{is_now}, from the project's file {project}, which wins over the user's; only the user may loosen it."
+        if origin != project:
+            there = f"the project's file {project} says {shown(key, said[-1])}"
+            why = f"{is_now}; {there} beside that, and wins over the user's. Only the user may loosen it."
+        words = ["config", "unset", "--project", key]
+        found.append(answers.Prepared(command=command(visits, words, root), why=why))
+    if not found or _users(visits, key) != value:
+        why = f"{is_now}; an agent may only tighten, and this does not."
+        if origin not in ("", project, visits.config):
+            why = f"{is_now}, from {origin}, which has the last word: this counts once that is gone."
+        found.append(answers.Prepared(command=command(visits, ["config", "set", key, *_text(key, value)]), why=why))
+    return found
+
+
+def _users(visits: Visits, key: str) -> Any:
+    """What the user's own file says, or the default; None if it cannot be read."""
+    try:
+        return load(visits.config, {})[key]
+    except KeepfastError:
+        return None
+
+
+def _text(key: str, value: Any) -> list[str]:
+    """The value as words that set it again, exactly."""
+    text = shown(key, value)
+    try:
+        exact = checked(key, text, ORIGIN) == value
+    except Usage:
+        exact = False
+    text = text if exact else dumps(value)
+    return ["--", text] if text.startswith("-") else [text]
+
+
+def _joined(given: list[tuple[str, str, object]], settings: object) -> dict[str, Any]:
+    """Checked values by their keys. Raises `Usage` if one setting is given two different ones."""
+    found: dict[str, tuple[str, Any]] = {}
+    for name, key, value in [*given, *_others(settings)]:
+        result = checked(key, value, ORIGIN)
+        before, known = found.setdefault(key, (name, result))
+        if known != result:
+            raise Usage(f"{before} and {name} are the same setting, with two values.", "Give one of them.")
+    return {key: value for key, (_, value) in found.items()}
+
+
+def _others(settings: object) -> list[tuple[str, str, object]]:
+    if settings is None:
+        return []
+    if not isinstance(settings, dict):
+        raise Usage("settings must be an object of keys and values.", 'Give {"capture.ignored": "all"}, for example.')
+    for key in settings:
+        if key not in TABLE:
+            raise Usage(f"settings: there is no setting {key[:100]!r}.", _known(key))
+    return [(f"settings.{key}", key, value) for key, value in settings.items()]
+
+
+def _known(key: str) -> str:
+    """What was probably meant, else what there is: the keys of its section, or all sections."""
+    near = similar(key)
+    if near:
+        return f"Did you mean {near}?"
+    section = key.partition(".")[0]
+    keys = [one for one in TABLE if one.startswith(section + ".")]
+    return f"Known: {', '.join(keys or [*SECTIONS, *[one for one in TABLE if '.' not in one]])}."

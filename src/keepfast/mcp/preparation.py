@@ -1,0 +1,104 @@
+"""What only a person may do, prepared: the plan of a restore, and the command to run."""
+
+from __future__ import annotations
+
+import os
+from itertools import count
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from keepfast.app.preview import Missing
+from keepfast.mcp import answer_forms as telling
+from keepfast.mcp import answers
+from keepfast.mcp.command import command
+from keepfast.mcp.inspection import Paths, Reference
+from keepfast.mcp.visit import Visits
+from keepfast.model.errors import Conflict, Usage
+from keepfast.workspace.marker import show
+
+MOST_STEPS = 200
+ENDING = b".keepfast"
+WHY = {
+    "restore": "A restore changes files; the user decides. It makes a safety checkpoint first and can be undone.",
+    "forget": "Forgetting cannot be taken back; the user decides.",
+    "export": "An export carries the project's contents elsewhere; the user decides.",
+}
+
+
+def checkpoint_restore_preview(
+    visits: Visits,
+    reference: Reference = "latest",
+    paths: Paths = [],  # noqa: B006  the schema shows it
+) -> answers.Preview:
+    """Say what a restore would write and delete, and give the command for the user. Nothing is changed."""
+    from keepfast.app.restore import Restoring
+
+    with visits.open() as visit:
+        row = visit.resolve(reference)
+        limits = [visit.below(path) for path in paths]
+        limits = [] if b"" in limits else limits  # the root is everything
+        restoring = Restoring(visit.engine, visit.root, visit.row)
+        restoring.refuse_unknown(row, limits)
+        preview = restoring.preview(row, limits)
+        steps = preview.plan.steps
+        words: list[str | bytes] = ["restore", f"v{row.version}"]
+        words += ["--", *limits] if limits else []
+        return answers.Preview(
+            target=telling.checkpoint(row, visit.now()),
+            steps=[answers.Step(path=telling.told(show(step.path)), action=step.action) for step in steps[:MOST_STEPS]],
+            steps_left_out=max(0, len(steps) - MOST_STEPS),
+            conflicts=[telling.told(show(path)) for path in preview.conflicts[:MOST_STEPS]],
+            untouched=[f"{telling.told(show(path))}: {why}" for path, why in preview.plan.untouched[:MOST_STEPS]],
+            missing=[_missing(one) for one in restoring.missing(row, limits)[:MOST_STEPS]],
+            prepared=answers.Prepared(command=command(visits, words, visit.root), why=WHY["restore"]),
+        )
+
+
+def _missing(one: Missing) -> str:
+    way = {"differs": "; it differs now", "empty": "; it is empty now"}.get(one.state, "")
+    way += f"; `{one.command}` makes it again" if one.command else ""
+    return f"{telling.told(show(one.path))}: {one.why}{way}"
+
+
+def checkpoint_prepare(
+    visits: Visits,
+    action: Literal["restore", "forget", "export"],
+    references: Annotated[list[Reference], Field(min_length=1, max_length=50)],
+    file: Annotated[str, Field(max_length=4_000, description="Where an export goes; empty: into the home folder")] = "",
+) -> answers.Prepared:
+    """Give the command by which the user restores, forgets or exports checkpoints. Nothing is changed."""
+    if action == "restore" and len(references) > 1:
+        raise Usage("references: a restore goes to one checkpoint.", "Give one.")
+    if file and action != "export":
+        raise Usage("file: only an export is written to one.", "Leave it out.")
+    with visits.open() as visit:
+        rows = {row.version: row for row in [visit.resolve(reference) for reference in references]}
+        pinned = [f"v{row.version}" for row in rows.values() if row.pinned]
+        if action == "forget" and pinned:
+            raise Conflict(
+                f"references: {', '.join(pinned)} cannot be forgotten while pinned.",
+                f"The user would run `{command(visits, ['unpin', pinned[0]], visit.root)}` first.",
+            )
+        words: list[str | bytes] = [action, *[f"v{version}" for version in rows]]
+        if action == "export":
+            words.append(_place(file, visit.root, visits.around.home, min(rows)))
+        return answers.Prepared(command=command(visits, words, visit.root), why=WHY[action])
+
+
+def _place(file: str, root: bytes, home: bytes, version: int) -> bytes:
+    """Where an export is written: a file that is not there yet, outside of the workspace unless it was asked for."""
+    if "\0" in file:
+        raise Usage("file: no path has a zero byte in it.", "Give another name.")
+    if file:
+        place = os.path.normpath(os.path.join(root, os.fsencode(file)))
+        if os.path.lexists(place):
+            raise Usage(f"file: {show(place)} is there already.", "Give another name.")
+        if not os.path.isdir(os.path.dirname(place)):
+            raise Usage(
+                f"file: there is no folder {show(os.path.dirname(place))}.", "Give a name in one that is there."
+            )
+        return place
+    stem = os.path.join(home, os.path.basename(root) or b"root") + f"-v{version}".encode()
+    names = (stem + (f"-{number}".encode() if number > 1 else b"") + ENDING for number in count(1))
+    return next(name for name in names if not os.path.lexists(name))

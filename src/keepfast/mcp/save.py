@@ -1,0 +1,80 @@
+"""The tool that saves: what the agent states goes into the checkpoint, by the one way that makes them."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from keepfast.app.inspect import coverage
+from keepfast.app.worker import POINT, event_of
+from keepfast.mcp import answers
+from keepfast.mcp.answer_forms import checkpoint, told
+from keepfast.mcp.visit import Visit, Visits
+from keepfast.model.errors import Failed, Usage
+from keepfast.model.event import Event
+from keepfast.present.json_forms import kept
+from keepfast.secrets.cuts import head
+from keepfast.secrets.redaction import redact
+
+Line = Annotated[str, Field(max_length=1_000)]
+SHORT = 80
+"""A summary is one line of at most so many characters; the message keeps all of it."""
+
+
+def checkpoint_save(
+    visits: Visits,
+    summary: Annotated[str, Field(description="What this state is, in one line", min_length=1, max_length=500)],
+    description: Annotated[str, Field(description="More, if it helps whoever goes on", max_length=8_000)] = "",
+    decisions: Annotated[list[Line], Field(description="Decisions made, with their reasons", max_length=50)] = [],  # noqa: B006  the schema shows it
+    next_steps: Annotated[list[Line], Field(description="What to do next, in order", max_length=50)] = [],  # noqa: B006
+    tags: Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=20)] = [],  # noqa: B006
+) -> answers.Saved:
+    """Save the state of the workspace, with the decisions made and the next steps; the next session is told them."""
+    summary = " ".join(summary.split())
+    if not summary:
+        raise Usage("summary is empty.", "Say in one line what this state is.")
+    if any(not tag.strip() or not tag.strip().isprintable() for tag in tags):
+        raise Usage("tags: one of them is empty, or has a line break or a control character.", "Give plain words.")
+    stated = {"next_steps": _plain(next_steps), "decisions": _plain(decisions)}
+    with visits.open() as visit:
+        event = _of_session(visit, visits.session(visit))
+        event.message = f"{summary}\n\n{description.strip()}".strip()
+        event.summary = redact(summary) if len(summary) <= SHORT else head(redact(summary), SHORT - 1) + "…"
+        event.tags = tuple(dict.fromkeys([tag.strip() for tag in tags]))
+        said = {one[:POINT] for one in stated["decisions"]}
+        event.key_points = (*stated["decisions"], *[point for point in event.key_points if point not in said])
+        event.notes = _with_stated(event.notes or {}, redact(summary), stated)
+        outcome = visit.engine.handle(event)
+        if outcome.checkpoint is None:
+            raise Failed("No checkpoint was made.", "Run `keepfast status` to see why.")
+        return answers.Saved(
+            checkpoint=checkpoint(outcome.checkpoint, visit.now()),
+            kept=kept(coverage(visit.refreshed())),
+            notices=[told(notice) for notice in outcome.notices[:20]],
+        )
+
+
+def _of_session(visit: Visit, session: dict[str, Any]) -> Event:
+    """A save by hand that knows the session it is made in, as far as hooks have noted it."""
+    told = {
+        "cwd": os.fsdecode(visit.cwd),
+        "at": visit.now(),
+        "trigger": "manual",
+        "agent": "claude-code" if session else "",
+        **{key: str(session.get(key) or "") for key in ("session", "transcript", "model")},
+    }
+    event = event_of(visit.engine, visit.root, visit.engine.place.folder(visit.row.id), told)
+    event.created_by = "system"
+    return event
+
+
+def _with_stated(notes: dict[str, Any], task: str, stated: dict[str, list[str]]) -> dict[str, Any]:
+    """What the agent says itself comes before what was read from its conversation."""
+    return {**notes, "analysis": {**notes.get("analysis", {}), "current_task": task}, "stated": stated}
+
+
+def _plain(lines: list[str]) -> list[str]:
+    """One line each. An engine takes notes as they are, so they are redacted here."""
+    return [redact(" ".join(line.split())) for line in lines if line.strip()]

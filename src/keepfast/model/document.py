@@ -1,0 +1,184 @@
+"""The bytes of a checkpoint's document: a JSON header and a table in columns (docs/format/checkpoint.md)."""
+
+from __future__ import annotations
+
+from _operator import ge
+from _struct import pack, unpack
+from itertools import islice, repeat
+
+from keepfast.model.entry import ATTRIBUTES, FILE, GONE, LINK, Entry, checked_path
+from keepfast.model.errors import Damaged
+from keepfast.model.light_json import dumps, loads
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any
+
+MAGIC = b"HFDOC01\n"
+KINDS = frozenset("fldxoius-")
+TEXT, TEXT_OR_NOTHING = (str,), (str, type(None))
+ODD_PARTS = b"//", b"/./", b"/../"
+make: Any = tuple.__new__
+SIZES = {"H": 2, "Q": 8, "q": 8}
+HEADER: dict[str, tuple[type, ...]] = {
+    "id": TEXT,
+    "created_at": (int,),
+    "keyframe": (bool,),
+    "trigger": TEXT,
+    "created_by": TEXT,
+    "message": TEXT,
+    "name": TEXT_OR_NOTHING,
+    "tags": (list,),
+    "pinned": (bool,),
+    "session": TEXT_OR_NOTHING,
+    "task": TEXT_OR_NOTHING,
+    "counts": (dict,),
+    "tree": TEXT,
+}
+"""What every reader relies on; a header may have more."""
+
+
+def encode(header: dict[str, Any], rows: Sequence[Entry]) -> bytes:
+    """Return the document's bytes; `rows` are sorted by path."""
+    return b"".join(_parts(header, rows))  # when the parts are there, their columns are gone
+
+
+def _parts(header: dict[str, Any], rows: Sequence[Entry]) -> list[bytes]:
+    head = dumps(header).encode("ascii")
+    # All columns at once: asking every row for each of its parts takes twice as long.
+    columns: Any = list(zip(*rows, strict=True)) if rows else ((),) * 9
+    paths, kinds, modes, flags, sizes, mtimes, groups, contents, extras = columns
+    return [
+        MAGIC,
+        len(head).to_bytes(8, "little"),
+        len(rows).to_bytes(8, "little"),
+        head,
+        "".join(kinds).encode("ascii"),
+        _column("H", modes),
+        bytes(flags),
+        _column("Q", sizes),
+        _column("q", mtimes),
+        _column("Q", groups),
+        b"\0".join([*paths, b""]),
+        b"".join([content for content, kind in zip(contents, kinds, strict=True) if kind == FILE]),
+        b"".join([content + b"\0" for content, kind in zip(contents, kinds, strict=True) if kind == LINK]),
+        *[
+            len(extra).to_bytes(4, "little") + extra
+            for extra, flag in zip(extras, flags, strict=True)
+            if flag & ATTRIBUTES
+        ],
+    ]
+
+
+def decode(data: bytes) -> tuple[dict[str, Any], list[Entry]]:
+    """Return header and rows. Raises `Damaged` on anything that does not fit the format, crafted paths included."""
+    try:
+        return _decode(data)
+    except (ValueError, IndexError, KeyError, TypeError, EOFError, RecursionError) as error:
+        raise Damaged(f"a checkpoint's document is not readable: {error}") from None
+
+
+def header(data: bytes) -> dict[str, Any]:
+    """Return the header alone."""
+    try:
+        return _header(data)[0]
+    except (ValueError, IndexError, TypeError, RecursionError) as error:
+        raise Damaged(f"a checkpoint's document is not readable: {error}") from None
+
+
+def _header(data: bytes) -> tuple[dict[str, Any], int, int]:
+    if data[:8] != MAGIC:
+        raise ValueError("it does not start like one")
+    length, count = int.from_bytes(data[8:16], "little"), int.from_bytes(data[16:24], "little")
+    if 24 + length + 28 * count > len(data):
+        raise ValueError("it is cut short")
+    head = loads(data[24 : 24 + length])
+    if not isinstance(head, dict) or head.get("v") != 1:
+        raise ValueError("its header is of another version")
+    _check_header(head)
+    return head, count, 24 + length
+
+
+def _check_header(head: dict[str, Any]) -> None:
+    for key, types in HEADER.items():
+        if not isinstance(head.get(key, ...), types):
+            raise ValueError(f"its header has no proper `{key}`")
+    if not all(isinstance(tag, str) for tag in head["tags"]):
+        raise ValueError("its header has a tag that is no text")
+    for number in (head["created_at"], head.get("changed", 0), *head["counts"].values()):
+        if not isinstance(number, int) or abs(number) >> 63:
+            raise ValueError("its header has a time or a count that is no proper number")
+    if len(head["tree"]) != 64 or head["tree"].strip("0123456789abcdef"):
+        raise ValueError("its header has no proper `tree`")
+
+
+def _decode(data: bytes) -> tuple[dict[str, Any], list[Entry]]:
+    head, count, at = _header(data)
+
+    def take(size: int) -> bytes:
+        nonlocal at
+        part = data[at : at + size]
+        if len(part) != size:
+            raise ValueError("it is cut short")
+        at += size
+        return part
+
+    def texts(number: int) -> list[bytes]:
+        nonlocal at
+        found = data[at:].split(b"\0", number)
+        if len(found) != number + 1:
+            raise ValueError("it is cut short")
+        at = len(data) - len(found.pop())
+        return found
+
+    kinds = take(count).decode("ascii")
+    if not KINDS.issuperset(kinds):
+        raise ValueError("a row has an unknown kind")
+    modes = _numbers("H", take(2 * count))
+    flags = take(count)
+    sizes = _numbers("Q", _bounded(take(8 * count)))
+    mtimes = _numbers("q", take(8 * count))
+    groups = _numbers("Q", _bounded(take(8 * count)))
+    paths = texts(count)
+    digests = take(32 * kinds.count(FILE))
+    targets = texts(kinds.count(LINK))
+    _check_paths(paths)
+    if head.get("keyframe") and GONE in kinds:
+        raise ValueError("a keyframe has a row for a path that is gone")
+    files = iter([digests[start : start + 32] for start in range(0, len(digests), 32)])
+    links = iter(targets)
+    contents = [next(files) if kind == FILE else next(links) if kind == LINK else b"" for kind in kinds]
+    extras: Iterable[bytes] = repeat(b"")
+    if any(flag & ATTRIBUTES for flag in set(flags)):
+        extras = [take(int.from_bytes(take(4), "little")) if flag & ATTRIBUTES else b"" for flag in flags]
+    # Rows made without a call of ours for each: of a large tree, that would take most of the time.
+    rows = list(map(make, repeat(Entry), zip(paths, kinds, modes, flags, sizes, mtimes, groups, contents, extras)))  # noqa: B905
+    if at != len(data):
+        raise ValueError("it has bytes after its end")
+    return head, rows
+
+
+def _check_paths(paths: list[bytes]) -> None:
+    """Raise `ValueError` unless each is a proper path and they are sorted. All at once; if one is odd, each by itself."""
+    text = b"/" + b"/\0/".join(paths) + b"/"
+    if paths and any(odd in text for odd in ODD_PARTS):
+        for path in paths:
+            checked_path(path)
+    if any(map(ge, paths, islice(paths, 1, None))):
+        raise ValueError("paths are not sorted, or one is there twice")
+
+
+def _column(code: str, numbers: Sequence[int]) -> bytes:
+    # Not by `array`: that loads `collections`, 4 ms.
+    return pack(f"<{len(numbers)}{code}", *numbers)
+
+
+def _bounded(column: bytes) -> bytes:
+    if column and max(column[7::8]) > 127:
+        raise ValueError("a number is 2^63 or more")
+    return column
+
+
+def _numbers(code: str, data: bytes) -> tuple[int, ...]:
+    return unpack(f"<{len(data) // SIZES[code]}{code}", data)

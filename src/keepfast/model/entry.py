@@ -1,0 +1,94 @@
+"""One row of a snapshot, and the letters and bits it is made of."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NamedTuple
+
+    class Entry(NamedTuple):
+        """A path and what was there: `content` is a digest, a link target, or empty."""
+
+        path: bytes
+        kind: str
+        mode: int
+        flags: int
+        size: int
+        mtime: int
+        group: int
+        content: bytes
+        extra: bytes
+
+else:
+    # typing.NamedTuple would cost the hook 11 ms, and collections 4.
+    from keepfast.model.light_tuple import light_tuple
+
+    def _new(cls, path, kind, mode, flags, size, mtime, group, content, extra):
+        return _tuple(cls, (path, kind, mode, flags, size, mtime, group, content, extra))
+
+    _tuple = tuple.__new__
+    Entry = light_tuple("Entry", "path kind mode flags size mtime group content extra", __name__, new=_new)
+
+FILE, LINK, FOLDER = "f", "l", "d"
+EXCLUDED, OVERSIZE, IGNORED, UNREADABLE, SPECIAL = "x", "o", "i", "u", "s"
+GONE = "-"
+
+CAPTURED = "fld"
+LEFT_OUT = "xoius"
+REASONS = {
+    EXCLUDED: "not looked at",
+    OVERSIZE: "over capture.max_file_size",
+    IGNORED: "left out by capture.ignored",
+    UNREADABLE: "unreadable",
+    SPECIAL: "socket, pipe or device",
+}
+
+SPARSE, UNSTEADY, ATTRIBUTES, SEALED = 1, 2, 4, 8
+BY_NAME, BY_IGNORE, BY_MARKER, BY_GIT = 16, 32, 48, 64
+WHY_EXCLUDED = BY_MARKER | BY_GIT
+"""The bits of a flag that say why something was not looked at."""
+EXCLUDED_WHY = {
+    BY_NAME: "excluded by its name",
+    BY_IGNORE: "ignored, and made again by a tool, or by capture.ignored",
+    BY_MARKER: "marked as a cache",
+    BY_GIT: "git's own folder, which is not covered",
+}
+
+
+def same(one: Entry, other: Entry) -> bool:
+    """Do both rows stand for the same version? Times, sizes, groups and attributes alone do not make a new one."""
+    if one.kind != other.kind:
+        return False
+    if one.kind in LEFT_OUT:
+        return True
+    return one.mode == other.mode and one.content == other.content
+
+
+def why(entry: Entry) -> str:
+    """Why something was left out."""
+    if entry.kind == UNREADABLE and entry.flags & SEALED:
+        return "sealed, and left out of a bundle"
+    if entry.kind == UNREADABLE and entry.flags & UNSTEADY:
+        return "it vanished while it was being saved"
+    if entry.kind == EXCLUDED:
+        return EXCLUDED_WHY.get(entry.flags & WHY_EXCLUDED, REASONS[EXCLUDED])
+    return REASONS[entry.kind]
+
+
+def vanished(path: bytes, mode: int = 0) -> Entry:
+    """Something that was there when the save began and could not be read any more: not kept, and not absent."""
+    return Entry(path, UNREADABLE, mode, UNSTEADY, 0, 0, 0, b"", b"")
+
+
+def gone(path: bytes) -> Entry:
+    return Entry(path, GONE, 0, 0, 0, 0, 0, b"", b"")
+
+
+def checked_path(path: bytes) -> bytes:
+    """Return the path; raises `ValueError` unless it is relative and stays below the root."""
+    if not path or path[:1] == b"/" or b"\0" in path:
+        raise ValueError("a path is empty, absolute or has a NUL")
+    for part in path.split(b"/"):
+        if part in (b"", b".", b".."):
+            raise ValueError("a path has an empty, `.` or `..` part")
+    return path

@@ -1,0 +1,1 @@
+"""What front ends share: environment, terminal, JSON forms, patches."""

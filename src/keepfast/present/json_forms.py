@@ -1,0 +1,213 @@
+"""The JSON forms of what commands show (docs/json.md)."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import TYPE_CHECKING, Any
+
+from keepfast.model.entry import REASONS, SEALED, why
+from keepfast.present.terminal import one_line, plural, rfc3339, size
+from keepfast.workspace.marker import show
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from keepfast.app.inspect import Change, Coverage
+    from keepfast.app.preview import Missing
+    from keepfast.app.restore import Restored
+    from keepfast.model.budget import Usage
+    from keepfast.model.entry import Entry
+    from keepfast.store.rows import CheckpointRow
+
+KINDS = {
+    "f": "file",
+    "l": "link",
+    "d": "folder",
+    "x": "excluded",
+    "o": "oversize",
+    "i": "ignored",
+    "u": "unreadable",
+    "s": "special",
+}
+LETTERS = {"added": "A", "deleted": "D", "modified": "M", "mode": "M", "type": "T", "left out": "-"}
+COLOURS = {"A": "green", "D": "red", "M": "yellow", "T": "yellow", "-": "dim"}
+
+
+def of_checkpoint(row: CheckpointRow) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "version": f"v{row.version}",
+        "message": row.message,
+        "trigger": row.trigger,
+        "created_at": rfc3339(row.created_at),
+        "created_by": row.created_by,
+        "session_id": row.session or None,
+        "task_id": row.task or None,
+        "name": row.name or None,
+        "tags": row.tags.split("\n") if row.tags else [],
+        "pinned": bool(row.pinned),
+        "files": row.files,
+        "bytes": row.bytes,
+        "changed": row.changed,
+    }
+
+
+def of_path(path: bytes) -> dict[str, str]:
+    """`path`, and `path_base64` where the name is not UTF-8."""
+    try:
+        return {"path": path.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {"path": show(path), "path_base64": b64encode(path).decode("ascii")}
+
+
+def of_missing(missing: Iterable[Missing]) -> list[dict[str, Any]]:
+    """What a version left out and what is not as it was, by its `state`: `command` makes it again, where one does."""
+    return [
+        {**of_path(one.path), "why": one.why, "command": one.command or None, "state": one.state} for one in missing
+    ]
+
+
+def of_work(checkpoint: CheckpointRow, header: dict[str, Any]) -> dict[str, Any]:
+    """What a checkpoint tells of the agent's work, by the sources' names (docs/format/checkpoint.md)."""
+    return {
+        "summary": header.get("summary") or checkpoint.message.split("\n")[0][:80],
+        "description": checkpoint.message.partition("\n")[2].strip(),
+        **{key: header.get(key) for key in ("agent", "tokens_used", "token_budget")},
+        **{key: header.get(key) or [] for key in ("active_files", "key_points")},
+    }
+
+
+def of_restored(done: Restored) -> dict[str, Any]:
+    """What a restore did, as far as every front end tells it alike."""
+    applied = done.applied
+    return {
+        "restored": True,
+        "target": f"v{done.target}",
+        "before": f"v{done.before}",
+        "written": applied.written,
+        "deleted": applied.deleted,
+        "modes": applied.modes,
+        "kept": [{**of_path(path), "why": why} for path, why in applied.kept],
+        "missing": of_missing(done.missing),
+    }
+
+
+def of_entry(entry: Entry | None) -> dict[str, Any] | None:
+    if entry is None:
+        return None
+    facts: dict[str, Any] = {"kind": KINDS[entry.kind], "mode": f"{entry.mode:04o}", "size": entry.size}
+    if entry.kind == "f" and entry.flags & SEALED:
+        facts["sealed"] = True  # its name in the store is made with a key, and is no digest
+    elif entry.kind == "f":
+        facts["blake3"] = entry.content.hex()
+    elif entry.kind == "l":
+        facts["target"] = show(entry.content)
+    return facts
+
+
+def of_change(change: Change) -> dict[str, Any]:
+    return {
+        **of_path(change.path),
+        "change": change.kind.replace(" ", "_"),
+        "old": of_entry(change.old),
+        "new": of_entry(change.new),
+    }
+
+
+def made_after(row: CheckpointRow, previous: CheckpointRow | None, differing: int) -> int:
+    """The version that `changed` counts from, if another one is compared with, as where it was forgotten; else 0.
+
+    `differing`: how many paths differ from the one that is compared with.
+    """
+    if row.changed == differing:
+        return 0
+    return row.version - 1 if row.version - 1 != (previous.version if previous is not None else 0) else 0
+
+
+def of_coverage(coverage: Coverage) -> dict[str, Any]:
+    return {
+        "files": coverage.files,
+        "links": coverage.links,
+        "folders": coverage.folders,
+        "bytes": coverage.bytes,
+        "left_out": {KINDS[kind]: number for kind, number in coverage.left_out.items()},
+        "poor": coverage.is_poor,
+    }
+
+
+def of_notice(notice: dict[str, Any]) -> dict[str, Any]:
+    return {"at": rfc3339(notice["at"]), **{key: notice[key] for key in ("kind", "trigger", "text", "told")}}
+
+
+def of_pending(event: dict[str, Any]) -> dict[str, Any]:
+    return {"trigger": event["trigger"], "at": rfc3339(event["at"]), "session": event["session"] or None}
+
+
+def of_usage(usage: Usage) -> dict[str, Any]:
+    return {
+        "used": usage.used,
+        "used_from": usage.used_from,
+        "budget": usage.budget or None,
+        "budget_from": usage.budget_from or None,
+        "model": usage.model or None,
+    }
+
+
+def of_worker(worker: dict[str, Any]) -> dict[str, Any]:
+    saved = worker["last_save"]
+    return {
+        "kind": worker["kind"],
+        "pid": worker["pid"],
+        "since": rfc3339(worker["since"]),
+        "last_save": rfc3339(saved) if saved else None,
+        "version": f"v{worker['version']}" if saved else None,
+    }
+
+
+def kept(coverage: Coverage) -> str:
+    """`12 files, 3 links, 4 folders, 24KB`."""
+    parts = [plural(coverage.files, "file")]
+    if coverage.links:
+        parts.append(plural(coverage.links, "link"))
+    if coverage.folders:
+        parts.append(plural(coverage.folders, "folder"))
+    return ", ".join([*parts, size(coverage.bytes)])
+
+
+def left_out(coverage: Coverage) -> str:
+    """`3 not looked at; 1 unreadable`; empty if nothing was."""
+    return "; ".join([f"{number:,} {REASONS[kind]}" for kind, number in coverage.left_out.items()])
+
+
+def git_folders(paths: Sequence[bytes]) -> str:
+    """`.git, vendor/sub/.git: git's own folders`; empty if there are none."""
+    if not paths:
+        return ""
+    named = ", ".join([show(path) for path in paths[:3]]) + (f" and {len(paths) - 3:,} more" if len(paths) > 3 else "")
+    return f"{named}: git's own {'folder' if len(paths) == 1 else 'folders'}"
+
+
+def title(row: CheckpointRow) -> str:
+    """`v5 "auto"`."""
+    return f'v{row.version} "{one_line(row.message)}"' if row.message else f"v{row.version}"
+
+
+def letter(change: Change) -> str:
+    return LETTERS[change.kind]
+
+
+def changed_line(change: Change) -> tuple[str, str]:
+    """A letter, and the path with what kind of thing it is."""
+    text = show(change.path)
+    if (change.new or change.old) is not None and (change.new or change.old).kind == "d":  # type: ignore[union-attr]
+        text += "/"
+    if change.kind == "mode" and change.old is not None and change.new is not None:
+        text += f" (mode {change.old.mode:04o} to {change.new.mode:04o})"
+    if change.kind == "left out":
+        if change.new is not None and change.new.kind in REASONS:
+            text += f" (left out: {why(change.new)})"
+        elif change.new is None:
+            text += " (was left out, is gone)"
+        else:
+            text += " (was left out, is captured now)"
+    return letter(change), text

@@ -1,0 +1,1 @@
+"""Conversation and files in, notes and a brief out."""

@@ -1,0 +1,336 @@
+"""Notes from a conversation, without a model: what is stated wins over what is inferred."""
+
+from __future__ import annotations
+
+import re
+from itertools import chain
+
+from keepfast.agents import shell_views as shell
+from keepfast.agents.transcript import Conversation
+from keepfast.agents.turns import ASK, OTHER, PLAN, RUN, TASK, TODO, Call, Turn
+from keepfast.resume import phrases
+from keepfast.resume import signal_reader as signs
+from keepfast.resume import task_name as work
+from keepfast.resume.inheritance import TEST_FAILS, WAITING, Inheritance, join
+from keepfast.resume.notes import FileNote, Notes, Run
+from keepfast.resume.tokens import calibrate
+from keepfast.secrets.cuts import head, tail
+
+__all__ = ["FileNote", "Notes", "Run", "take"]
+
+MOST_FILES = 60
+MOST_STEPS = 8
+RECENT_TURNS = 1_200  # where decisions are looked for
+SEARCHED = 6_000  # characters of a text in which a decision is looked for
+MOST_DECISIONS = 8
+MOST_BLOCKERS = 5
+MOST_COMMANDS = 10
+TAIL = 1_200
+TELLING = frozenset((TODO, TASK, PLAN, ASK, RUN, OTHER))
+STATED = re.compile(r"(?:^|_)checkpoint_save$")
+# How the line of a program begins that runs tests, checks or a build.
+TEST = re.compile(
+    r"(?:go (?:-C \S+ )?(?:test|build|vet)|pytest|py\.test|unittest|tox|nox|npm (?:.* )?\S*(?:test|build|lint|check)\S*"
+    r"|tsc|eslint|vitest|jest|mocha|playwright|(?:bun|deno) (?:run )?\S*test\S*"
+    r"|(?:pnpm|yarn) (?!(?:add|install|i|remove|rm|up|why|list|info) )(?:.* )?\S*(?:test|build|lint|check|tsc)\S*"
+    r"|cargo (?:\S+ )?(?:test|check|build|clippy|nextest)"
+    r"|mvnw?|gradlew?|dotnet (?:test|build)|rspec|rake|phpunit|mix test|swift (?:test|build)|xcodebuild|ctest"
+    r"|make(?:$| (?:.* )?\S*(?:test|check|lint|build)\S*)"
+    r"|just \S*test\S*|mise run \S*(?:test|lint|check|build)\S*|golangci-lint|ruff|mypy|pyright|flutter test|gotestsum)(?!\S)"
+)
+BROKEN = re.compile(rf"{TEST.pattern}|make(?!\S)")
+TESTING = re.compile(
+    r"test|build|vet|tox|nox|lint|check|tsc|mocha|jest|playwright|clippy|mvn|gradle|rspec|rake|unit|xcode|make|ruff|mypy|pyright"
+)
+"""Letters of all of them: most commands have none, and are read no further."""
+TOLD_OF = re.compile(r"(?<!\S)--?(?:version|help)(?!\S)")
+"""Then a program tells of itself, and runs nothing."""
+FAILED = re.compile(
+    r"^(?:--- )?FAIL\b|\bFAILED\b|\b[1-9]\d* (?:failed|failing|errors?)\b|\berror(?:\[\w+\])?: |\berror TS\d+"
+    r"|AssertionError|Traceback|^panic:|✗|✖|×|\bBUILD FAILED\b|exit (?:code|status) [1-9]",
+    re.M,
+)
+TRIVIAL = re.compile(r"^(?:ls|cat|sed -n|head|tail|pwd|echo|cd|grep|rg|find|wc|which|sleep|true|nl|tree)\b[^&|;]*$")
+DOCUMENT = re.compile(r"\.(?:md|mdx|rst|adoc|txt)$", re.I)
+# Words that only lead up to an edit or a look; the step itself is what follows them.
+LOOKING = re.compile(
+    r"^(?:check|look|see|read|view|find|search|explore|examine|understand|take a look|verify what|start by)\b", re.I
+)
+
+
+def take(conversation: Conversation, before: Inheritance | None = None) -> Notes:
+    """The notes at the conversation's end; `before`: the work that its session was resumed from."""
+    calls: list[Call] = []
+    telling: list[Call] = []  # few, where most calls read and edit
+    marks: list[Turn] = []
+    asked: list[str] = []
+    said: list[str] = []
+    last = ""
+    # Once through a long session, not once for each of these.
+    for turn in chain(conversation.earlier, conversation.turns):
+        if turn.side:
+            continue
+        last = turn.kind
+        if turn.call is not None:
+            calls.append(turn.call)
+            if turn.call.act in TELLING:
+                telling.append(turn.call)
+                marks.append(turn)
+        elif last == "said":
+            said.append(turn.text)
+        elif last in ("asked", "command"):
+            marks.append(turn)
+            if last == "asked":
+                asked.append(turn.text)
+    tasks = _tasks(telling)
+    notes = Notes(
+        asked=asked,
+        tasks=tasks,
+        plan=_plan(telling),
+        answers=_answers(telling),
+        said=said[-1] if said else "",
+        last_run=_last_run(telling),
+        unfinished=_unfinished(calls),
+        commands=_commands(telling),
+        cwd=conversation.cwd,
+        branch=conversation.branch,
+        model=conversation.model,
+        client=conversation.client,
+        session=conversation.session,
+        ended=conversation.ended,
+        characters=calibrate(conversation.measured),
+        signals=signs.read(conversation, tasks, calls[-signs.SEARCHED :], telling),
+    )
+    _files(notes, conversation)
+    stated = _stated(telling)
+    notes.declared = _declared(stated, tasks)
+    notes.current_task = _first(stated.get("summary")) or work.name(
+        marks,
+        tasks,
+        said=said,
+        files=_names(notes.files),
+        title=conversation.title,
+        branch=conversation.branch,
+        before=before.task if before is not None else "",
+    )
+    notes.next_steps = _several(stated.get("next_steps"))[:MOST_STEPS] or _steps(tasks, said)
+    notes.decisions = _unique([*_several(stated.get("decisions")), *_decisions(conversation, notes)])[:MOST_DECISIONS]
+    notes.blockers = _unique(_blockers(said, asked, last, notes))[:MOST_BLOCKERS]
+    return notes if notes.empty else join(notes, before)
+
+
+def _stated(calls: list[Call]) -> dict[str, object]:
+    """What the agent itself recorded last through `checkpoint_save`; decisions add up."""
+    stated: dict[str, object] = {}
+    decisions: list[str] = []
+    for call in calls:
+        if call.act == OTHER and STATED.search(call.name) and not call.failed:
+            stated = dict(call.input)
+            decisions = [*_several(call.input.get("decisions")), *decisions]
+    if decisions:
+        stated["decisions"] = decisions
+    return stated
+
+
+def _declared(stated: dict[str, object], tasks: list[tuple[str, str]]) -> frozenset[str]:
+    """What the agent said itself: through `checkpoint_save`, or by the list of tasks that it keeps."""
+    statuses = {status for status, text in tasks if text}
+    found = {
+        "current_task": bool(_first(stated.get("summary"))) or "in_progress" in statuses,
+        "next_steps": bool(_several(stated.get("next_steps"))) or bool(statuses - {"completed"}),
+        "decisions": bool(_several(stated.get("decisions"))),
+    }
+    return frozenset([name for name, is_said in found.items() if is_said])
+
+
+def _first(value: object) -> str:
+    return value.strip() if isinstance(value, str) else ""
+
+
+def _several(value: object) -> list[str]:
+    if isinstance(value, str):
+        value = value.split("\n")
+    return [str(one).strip() for one in value if str(one).strip()] if isinstance(value, list) else []
+
+
+def _unique(items: list[str]) -> list[str]:
+    kept: list[str] = []
+    known: set[str] = set()
+    for item in items:
+        key = re.sub(r"\W+", " ", item).strip().lower()
+        if key and key not in known:
+            known.add(key)
+            kept.append(item)
+    return kept
+
+
+def _tasks(calls: list[Call]) -> list[tuple[str, str]]:
+    """The list that the agent keeps, whichever of its tools wrote it."""
+    listed: list[tuple[str, str]] = []
+    numbered: dict[str, list[str]] = {}
+    for call in calls:
+        if call.act == TODO:
+            items = call.input.get("todos")
+            listed = [
+                (str(item.get("status") or "pending"), str(item.get("content") or item.get("text") or ""))
+                for item in (items if isinstance(items, list) else [])
+                if isinstance(item, dict)
+            ]
+        elif call.act == TASK and not call.failed:
+            _number(numbered, call)
+    return [*listed, *[(status, text) for status, text in numbered.values() if status != "deleted"]]
+
+
+def _number(numbered: dict[str, list[str]], call: Call) -> None:
+    if call.name.endswith("Create"):
+        task = call.facts.get("task")
+        identity = str(task.get("id")) if isinstance(task, dict) else str(len(numbered) + 1)
+        numbered[identity] = ["pending", str(call.input.get("subject") or call.input.get("description") or "")]
+        return
+    known = numbered.get(str(call.input.get("taskId")))
+    if known is not None:
+        known[0] = str(call.input.get("status") or known[0])
+        known[1] = str(call.input.get("subject") or known[1])
+
+
+def _plan(calls: list[Call]) -> str:
+    """The last plan that was not refused."""
+    for call in reversed(calls):
+        if call.act == PLAN and call.done and not call.failed:
+            return _first(call.input.get("plan"))
+    return ""
+
+
+def _answers(calls: list[Call]) -> list[tuple[str, str]]:
+    found = []
+    for call in calls:
+        if call.act != ASK or not call.done or call.failed:
+            continue
+        answers = call.facts.get("answers")
+        if isinstance(answers, dict):
+            found += [(str(question), str(answer)) for question, answer in answers.items()]
+        elif call.output:
+            found.append(("", head(call.output.strip(), 400)))
+    return found[-6:]
+
+
+def _last_run(calls: list[Call]) -> Run | None:
+    for call in reversed(calls):
+        if call.act == RUN and call.done and not call.refused and _is_test(call.command, call.failed):
+            broken = call.failed or bool(FAILED.search(call.output))
+            return Run(call.command.strip(), not broken, _tail(call.output) if broken else "", call.number)
+    return None
+
+
+def _is_test(command: str, failed: bool = False) -> bool:
+    """Does one of its programs run tests? Not what it merely writes down, such as the message of a commit.
+
+    `make deploy` proves nothing, but where it failed somebody has to know.
+    """
+    kind = BROKEN if failed else TEST
+    if not TESTING.search(command):
+        return False
+    return any(kind.match(line) and not TOLD_OF.search(line) for line in shell.programs(command))
+
+
+def _tail(output: str) -> str:
+    """The end of a failing output, from the first line that names a failure if that is near."""
+    end = tail(output.rstrip(), TAIL)
+    return end[end.find("\n") + 1 :] if len(output) > TAIL else end
+
+
+def _unfinished(calls: list[Call]) -> str:
+    """A command without a result at the end: it may be about to run, be running, or have been cut off. It blocks nothing."""
+    if calls and not calls[-1].done and calls[-1].act == RUN:
+        return calls[-1].command.strip()
+    return ""
+
+
+def _commands(calls: list[Call]) -> list[str]:
+    commands: list[str] = []
+    for call in reversed(calls):
+        if call.act != RUN or call.refused:
+            continue
+        line = head(call.command.strip().split("\n")[0], 200)
+        if line and not TRIVIAL.match(line) and line not in commands:
+            commands.append(line)
+            if len(commands) == MOST_COMMANDS:
+                break
+    return commands
+
+
+def _files(notes: Notes, conversation: Conversation) -> None:
+    folders: dict[str, int] = {}
+    for file in conversation.files.newest_first():
+        path = relative(file.path, notes.cwd)
+        if len(notes.files) < MOST_FILES:
+            notes.files.append(
+                FileNote(
+                    file.path,
+                    file.edited,
+                    len(file.lines),
+                    [(hunk.start, hunk.end) for hunk in file.hunks[-20:]],
+                    [(span.start, span.end) for span in file.reads[-10:]],
+                )
+            )
+        if DOCUMENT.search(path) and len(notes.documents) < 8:
+            notes.documents.append(path)
+        folder = path.rsplit("/", 1)[0] if "/" in path else "."
+        if not folder.startswith("/"):
+            folders[folder] = folders.get(folder, 0) + (3 if file.edited else 1)
+    notes.packages = sorted(folders, key=lambda folder: (-folders[folder], folder))[:8]
+
+
+def _names(files: list[FileNote]) -> list[str]:
+    """What the files are called, changed ones first."""
+    ordered = sorted(files, key=lambda file: not file.edited)
+    names = [file.path.rpartition("/")[2] for file in ordered]
+    return list(dict.fromkeys([name for name in names if "." in name]))
+
+
+def relative(path: str, cwd: str) -> str:
+    """The path as seen from the working folder."""
+    return path[len(cwd) :].lstrip("/") if cwd and path.startswith(cwd.rstrip("/") + "/") else path
+
+
+def _steps(tasks: list[tuple[str, str]], said: list[str]) -> list[str]:
+    """Open tasks, with what the last words name as next; else what these announce."""
+    steps = [text for status, text in tasks if status == "in_progress" and text]
+    steps += [text for status, text in tasks if status not in ("in_progress", "completed") and text]
+    if steps:
+        return _unique([*(phrases.named(said[-1]) if said else ()), *steps])[:MOST_STEPS]
+    for text in reversed(said[-2:]):
+        if phrases.listed(text, phrases.HEADING):
+            return phrases.steps(text)[:MOST_STEPS]
+        steps = phrases.steps(text)
+        if steps:
+            return steps[-3:]
+    return []
+
+
+def _decisions(conversation: Conversation, notes: Notes) -> list[str]:
+    """Answers and approved plans first, then sentences that decide, newest first."""
+    found = [f"{question} → {answer}" if question else answer for question, answer in reversed(notes.answers)]
+    if notes.plan:
+        title = notes.plan.strip().split("\n")[0].lstrip("# ").strip()
+        found.append(head(f"Plan approved: {title}", 200))
+    for turn in reversed([*conversation.earlier, *conversation.turns[-RECENT_TURNS:]]):
+        if turn.side or turn.kind not in ("said", "asked"):
+            continue
+        found += phrases.decisions(turn.text[:SEARCHED], asked=turn.kind == "asked")
+        if len(found) >= MOST_DECISIONS * 2:
+            break
+    return found
+
+
+def _blockers(said: list[str], asked: list[str], last: str, notes: Notes) -> list[str]:
+    found = []
+    if notes.last_run is not None and not notes.last_run.passed:
+        found.append(f"{TEST_FAILS}{head(notes.last_run.command.splitlines()[0], 120)}")
+    for text in reversed(said[-4:]):
+        found += phrases.blockers(text)
+    if said and last == "said":
+        closing = phrases.sentences(said[-1])
+        if closing and closing[-1].endswith(("?", "？")) and len(closing[-1]) < 300:
+            found.append(f"{WAITING}{closing[-1]}")
+    return found

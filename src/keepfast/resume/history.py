@@ -1,0 +1,198 @@
+"""What of a long conversation's beginning still tells: prompts, plans, tasks, answers and decisions, thinned out and carried on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any, BinaryIO
+
+from keepfast.agents import transcript
+from keepfast.agents.transcript import Conversation
+from keepfast.agents.turns import ASK, OTHER, PLAN, RUN, TASK, TODO, Call, Turn
+from keepfast.resume import extractor as notes
+from keepfast.resume import phrases
+from keepfast.secrets.cuts import head, tail
+
+PIECE = 1 << 20
+MARK = 256
+"""Bytes before the offset by which a transcript is known again: a file that was written anew has others."""
+STILL_OPEN = 40
+"""Calls after which one without a result has none coming."""
+
+# How many turns of a kind are kept, the newest, and how much of a text. Prompts are all kept, those in the middle in short.
+FIRST_PROMPTS, LAST_PROMPTS, MOST_PROMPTS = 3, 8, 400
+FIRST, LAST, MIDDLE = 4_000, 1_000, 80
+MOST = {TODO: 1, PLAN: 1, ASK: 6, TASK: 300, OTHER: 12, RUN: 1, "said": 12}
+LONGEST = {PLAN: 4_000, TODO: 12_000, TASK: 400, OTHER: 3_000, ASK: 1_500, RUN: 1_500}
+WANTED = {PLAN: ("plan",), TODO: ("todos",), ASK: (), RUN: ("command",)}
+SENTENCE = 320
+
+
+@dataclass(slots=True)
+class Earlier:
+    """The turns before `offset` that notes are made from, without secrets. Empty: nothing is known of the beginning."""
+
+    offset: int = 0
+    mark: str = ""
+    turns: list[Turn] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"offset": self.offset, "mark": self.mark, "turns": [_kept(turn) for turn in self.turns]}
+
+    @classmethod
+    def from_json(cls, value: object) -> Earlier:
+        """Read back what was kept; what is not of our form is nothing."""
+        if not isinstance(value, dict):
+            return cls()
+        offset, mark, turns = value.get("offset"), value.get("mark"), value.get("turns")
+        if type(offset) is not int or offset < 0 or not isinstance(mark, str) or not isinstance(turns, list):
+            return cls()
+        try:
+            return cls(offset, mark, [_turn(one) for one in turns])
+        except (KeyError, TypeError, AttributeError):
+            return cls()
+
+    def belongs(self, file: BinaryIO) -> bool:
+        """Is it of this transcript, as far as the bytes before the offset tell?"""
+        return self.offset == 0 or self.mark == _mark(file, self.offset)
+
+
+def advance(known: Earlier, file: BinaryIO, until: int, most: int, strike: Callable[[Any], Any]) -> Earlier:
+    """Go on to `until` at the furthest, reading `most` bytes at most, and stop where no call waits for its result.
+
+    `strike` takes the secrets out of a JSON value; what is known already has none.
+    """
+    end = min(until, known.offset + most)
+    state = Conversation()
+    reached = at = known.offset
+    fresh: list[Turn] = []
+    while at < end:
+        file.seek(at)
+        piece = file.read(min(PIECE, until - at))
+        whole = piece[: piece.rfind(b"\n") + 1]
+        if whole:
+            state = transcript.read(whole, state)
+            at += len(whole)
+        else:
+            line = transcript.skip_line(file, at)
+            if not at < line <= until:
+                break
+            at = line  # longer than a piece: nothing that a person wrote
+            state.open_calls.clear()
+        stuck = at >= end and end < until and reached == known.offset
+        if stuck or not any(_is_open(call, state) for call in state.open_calls.values()):
+            fresh += [turn for turn in state.turns if _tells(turn)]
+            state.turns = []
+            reached = at
+    if reached == known.offset:
+        return known
+    kept = [_turn(strike(_kept(turn))) for turn in fresh]
+    return Earlier(reached, _mark(file, reached), _thinned([*known.turns, *kept]))
+
+
+def _is_open(call: Call, state: Conversation) -> bool:
+    return not call.done and call.number > state.calls - STILL_OPEN
+
+
+def _mark(file: BinaryIO, offset: int) -> str:
+    start = max(0, offset - MARK)
+    file.seek(start)
+    return sha256(file.read(offset - start)).hexdigest()[:32]
+
+
+def _tells(turn: Turn) -> bool:
+    if turn.side:
+        return False
+    call = turn.call
+    if call is None:
+        return turn.kind == "asked" or (turn.kind == "said" and bool(_deciding(turn.text)))
+    if call.act == OTHER:
+        return notes.STATED.search(call.name) is not None and not call.failed
+    if call.act == RUN:
+        return call.done and not call.refused and notes.TEST.search(call.command) is not None
+    return call.act in (TODO, PLAN, ASK, TASK) and not (call.act in (PLAN, ASK) and (call.failed or not call.done))
+
+
+def _deciding(text: str) -> list[str]:
+    return [one for one in phrases.decisions(text[: notes.SEARCHED]) if len(one) <= SENTENCE]
+
+
+def _thinned(turns: list[Turn]) -> list[Turn]:
+    """The newest of each kind, and all prompts, those between the first and the last ones in short."""
+    counts: dict[str, int] = {}
+    kept: list[Turn] = []
+    prompts = [turn for turn in turns if turn.kind == "asked"]
+    if len(prompts) > MOST_PROMPTS:
+        prompts = [*prompts[:FIRST_PROMPTS], *prompts[FIRST_PROMPTS - MOST_PROMPTS :]]
+    whole = {id(turn): FIRST for turn in prompts[:FIRST_PROMPTS]}
+    whole |= {id(turn): LAST for turn in prompts[-LAST_PROMPTS:] if id(turn) not in whole}
+    stay = {id(turn) for turn in prompts}
+    for turn in reversed(turns):
+        if turn.kind == "asked":
+            if id(turn) in stay:
+                turn.text = _short(turn.text, whole.get(id(turn), MIDDLE))
+                kept.append(turn)
+            continue
+        kind = turn.call.act if turn.call is not None else turn.kind
+        counts[kind] = counts.get(kind, 0) + 1
+        if counts[kind] <= MOST.get(kind, 0):
+            kept.append(turn)
+    return kept[::-1]
+
+
+def _short(text: str, longest: int) -> str:
+    return text if len(text) <= longest else head(text, longest - 1) + "…"
+
+
+def _kept(turn: Turn) -> dict[str, Any]:
+    """A turn as JSON, cut down to what notes are made from."""
+    call = turn.call
+    if call is None:
+        # As a list under its heading, a decision is found again whatever its words.
+        listed = "\n".join(["Decisions:", *[f"- {one}" for one in _deciding(turn.text)[-4:]]])
+        text = _short(turn.text, FIRST) if turn.kind == "asked" else listed
+        return {"kind": turn.kind, "text": text, "at": turn.at}
+    longest = LONGEST[call.act]
+    wanted = WANTED.get(call.act)
+    given = {key: value for key, value in call.input.items() if wanted is None or key in wanted}
+    facts = {key: call.facts[key] for key in ("answers", "task") if key in call.facts}
+    output = tail(call.output, longest) if call.act in (RUN, ASK) else ""
+    known = {"name": call.name, "act": call.act, "failed": call.failed, "done": call.done, "output": output}
+    return {"kind": "call", "at": turn.at, **known, "input": _cut(given, longest), "facts": _cut(facts, longest)}
+
+
+def _cut(value: Any, longest: int) -> Any:
+    if isinstance(value, str):
+        return head(value, longest)
+    if isinstance(value, list):
+        return [_cut(one, longest // 4) for one in value[:60]]
+    return {key: _cut(one, longest) for key, one in list(value.items())[:20]} if isinstance(value, dict) else value
+
+
+def _turn(kept: dict[str, Any]) -> Turn:
+    """A turn of before everything that is read now: its number is 0."""
+    turn = Turn(str(kept["kind"]), str(kept.get("text", "")), str(kept.get("at", "")))
+    if turn.kind == "call":
+        turn.call = Call(
+            id="",
+            name=str(kept["name"]),
+            act=str(kept["act"]),
+            number=0,
+            input=dict(kept["input"]),
+            output=str(kept["output"]),
+            failed=bool(kept["failed"]),
+            done=bool(kept["done"]),
+            facts=dict(kept["facts"]),
+        )
+    return turn
+
+
+def recent(path: str | os.PathLike[str], known: Earlier, most: int) -> Conversation | None:
+    """The transcript from where `known` ends, with what is known before it; None if that is not of it or too far back."""
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if not 0 < known.offset <= size or size - known.offset > most or not known.belongs(file):
+            return None
+    return transcript.read(path, Conversation(offset=known.offset, origin=known.offset, earlier=known.turns))

@@ -1,0 +1,37 @@
+"""What the agent said last, from the tail of a transcript: at most 256 KB of it is read, whatever its size."""
+
+from __future__ import annotations
+
+from os.path import isfile
+
+from keepfast.model.light_json import loads
+
+MOST = 256 << 10
+
+
+def last_words(path: str) -> str:
+    """The agent's last text in the main conversation; empty if the tail has none, or cannot be read."""
+    if not isfile(path):
+        return ""  # a pipe would let us wait for ever
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, file.seek(0, 2) - MOST))
+            lines = file.read(MOST).split(b"\n")
+    except OSError:
+        return ""
+    return next((said for line in reversed(lines) if (said := _said(line))), "")
+
+
+def _said(line: bytes) -> str:
+    if b'"assistant"' not in line or b'"text"' not in line:
+        return ""
+    try:
+        entry = loads(line)
+    except ValueError:
+        return ""  # its beginning was not read, or its end is not written yet
+    message = entry.get("message") if isinstance(entry, dict) else None
+    if not isinstance(message, dict) or entry.get("type") != "assistant" or entry.get("isSidechain") is True:
+        return ""
+    content = message.get("content")
+    texts = [block.get("text") for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    return "\n".join([text for text in texts if isinstance(text, str)]).strip()

@@ -1,0 +1,270 @@
+"""Which lines of which files the next edits are likely to need, by worth."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from math import exp, log, log1p
+
+from keepfast.agents.working_file import Span, WorkingFile
+from keepfast.resume.blocks import cut
+from keepfast.resume.signals import Signals
+from keepfast.resume.spans import LN2, MOST_SPANS, Nearness, fading
+from keepfast.resume.weights import WEIGHTS
+
+NEAR = 8.0  # lines until closeness counts half
+LATELY = 60  # tool calls
+NEIGHBOUR = 0.3  # share of a better neighbour's lead that a block is given: edits cross the borders of blocks
+
+# Never worth an excerpt: made by tools, or no text.
+GENERATED = re.compile(
+    r"(^|/)(node_modules|dist|build|\.git|\.keepfast|vendor|__pycache__|\.venv)/"
+    r"|\.(lock|png|jpe?g|gif|ico|svg|bin|pdf|zip|gz|woff2?|map|min\.(js|css)|jsonl|ipynb)$"
+    r"|(^|/)(package-lock\.json|go\.sum|pnpm-lock\.yaml)$|(^|/)\.claude/",
+    re.I,
+)
+# Folders that may hold sources as well: what an agent edited there by name is its work.
+SOURCES_TOO = re.compile(r"(^|/)(dist|build|vendor)(?=/)", re.I)
+
+
+def is_generated(path: str, cwd: str, edited: bool = False) -> bool:
+    """Is the file made by tools, no text, or somebody's scratch? Seen from the working folder, wherever that lies.
+
+    `edited`: a tool of the agent wrote it by its name.
+    """
+    below = cwd.rstrip("/") + "/"
+    is_below = bool(cwd) and path.startswith(below)
+    name = path[len(below) :] if is_below else path
+    if edited:
+        name = SOURCES_TOO.sub(r"\1src", name)
+    return GENERATED.search(name) is not None or (not is_below and path.startswith("/tmp/"))
+
+
+DEFINES = re.compile(
+    r"^\s*(?:(?:export|pub(?:\([a-z]+\))?|public|private|protected|static|async|default|abstract|final)\s+)*"
+    r"(?:func|def|class|function|fn|interface|type|struct|enum|trait|impl|const|let|var|module|describe|it|test)\b"
+    r"[\s(]*(?:\([^)]*\)\s*)?[\"'`]?([A-Za-z_$][\w$]*)"
+)
+IMPORTS = re.compile(r"^\s*(?:import|from|use|using|#include|package|const .*require\()\b|^\s+(?:\w+ )?\"[\w./@-]+\"$")
+
+# Beyond this much text only what was read or changed is looked at: a brief must be ready in 100 ms.
+WHOLE_LINES = 2_500
+MOST_TEXT = 450_000
+MOST_FILES = 40
+AROUND = 60
+IMPORTS_END = 120
+
+FEATURES = (
+    "touched near read narrow said length touched_now named last_rare named_open imports pointed overs near_long defines "
+    "removed small latest read_lately open found sibling edits"
+).split()
+
+SOURCES = ("recent", "last", "removed", "open")
+"""Where the words come from that blocks are searched for."""
+MOST_COUNTED = 3.0  # of one word
+FARTHEST = 999
+TESTING = re.compile(r"^tests?_|[._-]?(?:tests?|spec)$", re.I)
+
+SEPARATORS = {code: " " for code in range(128) if not (chr(code).isalnum() or chr(code) == "_")}
+
+
+@dataclass(slots=True)
+class Block:
+    """Lines `first` to `last` (from 0) of a file, with the signs that speak for them."""
+
+    file: int
+    first: int
+    last: int
+    length: int
+    signs: list[float]
+    ascii: bool = True
+    chance: float = 0.0
+
+
+def rank(files: list[WorkingFile], signals: Signals, weights: dict[str, float] | None = None) -> list[Block]:
+    """All blocks of `files` (newest first) with the chance that one of the next edits needs them."""
+    used = WEIGHTS if weights is None else weights
+    vector = [used.get(name, 0.0) for name in FEATURES]
+    constant = used["constant"]
+    blocks = collect(files, signals)
+    worths = [constant + sum([a * b for a, b in zip(vector, block.signs, strict=True)]) for block in blocks]
+    for at, block in enumerate(blocks):
+        worth = best = worths[at]
+        if at and _adjoin(blocks[at - 1], block):
+            best = max(best, worths[at - 1])
+        if at + 1 < len(blocks) and _adjoin(block, blocks[at + 1]):
+            best = max(best, worths[at + 1])
+        worth += NEIGHBOUR * (best - worth)
+        block.chance = 1 / (1 + exp(-max(-30.0, min(30.0, worth))))
+    return blocks
+
+
+def _adjoin(upper: Block, lower: Block) -> bool:
+    return upper.file == lower.file and upper.last + 1 == lower.first
+
+
+def collect(files: list[WorkingFile], signals: Signals) -> list[Block]:
+    """The blocks with their signs, unweighed."""
+    telling = {word for source in SOURCES for word in signals.of(source)}
+    spread: dict[str, int] = {}
+    found: list[tuple[int, list[tuple[int, int]], list[set[str]], list[str]]] = []
+    total = 0
+    for number, blocks in _cuts(files).items():
+        lines = files[number].lines
+        texts = ["\n".join([line or "" for line in lines[first : last + 1]]) for first, last in blocks]
+        words = [telling.intersection(text.translate(SEPARATORS).split()) for text in texts]
+        for of in words:
+            for word in of:
+                spread[word] = spread.get(word, 0) + 1
+        total += len(blocks)
+        found.append((number, blocks, words, texts))
+    # A word that stands in few blocks tells more.
+    rarity = {word: log(total / count + 1) for word, count in spread.items()}
+    session = _Session(files, signals)
+    ranked = []
+    for number, blocks, words, texts in found:
+        about = _About(files[number], blocks, session)
+        for at, ((first, last), of, text) in enumerate(zip(blocks, words, texts, strict=True)):
+            signs = about.signs(at, first, last, len(text) + 1, of, rarity)
+            ranked.append(Block(number, first, last, len(text) + 1, signs, text.isascii()))
+    return ranked
+
+
+def _cuts(files: list[WorkingFile]) -> dict[int, list[tuple[int, int]]]:
+    cuts: dict[int, list[tuple[int, int]]] = {}
+    left = MOST_TEXT
+    for number, file in enumerate(files):
+        if len(cuts) >= MOST_FILES or left <= 0:
+            break
+        if file.gone or not file.lines:
+            continue
+        if len(file.lines) <= WHOLE_LINES:
+            blocks = cut(file.lines)
+        else:
+            blocks = [block for a, b in _windows(file) for block in cut(file.lines, a, b)]
+        if blocks:
+            left -= sum([len(line) for a, b in blocks for line in file.lines[a : b + 1] if line])
+            cuts[number] = blocks
+    return cuts
+
+
+def _windows(file: WorkingFile) -> list[tuple[int, int]]:
+    """Of a very long file: around the last changes and the last reads."""
+    spans = [(max(0, span.start - 1 - AROUND), span.end - 1 + AROUND) for span in file.hunks[-12:]]
+    spans += [(span.start - 1, min(span.end - 1, span.start + 400)) for span in file.reads[-6:]]
+    merged: list[tuple[int, int]] = []
+    for a, b in sorted(spans):
+        if merged and a <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(b, merged[-1][1]))
+        else:
+            merged.append((a, b))
+    return [(a, min(b, len(file.lines) - 1)) for a, b in merged if a < len(file.lines)]
+
+
+class _Session:
+    """What is the same for all files."""
+
+    def __init__(self, files: list[WorkingFile], signals: Signals) -> None:
+        self.signals, self.now = signals, signals.now
+        self.words = {source: signals.of(source) for source in SOURCES}
+        # A long session has thousands of changes, in the order of time.
+        changes = [
+            (hunk.at, -number, file.path, hunk)
+            for number, file in enumerate(files)
+            for hunk in file.hunks[-MOST_SPANS:]
+        ]
+        self.latest: tuple[str, Span] | None = None
+        if changes:
+            _, _, path, hunk = max(changes, key=lambda change: change[:2])
+            self.latest = path, hunk
+        self.edited: dict[str, list[tuple[float, str]]] = {}
+        for file in files:
+            if file.hunks:
+                fresh = fading(signals.now - max([hunk.at for hunk in file.hunks[-MOST_SPANS:]]))
+                self.edited.setdefault(stem(file.path), []).append((fresh, file.path))
+
+    def sibling(self, path: str) -> float:
+        """How fresh the last change of another file of that name is: a module and its test are changed in turn."""
+        return max([fresh for fresh, other in self.edited.get(stem(path), ()) if other != path], default=0.0)
+
+
+class _About:
+    """What is the same for all blocks of a file, and the signs of each."""
+
+    def __init__(self, file: WorkingFile, blocks: list[tuple[int, int]], session: _Session) -> None:
+        signals, now = session.signals, session.now
+        name = file.path.rsplit("/", 1)[-1]
+        self.lines, self.words = file.lines, session.words
+        self.near = Nearness(file, blocks, now)
+        self.latest = session.latest[1] if session.latest is not None and session.latest[0] == file.path else None
+        self.touched = fading(now - file.touched)
+        self.touched_now = float(file.touched >= signals.prompt_at)
+        self.named = float(name in signals.named.get("recent", ()))
+        self.named_open = float(name in signals.named.get("open", ()))
+        self.pointed = signals.pointed.get(name, [])
+        self.found: dict[int, float] = {}
+        for line, weight in signals.found.get(name, ()):
+            for number in self.near.covered(line, line):
+                self.found[number] = max(weight, self.found.get(number, 0.0))
+        self.sibling = session.sibling(file.path)
+        self.edits = log1p(len({hunk.at for hunk in file.hunks[-LATELY:] if now - hunk.at < LATELY}))
+
+    def signs(
+        self, at: int, first: int, last: int, length: int, words: set[str], rarity: dict[str, float]
+    ) -> list[float]:
+        near, lines = self.near, self.lines[first : last + 1]
+        shared: list[str] = []
+        said = last_rare = gone = still_open = 0.0
+        if words:  # most blocks have none
+            recent, last_said, removed, open_ = self.words.values()
+            shared = [word for word in words if word in recent]
+            said = log1p(sum([min(recent[word], MOST_COUNTED) for word in shared]))
+            last_rare = log1p(sum([rarity[word] for word in words if word in last_said]))
+            gone = log1p(sum([removed[word] * rarity[word] for word in words if word in removed]))
+            still_open = log1p(sum([min(open_[word], MOST_COUNTED) * rarity[word] for word in words if word in open_]))
+        closest = near.closest[at]
+        return [
+            self.touched,
+            exp(-LN2 * closest / NEAR) if closest < FARTHEST else 0.0,
+            near.read[at],
+            near.narrow[at],
+            said,
+            log1p(length),
+            self.touched_now,
+            self.named,
+            last_rare,
+            self.named_open,
+            self.touched if first < IMPORTS_END and _imports(lines) else 0.0,
+            max([weight for line, weight in self.pointed if first - 2 <= line <= last + 4], default=0.0)
+            if self.pointed
+            else 0.0,
+            log1p(near.overs[at]),
+            near.near_long[at],
+            float(bool(shared) and _defines(lines, shared)),
+            gone,
+            near.small[at],
+            1 / (1 + near.distance(at, self.latest) / NEAR) if self.latest is not None else 0.0,
+            near.read_lately[at],
+            still_open,
+            self.found.get(at, 0.0),
+            self.sibling,
+            self.edits,
+        ]
+
+
+def stem(path: str) -> str:
+    """A file's name without its ending and without what makes it the test of another."""
+    return TESTING.sub("", path.rsplit("/", 1)[-1].split(".", 1)[0]).lower()
+
+
+def _imports(lines: list[str | None]) -> bool:
+    return sum([bool(IMPORTS.match(line or "")) for line in lines]) >= 2
+
+
+def _defines(lines: list[str | None], names: list[str]) -> bool:
+    """Whether a definition of one of the names begins here."""
+    for line in lines:
+        match = DEFINES.match(line or "")
+        if match and match[1] in names:
+            return True
+    return False

@@ -1,0 +1,356 @@
+"""What the work is called: the plan, the to-do in progress, or the request that a short follow-up belongs to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from keepfast.agents.turns import PLAN, RUN, TASK, TODO, Turn
+from keepfast.resume import phrases
+from keepfast.resume.notes import BETWEEN
+from keepfast.secrets.cuts import head
+
+STRONG, WEAK, WHOLE = 3, 2, 5
+"""Telling words: so many stand alone, so many are better than nothing, and so many stand alone whatever they point back to."""
+LEANING = 20
+"""A prompt of fewer words that says `it` or begins with `no` leans on what was said before."""
+LOOKED_AT, SHOWN = 4_000, 120
+"""How much of a prompt is read, and in how much of what is found the telling words must stand: a summary is short."""
+LONGEST, LONGEST_HEAD, LONGEST_TAIL = 300, 200, 90
+BACK, MOST_FILES = 12, 3
+FEWEST = 8
+"""Words of a paragraph that says more than the line which announces it."""
+PROSE, TITLE, LISTED = "prose", "title", "listed"
+
+WORD = re.compile(r"(?<![\w'’-])[^\W\d_][\w'’.:-]*")
+LINK = re.compile(r"https?://\S+|(?:[\w.@~+-]*/)+(?=[\w.@+-])")
+CHANGE = re.compile(r"/(?:pull|issues?|merge_requests|discussions|commit|browse|ticket)s?/")
+DIGEST = re.compile(r"\b(?=[a-f]*\d)[0-9a-f]{7,64}\b")
+WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
+# Words that name no work: those of every sentence, those of agreeing, and those of the routine around any change.
+EMPTY = frozenset(
+    """a an the this that these those it its them they there here he she i you we me my your our us is are was were be
+    been being am do does did done doing don't doesn't didn't isn't aren't have has had having can can't could
+    couldn't should would wouldn't will won't shall may might must to of in on at by for from with without into onto
+    about as and or but so if then than else not no nope yes yep yeah ok okay sure please thanks thank great good nice
+    cool perfect fine right well oh ah hmm just also too now again still more most some any all both each every one
+    two three first second next last other another same such very really against around actually maybe let lets let's
+    i'll i'm i'd i've it's that's there's we'll we're you're what what's which who how why when where whether go going
+    ahead continue proceed carry start begin keep try get got make making use using want wants wanted need needs like
+    think see look looks looking take taking check checked know sounds say said tell give put thing things stuff way
+    work works working lot bit able back out off up over down only even already yet later instead wait sorry hi hello
+    hey add added fix fixes fixed change changes changed update updated implement implemented following plan plans
+    task tasks phase phases step steps part point points above below everything something anything code file files
+    line lines
+    commit commits committed comit push pushed pull pr prs merge merged conflict conflicts branch branches rebase main
+    master origin remote upstream base draft message title description comment comments feedback suggestion
+    suggestions run rerun test tests testing tested lint linting linter fmt format formatting build ci checks verify
+    pass passes passing fail fails failing failed failure error errors issue issues problem problems bug bugs review
+    reviews ready finish finished complete completed answer answers question questions option options retry resume
+    stop stage staged unstaged deploy ship submit save undo revert correct wrong agree double since quite while until
+    before after during between through because though although however perhaps probably pretty almost enough few many
+    much less least own once ever never always often usually currently basically simply totally kind sort feel guess
+    seem seems happen happens happened come comes came gone went makes made takes took gets getting puts giving gave
+    given looked saw seen thought thinking knew knows known tried trying wanting needed needing used uses show shows
+    showing bring talk tells telling asked ask umm um uh emm anyway etc today tomorrow yesterday minute moment time
+    times whole rest left real sense better best worse bad big small long short new old something's nothing none copy
+    paste cannot""".split()
+)
+ROLE = re.compile(r"^\W*(?:you are an? |your (?:job|role|task) is )", re.I)
+POINTING = re.compile(r"\b(?:it|them|they|this|that|these|those|both)\b", re.I)
+LEADING = re.compile(
+    r"^\W*(?:no|nope|nah|not|yes|yep|yeah|ok|okay|right(?! now)|ah|hmm|oh|wait|or|but|and|also|so|then|instead|actually|what about"
+    r"|how about|perfect|great|good|nice|cool|sure|thanks|done|next)\b[\s,.:!–—-]*",
+    re.I,
+)
+HEADING = re.compile(r"^#{1,6}\s+(?P<text>.+?)\s*#*$")
+PLANNED = re.compile(r"^(?:(?:the |implementation |detailed |revised )*plan\s*[:–—-]\s*)", re.I)
+TASK_TITLE = re.compile(r"#{1,6}\s+task\s*[:–—-]\s*(?P<title>\S.*)(?:\n+|\Z)", re.I)
+"""How our supervisor begins a task, and people do, too: behind it stands what the work is, however few words that takes."""
+ITEM = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)])\s+")
+# What nobody writes by hand: the output of programs, patches, tables, frames.
+OUTPUT = re.compile(
+    r"^\s*(?:\[(?!P?\d\])[\w:./ -]{1,40}\]|[$❯➜%»]\s|>{1,3}\s|={3,}|-{3,}|\+{3}|@@|[+|│├└╰╭┌╔║{}<]|\d+ ?[|+]|\^|~{2,}"
+    r"|(?:ok|FAIL|PASS|SKIP|RUN|ERROR|WARN(?:ING)?|INFO|DEBUG)\b[:\s]"
+    r"|(?i:error|fatal|warning|panic|remote|npm ERR!|exception)\b[:!]"
+    r"|(?:Username|Password) for |exit status |create mode "
+    r"|Traceback|at \S+ ?\(|File \"|\d{4}-\d\d-\d\d[T ]|\d\d:\d\d:\d\d|[\w./@+-]+:\d+(?::\d+)?[:\s]|[A-Za-z]:\\|\"\w+\": )"
+)
+FAULT = re.compile(
+    r"(?i:\bfail(?:ed|ure|s)?\b|\berrors?\b|\bfatal\b|\bpanic\b|exception\b|denied|not found|cannot|undefined|unable)|✗|✖|×|❌"
+)
+PATH = re.compile(r"(?<![\w:/])(?:~|\.{0,2})/(?:[\w.@+-]+/)+([\w.@+-]+)")
+COMMITTED = re.compile(
+    r"\bgit commit\b.*?(?:-m|--message[= ])\s*(?:\"\$\(cat <<-?\s*['\"]?\w+['\"]?\n\s*|[\"'])(?P<text>[^\"'\n]{8,200})"
+    r"|\bgh pr create\b.*?--title[= ][\"'](?P<title>[^\"'\n]{8,200})",
+    re.S,
+)
+GENERAL = re.compile(
+    r"^\W*(?:(?:the|key|main|final|quick|current|remaining|open|next) )*"
+    r"(?:summary|overview|changes|what|results?|analysis|findings?|details|conclusion|issues?|problems?|triage|steps?|status|recommend\w*|insights?|notes?|how|why|files?|tests?)\b",
+    re.I,
+)
+PERSON = re.compile(
+    r"^(?:please|can|could|would|should|do|does|did|is|are|why|how|what|when|fix|i|we|you|let)\b.{8,}|.{8,}[?？]$", re.I
+)
+PLAIN = re.compile(r"(?<!\S)[A-Za-z]+(?!\S)")
+CODE = re.compile(r"[(\[]\S*[)\]]|\s[:=!<>]?=\s|=>|->|::")
+CODE_ENDS = ("{", "}", ";", "\\", "(", "),")
+
+
+def name(
+    marks: Sequence[Turn],
+    tasks: list[tuple[str, str]],
+    *,
+    said: Sequence[str] = (),
+    files: Sequence[str] = (),
+    title: str = "",
+    branch: str = "",
+    before: str = "",
+) -> str:
+    """What is being done, in one line; empty if nothing was asked for.
+
+    `marks`: prompts, commands and telling calls, in their order; `title`: what the client or its user calls the session;
+    `files`: the names of those at work, the newest first; `before`: the work that the session was resumed from, which goes on
+    until something says by itself what is wanted now.
+    """
+    leaning = weak = command = newest = ""
+    listed = True  # whether the list of tasks is newer than all that was looked at
+    for turn in reversed(marks):
+        if turn.call is not None:
+            base = _planned(turn) if turn.call.act == PLAN else ""
+            if turn.call.act in (TODO, TASK) and listed:
+                listed = False
+                doing = next((text for status, text in tasks if status == "in_progress" and text), "")
+                if weight(doing) >= STRONG:
+                    base = doing
+                newest = newest or doing
+            if base:
+                return join(base, newest)
+            continue
+        words, titled = _found(turn.text)
+        if stands_alone(turn.text, words) or (titled and (weight(words) >= WEAK or TASK_TITLE.match(turn.text))):
+            return join(words, newest)
+        if turn.kind == "command":
+            command = command or (words if " " in turn.text.strip() else turn.text.strip())
+        elif not phrases.NOD.match(turn.text.strip()):
+            newest = newest or words
+            if weight(words) >= STRONG:
+                leaning = leaning or words
+            elif weight(words) >= WEAK:
+                weak = weak or words
+    if before:
+        return join(before.partition(BETWEEN)[0], newest)
+    base = leaning or _called(title) or _committed(marks) or _told(said) or weak
+    if base and (newest or command) not in base:
+        return join(base, newest or command)
+    base = base or " ".join([words for words in (command, newest) if words]) or _first(said, WEAK)
+    if not command and weight(base) >= WEAK and not ROLE.match(base):
+        return join(base, "")
+    if weight(_spoken(branch)) >= WEAK:
+        return join(base, f"branch {branch}")
+    if files:
+        return join(base or "Work", ", ".join(files[:MOST_FILES]))
+    return base if weight(base) else join(_first(said, STRONG), base)
+
+
+def follow(before: str, prompt: str) -> str:
+    """What a prompt asks for, where nothing is known but what was asked before it."""
+    words, titled = _found(prompt)
+    if stands_alone(prompt, words) or titled or not before:
+        return join(words, "")
+    return join(before.partition(BETWEEN)[0], "" if phrases.NOD.match(prompt.strip()) else words)
+
+
+def join(base: str, newest: str) -> str:
+    """The work, and the newest words about it where these are others."""
+    base, newest = _clipped(base, LONGEST), _clipped(newest, LONGEST)
+    if not base or not newest or newest in base:
+        return base or newest
+    return _clipped(base, LONGEST_HEAD) + BETWEEN + _clipped(newest, LONGEST_TAIL)
+
+
+def weight(text: str) -> int:
+    """How many different telling words there are in what a summary can show of the text."""
+    bare = DIGEST.sub(" ", LINK.sub(_named, text[:SHOWN].lower()))
+    words = {word.rstrip(".:'’-") for word in WORD.findall(bare)}
+    wide = len(WIDE.findall(text[:SHOWN]))
+    return sum([1 for word in words - EMPTY if len(word) > 1 and not word.isdigit()]) + wide // 3
+
+
+def _named(match: re.Match[str]) -> str:
+    """Of a path only the last name counts, and a link is one word; but one to an issue or a change says it all."""
+    if not match[0].startswith("http"):
+        return " "
+    return " link number changeset " if CHANGE.search(match[0]) else " link "
+
+
+def stands_alone(text: str, words: str) -> bool:
+    """Does the prompt say what the work is, without what was said before it? `words` is its heading."""
+    found = weight(words)
+    if found < STRONG or (_is_pasted(text) and words == _pasted(text)):
+        return False
+    if ROLE.match(words):
+        return False
+    if len(words.split()) >= LEANING or found >= WHOLE:
+        return True
+    return not (POINTING.search(words) or LEADING.match(text))
+
+
+def heading(text: str) -> str:
+    """The words of a prompt that name the work: its first telling sentence, past greetings, announcements and pasted output."""
+    return _found(text)[0]
+
+
+def _found(text: str) -> tuple[str, bool]:
+    """The words, and whether they are a title that somebody has set over the rest."""
+    text = head(text, LOOKED_AT).strip()
+    if text.startswith("/"):
+        return _spoken(text), False
+    if _is_pasted(text):
+        last = text.rpartition("\n")[2].strip()
+        spoken = PERSON.match(last) and not _is_output(last) and weight(last) >= WEAK
+        return last if spoken else _pasted(text), False
+    task = TASK_TITLE.match(text)
+    if task:
+        words = task["title"] if weight(task["title"]) >= WEAK else _found(text[task.end() :])[0]
+        return words or task["title"], True
+    announced = best = ""
+    titles = 0
+    for paragraph, kind in _paragraphs(text):
+        found = _telling(paragraph)
+        titles += kind == TITLE
+        if announced and kind == LISTED:
+            break
+        if kind == TITLE and titles == 1 and weight(found) >= WEAK:
+            return found, True
+        if weight(found) < STRONG:
+            best = max(best, found, key=weight)
+        elif not announced and paragraph.endswith((":", "：")) and weight(found) < WHOLE:
+            announced = found.rstrip(":： ")
+        elif not announced or (weight(found) >= WHOLE and len(found.split()) >= FEWEST):
+            return found, False
+    return announced or best or _pasted(text), False
+
+
+def _paragraphs(text: str) -> Iterable[tuple[str, str]]:
+    """Paragraphs of prose, headings and items of lists, each as one line, and which of these it is."""
+    held: list[str] = []
+    kind = PROSE
+    fenced = printed = pasted = False
+    for line in [*text.split("\n"), ""]:
+        bare = line.strip()
+        if bare.startswith("```"):
+            fenced = not fenced
+            bare = ""
+        title, item = HEADING.match(bare), ITEM.match(bare)
+        # What a program prints goes on to the next blank line.
+        printed = bool(bare) and (printed or _is_output(bare))
+        output = fenced or printed
+        if held and (not bare or title or item or output):
+            paragraph = " ".join(held)
+            if not pasted or PERSON.match(paragraph):
+                yield paragraph, kind
+            held, kind = [], PROSE
+        pasted = pasted or printed  # what follows may be more of it, unless it speaks like a person
+        if output or not bare:
+            continue
+        if title and not pasted:
+            yield PLANNED.sub("", title["text"].replace("**", "")).strip(), TITLE
+        if title:
+            continue
+        if item:
+            kind = LISTED
+            bare = bare[item.end() :]
+        held.append(bare.replace("**", ""))
+
+
+def _is_output(line: str) -> bool:
+    if OUTPUT.match(line):
+        return True
+    plain = len(PLAIN.findall(line))
+    return (plain < FEWEST // 2 and line.endswith(CODE_ENDS)) or (plain < WEAK and CODE.search(line) is not None)
+
+
+def _is_pasted(text: str) -> bool:
+    """Does it begin with what a program printed?"""
+    return _is_output(text.strip().partition("\n")[0].strip())
+
+
+def _telling(paragraph: str) -> str:
+    """The paragraph from its first telling sentence on; all of it if there is none."""
+    parts = [part for part in phrases.SENTENCE.split(paragraph) if part.strip()]
+    for at, part in enumerate(parts):
+        if weight(part) < WEAK and len(part.split()) < FEWEST:
+            continue  # "Okay, not bad."
+        rest = " ".join([one.strip() for one in parts[at:]])
+        bare = LEADING.sub("", rest)
+        return PATH.sub(_end_of_path, bare if weight(bare) >= STRONG else rest)
+    return paragraph
+
+
+def _pasted(text: str) -> str:
+    """What pasted output is about: its first line that tells of a failure, else its first."""
+    lines = [" ".join(line.split()) for line in text.split("\n") if line.strip(" \t`=-{}[]()<>|")]
+    found = next((line for line in lines if FAULT.search(line) and weight(line)), lines[0] if lines else "")
+    return PATH.sub(_end_of_path, found.lstrip("$❯> -"))
+
+
+def _end_of_path(match: re.Match[str]) -> str:
+    """Where a file lies takes the room of what it is called."""
+    return match[1]
+
+
+def _planned(turn: Turn) -> str:
+    """The title of a plan that was not refused."""
+    call = turn.call
+    if call is None or not call.done or call.failed:
+        return ""
+    plan = call.input.get("plan")
+    found = heading(plan) if isinstance(plan, str) else ""
+    return found if weight(found) >= WEAK else ""
+
+
+def _called(title: str) -> str:
+    words = title if " " in title else _spoken(title)
+    return words if weight(words) >= WEAK else ""
+
+
+def _spoken(name: str) -> str:
+    """The name of a branch, a session or a command, with blanks between its words."""
+    first, blank, rest = name.lstrip("/").partition(" ")
+    return re.sub(r"[-_/:]+", " ", first) + blank + rest
+
+
+def _told(said: Sequence[str]) -> str:
+    """The newest heading over what the agent reports."""
+    for text in reversed(said[-BACK:]):
+        for line in text.split("\n"):
+            match = HEADING.match(line.strip()[:LONGEST])
+            if match and not GENERAL.match(match["text"]) and weight(match["text"]) >= STRONG:
+                return match["text"].replace("**", "").replace("`", "")
+    return ""
+
+
+def _committed(marks: Sequence[Turn]) -> str:
+    """The newest commit's subject, or a pull request's title."""
+    for turn in reversed(marks):
+        if turn.call is not None and turn.call.act == RUN and not turn.call.failed:
+            match = COMMITTED.search(turn.call.command[:LOOKED_AT])
+            if match:
+                return (match["title"] or match["text"]).strip()
+    return ""
+
+
+def _first(said: Sequence[str], enough: int) -> str:
+    """What the agent says that it does, in its first sentence with enough telling words."""
+    for text in said[-BACK:]:
+        for sentence in phrases.sentences(text[:LOOKED_AT]):
+            if weight(sentence) >= enough and len(sentence) < LONGEST:
+                return next(iter(phrases.intentions(sentence)), sentence)
+    return ""
+
+
+def _clipped(text: str, longest: int) -> str:
+    line = " ".join(text.replace(BETWEEN, " - ").split()).rstrip(":： ")
+    return line if len(line) <= longest else line[: longest - 1].rstrip() + "…"

@@ -1,0 +1,1 @@
+"""What people and runs do to tasks, and what is kept of it."""

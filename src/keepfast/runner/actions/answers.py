@@ -1,0 +1,285 @@
+"""What people answer: reviews, questions, secrets and budgets, each of which lets a task go on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from keepfast.model.errors import Conflict, Usage
+from keepfast.runner.actions import checkpoints, documents, finals, vault
+from keepfast.runner.actions.questions import hold_open
+from keepfast.runner.actions.views import Shown
+from keepfast.runner.db.tables import Prompt, Task
+from keepfast.runner.domain import prompts as telling
+from keepfast.runner.domain import questions, reviews
+from keepfast.runner.domain import task as machine
+from keepfast.runner.domain.protocol import VARIABLES, is_variable
+from keepfast.runner.domain.task import BUDGET, NotAllowed
+from keepfast.runner.scheduler.wake import wake
+
+if TYPE_CHECKING:
+    from keepfast.runner.domain.reviews import Remark
+
+
+class Moved(Shown):
+    """A step of the state machine, written, told to the workspace, and the supervisor woken."""
+
+    def _move(self, task: Task, action: str, trigger: str, **columns: Any) -> Task:
+        with self.tables.write():
+            self.tables.move(task.id, action, self.ground.now(), trigger=trigger, **columns)
+        return self._told(task.id)
+
+    def _want(self, task: Task, what: str) -> Task:
+        with self.tables.write():
+            self.tables.change(task.id, self.ground.now(), wanted=what)
+            self.tables.log(task.id, self.ground.now(), "wanted", {"what": what or "go on"})
+        return self._told(task.id)
+
+    def _lift(self, task: Task, trigger: str, **columns: Any) -> Task:
+        now = self.ground.now()
+        with self.tables.write():
+            self.tables.move(task.id, "lift", now, trigger=trigger, reason="", **columns)
+            hold_open(self.tables, task.id, now, trigger)
+        return self._told(task.id)
+
+    def _go_on(self, id: str, trigger: str) -> Task:
+        """Lift the hold of a task whose questions are all answered."""
+        hold = self.tables.hold(id)
+        if hold is None or hold.kind not in machine.ASKING:
+            return self._told(id)
+        return self._lift(self.tables.task(id), trigger)
+
+    def _marked(self, task: str, text: str, name: str = "") -> str:
+        """A text of a person's with its secrets sealed: its agent is told them, and nobody else. Marks stay as they are."""
+        marked = vault.mark(self.ground, text, name)
+        with self.tables.write():
+            return str(vault.keep(self.tables, task, marked, self.ground.now()))
+
+    def _check_epoch(self, task: Task) -> None:
+        if self.tables.task(task.id).epoch != task.epoch:
+            raise Conflict("The task went on in the meantime.", "Look again.")
+
+    def _told(self, id: str) -> Task:
+        documents.project(self.ground, id)
+        wake(self.ground.folder)
+        return self.tables.task(id)
+
+
+class Answered(Moved):
+    """Compare and set: of two answers only the first counts."""
+
+    def approve(self, ref: str, *, by: str = "user", anyway: bool = False) -> Task:
+        """Let a reviewed phase pass. Raises `Conflict` if its verification fails, or the workspace is not what was reviewed."""
+        task, prompt = self._approval(ref)
+        if prompt.flagged and not anyway:
+            raise Conflict("The verification of this phase fails.", "Read its output, and approve with --anyway.")
+        if prompt.tree and not anyway and checkpoints.changed_since(self.ground, task, prompt.tree):
+            raise Conflict("The workspace changed since the review began.", "Look again, and approve with --anyway.")
+        last = task.phase >= len(task.phases)
+        text = "" if last else self._marked(task.id, telling.next_phase(task, task.phase + 1))
+        more = {"phase": task.phase + 1, "reworks": 0, "step": "", "fraction": 0.0, "next_prompt": text}
+        final = finals.keep(self.ground, task, epoch=task.epoch + 1) if last else None
+        with self.tables.write():
+            self._answer(prompt, "approved", by)
+            self._check_epoch(task)
+            if not last:
+                return self._move(task, "approve", "approve", epoch=task.epoch + 1, **more)
+            finals.finish(self.ground, task, final, "approve", epoch=task.epoch + 1)
+            noted = checkpoints.note(self.ground, final) if final is not None else None
+        if noted is not None:
+            checkpoints.publish(self.ground, noted)
+        return self._told(task.id)
+
+    def accept(self, ref: str) -> Task:
+        """Call a task done whose work is complete, although its last state could not be saved."""
+        task = self.find(ref)
+        hold = self.tables.hold(task.id)
+        if hold is None or hold.kind != machine.UNSAVED:
+            raise NotAllowed("Nothing is to be accepted here.", "`keepfast task show` says what the task does.")
+        why = f"accepted by a person without its last checkpoint: {hold.reason}"
+        return self._move(task, "finish", "accept", epoch=task.epoch + 1, why=why)
+
+    def reject(self, ref: str, comments: str, remarks: Sequence[Remark] = (), *, by: str = "user") -> Task:
+        """Ask for changes; the comments become the next prompt, behind those that were kept of this review.
+
+        After three reworks only approve or cancel is left.
+        """
+        task, prompt = self._approval(ref)
+        comments, remarks = self._marked_all(task.id, comments, remarks)
+        comments, remarks = self._with_kept(prompt, comments, remarks)
+        if not comments and not remarks:
+            raise Usage("Changes need a comment: it is what the agent is told.")
+        if task.reworks >= self.ground.options.max_attempts:
+            raise NotAllowed(
+                f"Phase {task.phase} was reworked {task.reworks} times already.", "Approve it, or cancel the task."
+            )
+        # Beside the path of a remark, a word may be a secret that it is not by itself.
+        text = self._marked(task.id, reviews.rejected(comments, remarks))
+        with self.tables.write():
+            self._answer(prompt, "changes requested", by)
+            self._check_epoch(task)
+            self._note("changes_requested", prompt, comments, remarks, by)
+            return self._move(
+                task,
+                "reject",
+                "reject",
+                epoch=task.epoch + 1,
+                reworks=task.reworks + 1,
+                next_prompt=text,
+            )
+
+    def comment(self, ref: str, comments: str, remarks: Sequence[Remark] = (), *, by: str = "user") -> Task:
+        """Keep comments on a review that goes on waiting: whoever asks for changes sends them along."""
+        _, prompt = self._approval(ref)
+        if not comments.strip() and not remarks:
+            raise Usage("There is nothing in this comment.")
+        comments, remarks = self._marked_all(prompt.task, comments, remarks)
+        reviews.rejected(*self._with_kept(prompt, comments, remarks))  # all of it must be tellable
+        with self.tables.write():
+            self._note("review_comment", prompt, comments.strip(), remarks, by)
+        return self._told(prompt.task)
+
+    def _marked_all(self, task: str, comments: str, remarks: Sequence[Remark]) -> tuple[str, Sequence[Remark]]:
+        said = [one._replace(path=self._marked(task, one.path), text=self._marked(task, one.text)) for one in remarks]
+        return self._marked(task, comments), said
+
+    def _with_kept(self, prompt: Prompt, comments: str, remarks: Sequence[Remark]) -> tuple[str, Sequence[Remark]]:
+        """These comments and remarks behind those that were kept of the review."""
+        kept = self.comments(prompt)
+        said = [*[one["comments"] for one in kept], comments.strip()]
+        marked = [reviews.Remark(one["path"], one["line"], one["text"]) for each in kept for one in each["remarks"]]
+        return "\n\n".join(filter(None, said)), [*marked, *remarks]
+
+    def _note(self, type: str, prompt: Prompt, comments: str, remarks: Sequence[Remark], by: str) -> None:
+        said = [{"path": one.path, "line": one.line, "text": one.text} for one in remarks]
+        facts = {"id": prompt.id, "phase": prompt.phase, "comments": comments, "by": by, "remarks": said}
+        self.tables.log(prompt.task, self.ground.now(), type, facts)
+
+    def answer(self, id: str, text: str, *, by: str = "user", exactly: bool = False) -> tuple[Task, str]:
+        """Answer a question by its id, or the only open one of a task; return the task and a warning.
+
+        Raises `Conflict` if it is no longer waiting, and `Usage` with a suggestion if the answer is nearly one of the options,
+        unless it is meant `exactly` so.
+        """
+        prompt = self._question(id)
+        if prompt.kind == "secret":
+            return self._answer_need(prompt, text, by)
+        if prompt.kind == "approval":
+            raise Usage("A review is not a question.", "`keepfast task approve` or `keepfast task reject`.")
+        checked = questions.check(text, prompt.options, exactly)
+        if checked.value is None:
+            with self.tables.write():
+                self.tables.do("UPDATE prompt SET tries = tries + 1 WHERE id = ?", prompt.id)
+            near = f"Answer with {checked.suggestion!r}, or with --exactly if you mean it so."
+            raise Usage(checked.why, near if checked.suggestion else None)
+        with self.tables.write():
+            self._answer(prompt, self._marked_answer(prompt, checked.value), by)
+            return self._go_on(prompt.task, "answer"), checked.warning
+
+    def _marked_answer(self, prompt: Prompt, text: str) -> str:
+        """An answer with its secrets sealed; one that was asked for by name is one, unless the agent offered it itself."""
+        name = "" if text in prompt.options else vault.secret_name(f"{prompt.key} {prompt.text}")
+        return self._marked(prompt.task, text, name)
+
+    def _answer_need(self, prompt: Prompt, text: str, by: str) -> tuple[Task, str]:
+        """A need is refused, or, if it is no variable, met in the world; the agent is told either."""
+        refused = text.strip().casefold() in questions.REFUSALS
+        if refused and not prompt.run:
+            raise Usage(f"The task itself names {prompt.key}.", "`keepfast task secret` gives it.")
+        if prompt.category in VARIABLES and not refused:
+            raise Usage(
+                "A secret is not given as an answer.",
+                "`keepfast task secret` takes it without showing it; the answer `refused` lets the agent do without it.",
+            )
+        if not text.strip():
+            raise Usage("The answer is empty.")
+        with self.tables.write():
+            self._answer(prompt, questions.REFUSED if refused else self._marked_answer(prompt, text.strip()), by)
+            return self._go_on(prompt.task, "answer"), ""
+
+    def secret(self, ref: str, name: str, value: str, *, type: str = "") -> Task:
+        """Keep a value, sealed; it is in the agent's environment from its next start on.
+
+        Without a `type` it is of the one that was asked for.
+        """
+        task = self.find(ref)
+        if not is_variable(name):
+            raise Usage(f"{name!r} cannot be the name of an environment variable.")
+        if not value or "\0" in value:
+            raise Usage("The value is empty or holds a NUL character.")
+        sealed = self.ground.seals.seal_value(name, value.encode())
+        now = self.ground.now()
+        with self.tables.write():
+            asked = self.tables.prompts("task = ? AND kind = 'secret' AND key = ?", task.id, name)
+            type = type or next((prompt.category for prompt in reversed(asked)), "") or "env_variable"
+            self.tables.keep_secret(task.id, name, sealed, type, now)
+            self.tables.log(task.id, now, "secret_provided", {"name": name})
+            for prompt in asked:
+                if prompt.status in ("pending", "presented"):
+                    self._answer(prompt, questions.PROVIDED, "user")
+            return self._go_on(task.id, "secret")
+
+    def budget(
+        self, ref: str, *, tokens: int | None = None, money: float | None = None, minutes: float | None = None
+    ) -> Task:
+        """Set limits; a task that was held by its budget goes on if there is room again."""
+        task = self.find(ref)
+        budget = dict(task.budget)
+        for name, amount in (
+            ("tokens", tokens),
+            ("money", money),
+            ("seconds", None if minutes is None else int(minutes * 60)),
+        ):
+            if amount is not None:
+                if amount < 0:
+                    raise Usage(f"A budget of {name} cannot be {amount}.")
+                budget[name] = amount
+        with self.tables.write():
+            self.tables.change(task.id, self.ground.now(), budget=budget, told=0)
+            self.tables.log(task.id, self.ground.now(), "budget_set", budget)
+            hold = self.tables.hold(task.id)
+            if hold is not None and hold.kind == BUDGET:
+                return self._lift(task, "budget")
+        return self.tables.task(task.id)
+
+    def _answer(self, prompt: Prompt, answer: str, by: str) -> None:
+        """Compare and set: of two answers only the first counts."""
+        now = self.ground.now()
+        changed = self.tables.change_prompt(
+            prompt.id,
+            "status IN ('pending', 'presented')",
+            status="answered",
+            answer=answer,
+            answered_by=by,
+            answered_at=now,
+        )
+        if not changed:
+            raise Conflict(f"{prompt.id} is no longer waiting.", "It was answered, or the task went on without it.")
+        self.tables.log(
+            prompt.task, now, "answered", {"id": prompt.id, "kind": prompt.kind, "answer": answer, "by": by}
+        )
+
+    def _approval(self, ref: str) -> tuple[Task, Prompt]:
+        waiting = "kind = 'approval' AND status IN ('pending', 'presented')"
+        found = self.tables.prompts(f"id = ? AND {waiting}", ref)
+        if not found:
+            task = self.find(ref)
+            found = self.tables.prompts(f"task = ? AND {waiting}", task.id)
+        if not found:
+            raise Conflict("No review is waiting here.", "`keepfast task show` says what the task does.")
+        return self.tables.task(found[-1].task), found[-1]
+
+    def _question(self, ref: str) -> Prompt:
+        found = self.tables.prompts("id = ?", ref)
+        if not found:
+            task = self.find(ref)
+            found = self.tables.prompts(
+                "task = ? AND kind = 'question' AND status IN ('pending', 'presented')", task.id
+            ) or self.tables.prompts("task = ? AND kind = 'secret' AND status IN ('pending', 'presented')", task.id)
+            if len(found) > 1:
+                raise Usage(
+                    "Several questions wait.", f"Give the id of one: {', '.join([prompt.id for prompt in found])}."
+                )
+        if not found:
+            raise Conflict("No question is waiting here.", "`keepfast task show` says what the task does.")
+        return found[-1]

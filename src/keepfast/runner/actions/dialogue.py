@@ -1,0 +1,126 @@
+"""What was said in a task, run after run: its newest messages, redacted and bounded, and how many there were in all."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from keepfast.model.errors import KeepfastError
+from keepfast.runner.process import shims as process
+from keepfast.runner.process.output import MESSAGES, SHOWN
+from keepfast.runner.process.redaction import clean_text
+from keepfast.runner.process.run_folder import write_file
+
+if TYPE_CHECKING:
+    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.db.tables import Run
+    from keepfast.runner.process.output import Output
+
+KEPT = "said.json"
+
+
+class Dialogue(NamedTuple):
+    """The newest messages of a task, oldest first, and how many there were."""
+
+    total: int = 0
+    messages: tuple[dict[str, Any], ...] = ()
+
+
+def read(ground: Ground, run: Run, output: Output | None) -> Dialogue:
+    """All that was said up to this moment of a run; without its `output`, what its folder tells."""
+    if output is None:
+        kept = _kept(run)
+        if kept is not None:
+            return kept
+    return _joined(_before(ground, run), run, output or _output(ground, run))
+
+
+def keep(ground: Ground, run: Run, output: Output) -> None:
+    """Note in the folder of a run that has ended what was said up to its end: later runs go on from there.
+
+    A failure costs time alone: it is read from the logs again.
+    """
+    _note(run, _joined(_before(ground, run), run, output))
+
+
+def _before(ground: Ground, run: Run) -> Dialogue:
+    """What was said before a run. Runs that have no note, as those of older versions, are read."""
+    earlier = ground.tables.runs("task = ? AND number < ?", run.task, run.number)
+    found, unread = Dialogue(), []
+    for one in reversed(earlier):
+        kept = _kept(one)
+        if kept is not None:
+            found = kept
+            break
+        unread.append(one)
+    first = unread[-1] if unread else run
+    if not found.total and first.number > 1:
+        found = documented(ground, run.task, first.started_at)
+    for one in reversed(unread):
+        found = _joined(found, one, _output(ground, one))
+        _note(one, found)
+    return found
+
+
+def documented(ground: Ground, task: str, before: int) -> Dialogue:
+    """What the newest document of that time tells: all that is known of runs whose rows were lost."""
+    from keepfast.runner.actions import documents
+
+    rows = ground.tables.all(
+        "SELECT c.file, t.workspace FROM checkpoint c JOIN task t ON t.id = c.task "
+        "WHERE c.task = ? AND c.file != '' AND c.made_at < ? ORDER BY c.made_at DESC, c.version DESC LIMIT 10",
+        task, before,
+    )  # fmt: skip
+    for row in rows:
+        with suppress(KeepfastError, KeyError, ValueError):
+            told = documents.read(ground, row["workspace"], row["file"])["conversationHistory"]
+            messages = [
+                {
+                    "role": one["role"], "content": one["content"], "at": documents.nanoseconds(one["timestamp"]),
+                    "metadata": one.get("metadata") or {},
+                }
+                for one in told["messages"]
+            ]  # fmt: skip
+            return Dialogue(told["lastMessageIndex"] + 1, tuple(messages))
+    return Dialogue()
+
+
+def _joined(before: Dialogue, run: Run, output: Output) -> Dialogue:
+    begun = {
+        "role": "user", "content": clean_text(run.prompt)[:SHOWN], "at": run.started_at,
+        "metadata": {"phase": run.phase, "step": None, "type": "log"},
+    }  # fmt: skip
+    said = [begun]
+    for message in output.messages:
+        if "struck" not in message:
+            message["struck"] = clean_text(message["content"])  # once: a run's messages are told of at every checkpoint
+        said.append({
+            "role": message["role"], "content": message["struck"], "at": message["at"] or run.started_at,
+            "metadata": {"phase": run.phase, "step": message["step"] or None, "type": message["type"]},
+        })  # fmt: skip
+    if output.count > len(output.messages):
+        said = said[1:]  # messages between the prompt and these are left out: what is shown has no gaps
+        before = Dialogue(before.total)
+    return Dialogue(before.total + 1 + output.count, (*before.messages, *said)[-MESSAGES:])
+
+
+def _output(ground: Ground, run: Run) -> Output:
+    from keepfast.runner.scheduler import runs
+
+    return runs.read(ground, run)
+
+
+def _kept(run: Run) -> Dialogue | None:
+    noted = process.read(f"{run.folder}/{KEPT}", most=64 << 20)
+    return Dialogue(noted["total"], tuple(noted["messages"])) if noted is not None else None
+
+
+def _note(run: Run, dialogue: Dialogue) -> None:
+    try:
+        if os.path.isdir(run.folder):
+            write_file(
+                f"{run.folder}/{KEPT}", {"total": dialogue.total, "messages": list(dialogue.messages)}, durable=False
+            )
+    except OSError:
+        pass

@@ -1,0 +1,98 @@
+"""Final checkpoints: a task is done once its last state is kept; until then it is held, tried again, or accepted."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from keepfast.runner.actions import checkpoints, documents
+from keepfast.runner.db.tables import Run, Tables, Task
+from keepfast.runner.domain.task import UNSAVED
+
+if TYPE_CHECKING:
+    from keepfast.runner.actions.checkpoints import Kept
+    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.process.output import Output
+
+SECOND = 1_000_000_000
+
+
+def keep(
+    ground: Ground, task: Task, run: Run | None = None, output: Output | None = None, epoch: int = 0
+) -> Kept | None:
+    """Save the state in which a task ends, once for each epoch in which it does; None if that failed."""
+    return checkpoints.keep(ground, task, run, "final", _key(task, epoch or task.epoch), output)
+
+
+def make_up(ground: Ground, task: Task) -> None:
+    """Save the state of a task that is done, unless it is saved already."""
+    checkpoints.take(ground, task, None, "final", _key(task, task.epoch))
+
+
+def _key(task: Task, epoch: int) -> str:
+    return f"{task.id}:final:{epoch}"
+
+
+def finish(ground: Ground, task: Task, kept: Kept | None, trigger: str, run: str = "", **columns: Any) -> None:
+    """The work of a task is complete: it is done if its last state was kept, else held. Inside a transaction."""
+    tables, now = ground.tables, ground.now()
+    if kept is not None:
+        tables.move(task.id, "finish", now, trigger=trigger, run=run, **columns)
+        return
+    columns["why"] = why = f"The work is complete, but its last state is not saved: {_error(tables, task.id)}"
+    tables.move(task.id, "unsaved", now, trigger=trigger, run=run, human=1, **columns, **_next(ground))
+    tables.notify(task.id, now, "unsaved", f"{task.title}: {why}")
+
+
+def tell(tables: Tables, task: Task, now: int) -> None:
+    """Let people know that a task is done."""
+    tables.notify(task.id, now, "done", f"{task.title} is done.")
+
+
+def try_again(ground: Ground, id: str) -> bool:
+    """Save the last state of a task that is held for it; return whether the task is done now."""
+    tables = ground.tables
+    task = tables.task(id)
+    kept, noted = keep(ground, task), None
+    with tables.write():
+        hold = tables.hold(id)
+        if hold is None or hold.kind != UNSAVED or tables.task(id).epoch != task.epoch:
+            return tables.task(id).state == "done"  # a person was faster
+        if kept is not None:
+            finish(ground, task, kept, "saved", reason="")
+            noted = checkpoints.note(ground, kept)
+            tell(tables, task, ground.now())
+        else:
+            due = _next(ground)
+            tables.do(
+                "UPDATE hold SET due_at = ?, due_boot = ?, boot = ? WHERE id = ?",
+                due["due_at"], due["due_boot"], due["boot"], hold.id,
+            )  # fmt: skip
+    if noted is not None:
+        checkpoints.publish(ground, noted)
+    documents.project(ground, id)
+    return kept is not None
+
+
+def failed(tables: Tables, id: str) -> dict[str, Any] | None:
+    """The last try to save a task, if it failed and none has succeeded since: `reason`, `error` and `since`."""
+    row = tables.one(
+        "SELECT type, facts, at FROM event WHERE task = ? AND type IN ('checkpoint_created', 'checkpoint_failed') "
+        "ORDER BY sequence DESC LIMIT 1",
+        id,
+    )
+    if row is None or row["type"] != "checkpoint_failed":
+        return None
+    facts = json.loads(row["facts"])
+    return {"reason": facts["reason"], "error": facts["error"], "since": documents.moment(row["at"])}
+
+
+def _error(tables: Tables, id: str) -> str:
+    found = failed(tables, id)
+    return str(found["error"]) if found is not None else "no checkpoint was made"
+
+
+def _next(ground: Ground) -> dict[str, Any]:
+    """When the next interval is over, by the kernel's clock as well."""
+    wait = int(ground.options.checkpoint_interval * SECOND)
+    return {"due_at": ground.now() + wait, "due_boot": ground.since_boot() + wait, "boot": ground.boot}

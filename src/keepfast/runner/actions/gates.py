@@ -1,0 +1,64 @@
+"""The gate of a phase: its verification command, run where the agent worked."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from typing import TYPE_CHECKING
+
+from keepfast.runner.actions import vault
+from keepfast.runner.actions.seals import opened, struck_out
+from keepfast.runner.db.tables import Task
+from keepfast.runner.domain import verdict
+from keepfast.runner.domain.verdict import Verdict
+from keepfast.runner.process.redaction import Lines
+
+if TYPE_CHECKING:
+    from keepfast.runner.actions.environment import Ground
+
+OUTPUT, LOOKED_AT = 20_000, 1 << 20
+"""Letters of the output that are kept, and bytes of its end that are looked at."""
+
+
+def verify(ground: Ground, task: Task, judged: Verdict) -> tuple[bool | None, str]:
+    """Run the phase's verification command; None if it has none."""
+    command = task.phases[task.phase - 1]["verify"] if judged.kind == verdict.PHASE else ""
+    if not command:
+        return None, ""
+    secrets, known = opened(ground, task), vault.values(ground, task)
+    command = vault.reveal(ground, task.id, command)
+    environment = {
+        name: value
+        for name, value in ground.variables.items()
+        if name in ("PATH", "HOME", "LANG", "TERM", "TZ", "TMPDIR")
+    }
+    try:
+        child = subprocess.Popen(
+            ["/bin/sh", "-c", command],
+            cwd=task.workspace,
+            env={**environment, **secrets},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except OSError as error:
+        return False, f"The verification could not be started: {error.strerror}."
+    try:
+        out, _ = child.communicate(timeout=ground.options.verify_timeout)
+        passed = child.returncode == 0
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        out, _ = child.communicate()
+        out += f"\nThe verification took longer than {ground.options.verify_timeout:.0f} s and was ended.".encode()
+        passed = False
+    return passed, _shown(out, known)
+
+
+def _shown(out: bytes, known: list[str]) -> str:
+    """The end of an output without secrets: redacted first, cut afterwards."""
+    end = out[-LOOKED_AT:].partition(b"\n")[2] if len(out) > LOOKED_AT else out
+    return (
+        Lines().clean(struck_out(end.decode("utf-8", "replace"), known).encode()).decode("utf-8", "replace")[-OUTPUT:]
+    )

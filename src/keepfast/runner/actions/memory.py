@@ -1,0 +1,199 @@
+"""What an agent knows when it starts again: its own conversation, or a brief of it, whichever is there and costs less."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from keepfast.agents.claude.usage import last_usage
+from keepfast.app.resume import Resuming, Told
+from keepfast.app.worker import SUMMARY
+from keepfast.model.budget import NOTICE, Usage, usage
+from keepfast.model.errors import KeepfastError
+from keepfast.runner.actions import checkpoints, restores
+from keepfast.runner.actions import rollback as returning
+from keepfast.runner.actions.seals import struck_out
+from keepfast.runner.actions.vault import agent_of, values
+from keepfast.runner.process.drivers import Driver, driver
+from keepfast.secrets.cuts import head
+from keepfast.secrets.marks import by_name
+from keepfast.workspace.marker import show
+
+if TYPE_CHECKING:
+    from keepfast.resume.brief import Brief
+    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.rollback import Back
+    from keepfast.runner.db.tables import Run, Task
+
+HISTORY, BRIEF, AUTO = "history", "brief", "auto"
+SECOND = 1_000_000_000
+COLD = 300.0
+"""Seconds after which a model's endpoint no longer has a conversation at hand: all of it is paid for again."""
+SESSIONS = 5
+MENTIONS, APART = 24, 12
+"""Ranges that a prompt names at most, and lines between two of a file that are read as one."""
+STRUCK = "[redacted"
+LED = re.compile(r"(?<!\S)@(?=\S)")
+
+
+class Memory(NamedTuple):
+    """How the next run begins: with this session, or with a fresh one that is told this brief."""
+
+    resumes: bool
+    why: str
+    session: str
+    brief: str = ""
+    back: Back | None = None
+    """The checkpoint from which a lost conversation was brought back."""
+    is_lost: bool = False
+    """There was a conversation, and it cannot be brought back."""
+    messages: int = 0
+    """Messages with which the run goes on."""
+    missing: Sequence[str] = ()
+    """Files that the task had made and that are gone."""
+
+
+def choose(mode: str, has_session: bool, used: Usage, idle: float, most: int) -> tuple[bool, str]:
+    """Does the next run go on with the session? And why so. Pure.
+
+    `idle` is the seconds since the last run, `most` the tokens of a cold history that are worth their price.
+    """
+    if not has_session:
+        return False, "there is no session to go on with"
+    if mode != AUTO:
+        return mode == HISTORY, f"resume_with is {mode}"
+    if used.percent >= NOTICE:
+        return False, f"the conversation fills {used.reached} % of the model's window"
+    if most and used.used > most and idle >= COLD:
+        return False, f"{used.used:,} tokens of history would be paid for again"
+    return True, "its session is there"
+
+
+def recall(ground: Ground, task: Task, last: Run | None) -> Memory:
+    """Decide how the next run of a task begins, and build the brief if it begins afresh."""
+    how = driver(agent_of(ground, task), ground.options)
+    mode = str(task.agent.get("resume_with", ground.options.resume_with))
+    work = restores.look_for_work(ground, task) if task.attempt else restores.Missing()
+    missing = [show(path) for path in work.paths]
+    if work.is_all:
+        return Memory(False, restores.INVALID, task.session, tell(ground, task, how), is_lost=True, missing=missing)
+    path = "" if restores.is_refused(last) else how.transcript(task.session, ground.variables)
+    back, lost, what = None, "", "lost"
+    if path and how.can_resume and mode != BRIEF and restores.is_cut_short(ground, task, path):
+        path, what = "", "cut short"
+    if task.session and not path and how.can_resume and mode != BRIEF:
+        back, lost = _find_again(ground, task, last)
+        path = how.transcript(back.session, ground.variables) if back is not None else ""
+    idle = (ground.now() - last.ended_at) / SECOND if last is not None and last.ended_at else 0.0
+    used, model = last_usage(path) if path else (0, "")
+    full = usage(used, model, ground.options.context_tokens, ground.options.context_windows, {})
+    resumes, why = choose(mode, bool(path) and how.can_resume, full, idle, ground.options.cold_history)
+    if resumes and back is not None:
+        why = f"its conversation was {what}, and brought back from v{back.checkpoint.version}"
+    if lost:
+        why = lost
+    brief = "" if resumes or not task.attempt else tell(ground, task, how)
+    messages = _count(path) if resumes else 0
+    return Memory(resumes, why, back.session if back else task.session, brief, back, bool(lost), messages, missing)
+
+
+def _find_again(ground: Ground, task: Task, last: Run | None) -> tuple[Back | None, str]:
+    """A conversation that the client no longer has, from its checkpoint; else why it is lost, empty if there was none."""
+    if last is not None and restores.is_refused(last) and _is_refused(ground, task, last.number - 1):
+        return None, "the client refused its conversation, and what was brought back of it"
+    try:
+        back = restores.bring_back(ground, task)
+    except (KeepfastError, OSError) as error:
+        return None, f"its conversation could not be brought back: {error}"
+    was_kept = restores.is_refused(last) or not task.attempt or not checkpoints.is_any_left(ground, task)
+    return back, "no checkpoint holds its conversation" if back is None and was_kept else ""
+
+
+def _is_refused(ground: Ground, task: Task, number: int) -> bool:
+    before = ground.tables.runs("id = ?", f"{task.id}:{number}")
+    return bool(before) and restores.is_refused(before[0])
+
+
+def _count(path: str) -> int:
+    try:
+        with open(path, "rb") as file:
+            return returning.count_messages(file)
+    except OSError:
+        return 0
+
+
+def tell(ground: Ground, task: Task, how: Driver) -> str:
+    """A brief of the task's newest checkpoint as a part of a prompt; empty if there is nothing to tell.
+
+    Of an agent whose conversation cannot be read it tells the files that its runs changed, and what it said last.
+    """
+    try:
+        with ground.engine() as engine:
+            root, row = engine.root(os.fsencode(task.workspace))
+            resuming = Resuming(engine, root, row.id)
+            told = _worth_telling(ground, task, resuming, bool(how.client))
+            if told is None:
+                return ""
+            brief = resuming.brief(told, exact=True)
+        secrets = values(ground, task)
+    except (KeepfastError, OSError):
+        return ""  # a task that cannot be told of its past still goes on
+    text = render(brief, os.fsdecode(root), how)
+    last = None if how.client else ground.tables.last_run(task.id)
+    if last is not None and last.said:
+        text += "\n\n## What you said last\n> " + LED.sub("'@", last.said).replace("\n", "\n> ")
+    return struck_out(text, secrets)
+
+
+def _worth_telling(ground: Ground, task: Task, resuming: Resuming, has_conversation: bool) -> Told | None:
+    """The newest checkpoint whose session did something; a run that was cut off at once has nothing to tell."""
+    newest, seen = None, set()
+    ledger = resuming.engine.repository().ledger
+    for taken in checkpoints.lineage(ground, task.id):
+        row = checkpoints.row_of(ledger, resuming.workspace, taken)
+        told = resuming.tell(row) if row is not None and not row.forgotten else None
+        if told is None or not told.session or told.session in seen:
+            continue
+        if has_conversation and not told.header.get("conversation"):
+            continue
+        seen.add(told.session)
+        if not has_conversation:
+            if resuming.settled(told, exact=True)[1]:
+                return told._replace(summary=head(task.title.split("\n")[0], SUMMARY))
+            if len(seen) >= SESSIONS:
+                break
+            continue
+        newest = newest or told
+        if (told.header.get("notes") or {}).get("files"):
+            return told
+        if len(seen) >= SESSIONS:
+            break
+    return newest
+
+
+def render(brief: Brief, root: str, how: Driver) -> str:
+    """The brief as text; where the client reads mentioned lines by itself, mentions stand for the excerpts.
+
+    An agent may edit at once what it was shown that way; of files that a text merely quotes, it would be refused.
+    """
+    mentions = [words for words in (how.mention(*one) for one in ranges(brief, root)) if words]
+    if not mentions:
+        return LED.sub("'@", brief.text)
+    first = "The files you worked on, as they are on disk now:"
+    return "\n".join([LED.sub("'@", brief.notes), first, *mentions[:MENTIONS]])
+
+
+def ranges(brief: Brief, root: str) -> list[tuple[str, int, int]]:
+    """The lines that a brief shows, as relative path, first and last; near ones of a file together, secret files left out."""
+    found: list[tuple[str, int, int]] = []
+    for excerpt in brief.excerpts:
+        name = excerpt.path.removeprefix(root.rstrip("/") + "/")
+        if name.startswith("/") or by_name(os.fsencode(name)) or STRUCK in excerpt.text:
+            continue  # the client would show what we keep to ourselves
+        if found and found[-1][0] == name and 0 <= excerpt.start - found[-1][2] <= APART:
+            found[-1] = (name, found[-1][1], max(found[-1][2], excerpt.end))
+        else:
+            found.append((name, excerpt.start, excerpt.end))
+    return found

@@ -1,0 +1,31 @@
+"""News of all tasks: every event once, in order, for whoever watches a supervisor at work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from keepfast.runner.actions import documents
+from keepfast.runner.db.tables import Tables
+
+MOST = 1_000
+Tell = Callable[[dict[str, Any]], None]
+
+
+class News:
+    """Tells what happens from now on; without anybody to tell, it looks at nothing."""
+
+    def __init__(self, tables: Tables, tell: Tell | None) -> None:
+        self.tables, self.tell = tables, tell
+        row = tables.one("SELECT MAX(sequence) AS last FROM event") if tell is not None else None
+        self.since = int((row["last"] if row is not None else None) or 0)
+
+    def look(self) -> None:
+        """Tell what is new."""
+        while self.tell is not None:
+            rows = self.tables.all("SELECT * FROM event WHERE sequence > ? ORDER BY sequence LIMIT ?", self.since, MOST)
+            for row in rows:
+                self.since = row["sequence"]
+                self.tell(documents.event(row))
+            if len(rows) < MOST:
+                return

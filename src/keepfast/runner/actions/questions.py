@@ -1,0 +1,74 @@
+"""Questions and needs of agents: each becomes a row, once, and the open ones hold their task."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from keepfast.runner.db.tables import Run, Tables, Task
+from keepfast.runner.domain.protocol import VARIABLES, Block
+from keepfast.runner.domain.questions import PENDING, key
+from keepfast.runner.domain.task import DEPENDENCY, SECRET
+from keepfast.runner.process.redaction import clean
+
+if TYPE_CHECKING:
+    from keepfast.runner.actions.environment import Ground
+
+SECOND = 1_000_000_000
+
+
+def ask(ground: Ground, task: Task, run: Run, now: int, block: Block) -> None:
+    """Make a row of a question or a need, unless the same is there already. Inside a transaction."""
+    tables = ground.tables
+    block = block._replace(fields=clean(block.fields), lists=clean(block.lists))
+    if block.name == "DEPENDENCY_REQUEST":
+        name = block.fields["name"]
+        if tables.one("SELECT 1 FROM secret WHERE task = ? AND name = ?", task.id, name):
+            return
+        kind, mark, text = "secret", name, block.fields.get("description", "") or name
+    elif block.name == "USER_QUESTION":
+        kind, mark, text = "question", key(block.fields["question"]), block.fields["question"]
+    else:
+        if block.name == "ERROR":
+            facts = {"kind": block.fields["type"], "message": block.fields["message"]}
+            tables.log(task.id, now, "error", {**facts, "recovery": block.fields["recovery"]}, run.id)
+        return
+    open_ones = "task = ? AND kind = ? AND key = ? AND status IN ('pending', 'presented')"
+    if tables.prompts(open_ones, task.id, kind, mark):
+        tables.log(task.id, now, "duplicate_refused", {"kind": kind, "text": text}, run.id)
+        return
+    id = ("q_" if kind == "question" else "d_") + sha256(f"{run.id}:{kind}:{mark}".encode()).hexdigest()[:12]
+    timeout = int(ground.options.question_timeout * SECOND)
+    tables.insert(
+        "prompt", once=True, id=id, task=task.id, run=run.id, kind=kind, key=mark, text=text,
+        category=block.fields.get("category", block.fields.get("type", "")), options=block.lists.get("options", []),
+        standard=block.fields.get("default", ""), required=int(block.flag("required")), status=PENDING, created_at=now,
+        expires_at=now + timeout, phase=task.phase,
+    )  # fmt: skip
+    shown = kind_of(kind, block.fields.get("type", ""))
+    if kind == "question":
+        tables.log(task.id, now, "user_question", {"id": id, "text": text}, run.id)
+    else:
+        tables.log(task.id, now, "dependency_request", {"id": id, "kind": shown, "name": mark, "text": text}, run.id)
+    tables.notify(task.id, now, shown, f"{task.title}: {wanted(kind, mark, text)}", id)
+
+
+def wanted(kind: str, key: str, text: str) -> str:
+    """What is asked for in words: of a need, what it is called as well."""
+    return f"{key}: {text}" if kind == SECRET and key not in text else text
+
+
+def kind_of(kind: str, category: str) -> str:
+    """What a prompt is called outside, and its hold: a need that is no value for the environment is no secret."""
+    return DEPENDENCY if kind == SECRET and category not in VARIABLES else kind
+
+
+def hold_open(tables: Tables, task: str, now: int, trigger: str, run: str = "") -> bool:
+    """Hold a task for its open required questions and needs; False if there are none."""
+    waiting = tables.prompts("task = ? AND kind IN ('question', 'secret') AND status IN ('pending', 'presented')", task)
+    if not waiting:
+        return False
+    first = next((prompt for prompt in waiting if prompt.kind == "secret"), waiting[0])
+    hold, why = kind_of(first.kind, first.category), wanted(first.kind, first.key, first.text)
+    tables.move(task, "hold", now, trigger=trigger, run=run, hold=hold, why=why, prompt=first.id, human=1)
+    return True

@@ -1,0 +1,220 @@
+"""A lost task database, made again from the documents in workspaces. Approvals are never restored; people decide."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from keepfast.model.errors import KeepfastError
+from keepfast.runner.actions import checkpoints, documents, finals, vault
+from keepfast.runner.db.rows import MARKED
+from keepfast.runner.domain.prompts import aside
+from keepfast.runner.domain.task import ACTIVE, DONE, DRAFT, FAILED, TERMINAL, USER_PAUSE
+from keepfast.runner.process import shims as process
+from keepfast.store.rows import Query
+
+if TYPE_CHECKING:
+    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.db.tables import Task
+    from keepfast.store.rows import CheckpointRow
+
+DEPTH = 3
+"""How deep below a root workspaces are looked for."""
+PLANNING, DESIGN, LEAST = 9, 5, 500
+"""Documents of a finished planning and design phase, and characters of each, as the source counts them."""
+
+
+class Found(NamedTuple):
+    """What became of one workspace's task."""
+
+    workspace: str
+    task: str
+    outcome: str
+    """rebuilt, there, cold start, or why it could not be used."""
+
+
+def workspaces(roots: Iterable[str]) -> Iterator[str]:
+    """Folders with a task's metadata, below the roots or the roots themselves."""
+    seen: set[str] = set()
+    for root in roots:
+        base = os.path.realpath(root)
+        for folder, names, _ in os.walk(base):
+            deep = folder[len(base) :].count(os.sep)
+            if documents.METADATA in names and folder not in seen:
+                seen.add(folder)
+                yield folder
+            names[:] = (
+                [name for name in names if not name.startswith(".") and name != "node_modules"] if deep < DEPTH else []
+            )
+
+
+def rebuild(ground: Ground, roots: Iterable[str]) -> list[Found]:
+    """Take over every task that the database does not know. They come back held for a person."""
+    return [_take_over(ground, folder) for folder in workspaces(roots)]
+
+
+def _take_over(ground: Ground, workspace: str) -> Found:
+    path = f"{workspace}/{documents.METADATA}/task.json"
+    try:
+        known = documents.load(ground, path)
+    except KeepfastError as error:
+        return Found(workspace, "", str(error))
+    id = str(known.get("id", ""))
+    if not id or os.path.realpath(str(known.get("workspace", ""))) != workspace:
+        return Found(workspace, id, "Workspace validation failed: the document belongs to another folder.")
+    if ground.tables.tasks("id = ?", id):
+        return Found(workspace, id, "there")
+    found = _documents(ground, workspace, id)
+    cold = not found and known["state"] not in TERMINAL and known["attempt"] > 0
+    phase = infer_phase(workspace, known["type"], known["phase"], len(known["phases"])) if cold else known["phase"]
+    _insert(ground, known, phase, found, cold)
+    return Found(workspace, id, "cold start" if cold else "rebuilt")
+
+
+def _insert(
+    ground: Ground, known: dict[str, Any], phase: int, found: list[tuple[str, dict[str, Any]]], cold: bool
+) -> None:
+    latest = found[-1][1] if found else None
+    kept = _kept(ground, known, found)
+    now, id = ground.now(), str(known["id"])
+    ended = known["state"] in (DONE, FAILED, "cancelled", DRAFT)
+    columns = {name: known[name] for name in documents.COLUMNS if name not in ("state", "phase")}
+    columns["attempt"] = max([known["attempt"], *[number for task, number, _ in _folders(ground) if task == id]])
+    marked = vault.mark_older(ground, known)
+    columns |= marked.value
+    columns["step"] = (latest["agent"].get("currentStep") if latest is not None else None) or ""
+    with ground.tables.write() as tables:
+        tables.insert("task", **columns, state=known["state"] if ended else ACTIVE, phase=phase, updated_at=now)
+        vault.keep(tables, id, marked, now)
+        provided = {one["name"]: one for one in known.get("dependencies", [])}
+        for name, sealed in dict(known.get("secrets", {})).items():
+            given = provided.get(name, {"type": "env_variable", "providedAt": documents.moment(now)})
+            tables.keep_secret(id, str(name), str(sealed), given["type"], documents.nanoseconds(given["providedAt"]))
+        for name, sealed in dict(known.get("marked", {})).items():
+            tables.keep_secret(id, str(name), str(sealed), MARKED, now)
+        for one in known.get("questions", []):
+            tables.insert(
+                "prompt", id=one["id"], task=id, run="", kind="question", key=one["question"].casefold(), text=one["question"],
+                category=one["category"], options=one["options"], standard=one["default"] or "", required=int(one["required"]),
+                status=one["status"], answer=one["answer"], created_at=now, delivered="before" if one["delivered"] else "",
+            )  # fmt: skip
+        facts = {"from": "documents", "checkpoint": latest["id"] if latest else None, "cold": cold}
+        tables.log(id, now, "rebuilt", facts)
+        if not ended:
+            why = "The task database was rebuilt; resume the task when you have looked at it."
+            if cold:
+                why = f"No checkpoint was left; the task begins again at phase {phase}. Work may be lost."
+                lost = aside("The work so far is in the folder; what was said about it is lost.")
+                tables.change(id, now, next_prompt=lost, session="")
+                tables.warn(id, now, f"{known['title']}: {why}")
+            tables.insert("hold", task=id, kind=USER_PAUSE, since=now, reason=why, human=1)
+            tables.change(id, now, reason=why)
+        for columns in kept:
+            tables.insert("checkpoint", once=True, **columns)
+
+
+def _kept(ground: Ground, known: dict[str, Any], found: list[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
+    """The rows of a task's checkpoints: what its documents tell, and their versions, as the store has them."""
+    id = str(known["id"])
+    rows: dict[str, CheckpointRow] = {}
+    with suppress(KeepfastError, OSError), ground.engine() as engine:
+        _, workspace = engine.root(os.fsencode(known["workspace"]))
+        query = Query(workspace=workspace.id, task=id, forgotten=True)
+        rows = {row.id: row for row in engine.repository().ledger.find(query)}
+    kept = []
+    for name, document in found:
+        row = rows.get(document["id"])
+        tags = row.tags.split("\n") if row is not None else []
+        key = next((tag for tag in tags if tag.startswith(f"{id}:")), f"{id}:rebuilt:{document['id']}")
+        run = ":".join(key.split(":")[:2])
+        kept.append({
+            "key": key, "task": id, "run": run if run.rpartition(":")[2].isdigit() else "", "id": document["id"],
+            "version": row.version if row is not None else 0, "reason": document["reason"],
+            "phase": document["agent"].get("currentPhase") or 1, "tree": row.tree if row is not None else "", "file": name,
+            "made_at": row.created_at if row is not None else documents.nanoseconds(document["createdAt"]),
+        })  # fmt: skip
+    return kept
+
+
+def end_unknown(ground: Ground) -> None:
+    """Stop agents that no row speaks of, as after a lost database: their task may begin again in the same folder."""
+    for task, number, folder in _folders(ground):
+        run = f"{task}:{number}"
+        if process.look(folder, run).kind == process.ALIVE and not ground.tables.runs("id = ?", run):
+            process.wish(folder, "stop", "no row speaks of this run")
+
+
+def catch_up(ground: Ground) -> None:
+    """What is done after the last row of a task, for those whose supervisor was killed just there."""
+    vault.seal_older(ground)
+    checkpoints.publish_rest(ground)
+    for task in ground.tables.tasks("archived = 0"):
+        if not os.path.isdir(task.workspace):
+            continue
+        newest = checkpoints.latest(ground, task.id)
+        if task.state == DONE and task.phases and newest is not None and not _is_changed(ground, task, newest.tree):
+            finals.make_up(ground, task)
+        documents.project(ground, task.id)
+
+
+def _is_changed(ground: Ground, task: Task, tree: str) -> bool:
+    try:
+        return checkpoints.changed_since(ground, task, tree)
+    except (KeepfastError, OSError):
+        return True  # nothing can be kept there now
+
+
+def _folders(ground: Ground) -> Iterator[tuple[str, int, str]]:
+    """Runs that have a folder, whether or not a row speaks of them: task, number, folder."""
+    base = f"{ground.folder}/runs"
+    try:
+        names = os.listdir(base)
+    except OSError:
+        return
+    for name in names:
+        task, _, number = name.rpartition("-")
+        if task and number.isdigit():
+            yield task, int(number), f"{base}/{name}"
+
+
+def _documents(ground: Ground, workspace: str, id: str) -> list[tuple[str, dict[str, Any]]]:
+    """The documents of a task that are ours and whole, with their names, oldest first."""
+    folder = f"{workspace}/{documents.CHECKPOINTS}"
+    names: list[str] = []
+    newest, found = "", []
+    with suppress(OSError):
+        names = [name for name in os.listdir(folder) if name.startswith("checkpoint_")]
+        newest = os.path.basename(os.readlink(f"{folder}/latest.json"))
+    for name in names:
+        with suppress(KeepfastError):
+            document = documents.load(ground, f"{folder}/{name}")
+            if document["taskId"] == id:
+                found.append((name.removesuffix(".gz"), document))
+    return sorted(found, key=lambda one: (one[0] == newest, one[1]["createdAt"], one[0]))
+
+
+def infer_phase(workspace: str, type: str, phase: int, phases: int) -> int:
+    """Where a task without any checkpoint begins again: what lies in the folder tells; never beyond the last phase."""
+    found = phase
+    if type == "create_app":
+        if _count(f"{workspace}/docs/planning") >= PLANNING:
+            found = max(found, 2)
+            if _count(f"{workspace}/docs/design") >= DESIGN:
+                found = max(found, 3)
+                if os.path.isdir(f"{workspace}/src"):
+                    found = max(found, 4)
+    elif type == "modify_app" and _count(f"{workspace}/docs/analysis") >= 1:
+        found = max(found, 2)
+        if _count(f"{workspace}/docs/plan") >= 1:
+            found = max(found, 3)
+    return min(found, max(phases, 1))
+
+
+def _count(folder: str) -> int:
+    """Documents that are long enough to be meant."""
+    try:
+        return sum(1 for one in os.scandir(folder) if one.is_file() and one.stat().st_size >= LEAST)
+    except OSError:
+        return 0

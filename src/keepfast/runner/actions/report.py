@@ -1,0 +1,82 @@
+"""What happened since yesterday: what ran, waited, cost, changed, and needs you."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from keepfast.runner.actions import documents, finals
+from keepfast.runner.actions.seals import missing_keys
+from keepfast.runner.actions.tasks import Tasks
+from keepfast.runner.domain.task import DONE
+
+if TYPE_CHECKING:
+    from keepfast.runner.actions.environment import Ground
+
+SECOND = 1_000_000_000
+
+
+def report(ground: Ground, since: int) -> dict[str, Any]:
+    """Everything of note after `since`, as one value."""
+    tasks, tables, now = Tasks(ground), ground.tables, ground.now()
+    found = []
+    for task in tables.tasks("updated_at >= ? OR state IN ('queued', 'active', 'review')", since):
+        runs = tables.runs("task = ? AND started_at >= ?", task.id, since)
+        holds = tables.all(
+            "SELECT kind, since, lifted_at FROM hold WHERE task = ? AND COALESCE(lifted_at, ?) >= ?",
+            task.id,
+            now,
+            since,
+        )
+        waited: dict[str, float] = {}
+        for row in holds:
+            span = ((row["lifted_at"] or now) - max(row["since"], since)) / SECOND
+            waited[row["kind"]] = round(waited.get(row["kind"], 0.0) + max(span, 0.0), 1)
+        kept = tables.all(
+            "SELECT reason, COUNT(*) AS count FROM checkpoint WHERE task = ? AND made_at >= ? GROUP BY reason",
+            task.id,
+            since,
+        )
+        shown = tasks.describe(task)
+        found.append({
+            **{name: shown[name] for name in ("id", "title", "status", "hold", "phase", "progress", "workspace", "reason")},
+            "runs": len(runs),
+            "ran_seconds": round(sum(max((run.ended_at or now) - run.started_at, 0) for run in runs) / SECOND),
+            "tokens": sum(run.tokens for run in runs),
+            "money": round(sum(run.money for run in runs), 4),
+            "waited_seconds": waited,
+            "checkpoints": {row["reason"]: row["count"] for row in kept},
+            "changed_files": _changed(ground, task.id, since),
+            "save_failed": finals.failed(tables, task.id) if task.state != DONE else None,  # accepted: `reason` says so
+            "warnings": tasks.warnings(task.id, since),
+        })  # fmt: skip
+    return {
+        "since": documents.moment(since),
+        "until": documents.moment(now),
+        "needs_you": tasks.inbox(),
+        "missing_keys": missing_keys(ground),
+        "tasks": found,
+        "tokens": sum(one["tokens"] for one in found),
+        "money": round(sum(one["money"] for one in found), 4),
+    }
+
+
+def _changed(ground: Ground, task: str, since: int) -> int | None:
+    """Files that differ between the first and the last checkpoint of that time; None if there are no two."""
+    rows = ground.tables.all(
+        "SELECT id FROM checkpoint WHERE task = ? AND made_at >= ? ORDER BY made_at, version", task, since
+    )
+    if len(rows) < 2:
+        return None
+    from keepfast.app.inspect import between
+    from keepfast.model.errors import KeepfastError
+    from keepfast.store.rows import Query
+
+    try:
+        with ground.engine() as engine:
+            ledger = engine.repository().ledger
+            first, last = (ledger.find(Query(id_prefix=row["id"], limit=1)) for row in (rows[0], rows[-1]))
+            if not first or not last:
+                return None
+            return sum(1 for _ in between(engine.repository(), first[0].workspace, first[0], last[0]))
+    except KeepfastError:
+        return None

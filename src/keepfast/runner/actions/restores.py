@@ -1,0 +1,178 @@
+"""Restores of tasks: a lost conversation from its sealed checkpoint, the event of each restore, and what follows a failed one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from keepfast.agents.registry import sessions
+from keepfast.app.inspect import pairs_between
+from keepfast.model.entry import FILE, LINK
+from keepfast.model.errors import KeepfastError
+from keepfast.runner.actions import checkpoints
+from keepfast.runner.actions import rollback as returning
+from keepfast.runner.domain.task import CRASHED
+from keepfast.store.conversations import checked, ends
+
+if TYPE_CHECKING:
+    from keepfast.app.checkpoint import Engine
+    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.rollback import Back
+    from keepfast.runner.db.database import Row
+    from keepfast.runner.db.tables import Run, Tables, Task
+    from keepfast.store.rows import CheckpointRow
+
+RESTARTING = "Task could not be restored from checkpoint. Restarting from beginning."
+INVALID = "Workspace validation failed: nothing that the task has made is there any more"
+LOST_SESSION = ("No conversation found", "already in use", "no_conversation")
+CUT_OFF = frozenset(("crashed", "limited", "paused", "retry", "budget", "full", "host_restart", "host_lost"))
+"""Outcomes of runs that did not come to their end by themselves: the run after one of them goes on from its checkpoint."""
+MOST = 50
+"""Checkpoints that are looked at for a conversation, the newest first."""
+NEWEST = 1 << 20
+"""Bytes at the end of a conversation in which its last message is looked for."""
+
+
+class Missing(NamedTuple):
+    """What a task had made or changed by its newest checkpoint, and is not on the disk now."""
+
+    paths: Sequence[bytes] = ()
+    is_all: bool = False
+    """Is nothing left of what it made?"""
+
+
+def look_for_work(ground: Ground, task: Task) -> Missing:
+    """Compare the disk with what the task's checkpoints say that it made. What cannot be read counts as there."""
+    try:
+        with ground.engine() as engine:
+            root, row = engine.root(os.fsencode(task.workspace))
+            rows = checkpoints.standing(ground, engine.repository().ledger, row.id, task.id)
+            if len(rows) < 2:
+                return Missing()
+            pairs = pairs_between(engine.repository(), row.id, rows[-1], rows[0])
+            made = [new.path for _, new in pairs if new is not None and new.kind in (FILE, LINK)]
+        gone = [path for path in made if not os.path.lexists(root + b"/" + path)]
+    except (KeepfastError, OSError):
+        return Missing()
+    return Missing(gone, bool(gone) and len(gone) == len(made))
+
+
+def is_refused(run: Run | None) -> bool:
+    """Did the client say that it does not have the conversation with which the run was to go on?"""
+    return run is not None and bool(run.resume) and any(word in run.reason for word in LOST_SESSION)
+
+
+def is_cut_short(ground: Ground, task: Task, path: str) -> bool:
+    """Does the client's transcript end before the conversation that the task's newest checkpoint holds?
+
+    It has fewer bytes, or not the last message. One that has grown is whole; so is one that cannot be compared.
+    """
+    try:
+        with ground.engine() as engine:
+            _, row = engine.root(os.fsencode(task.workspace))
+            found = _holder(ground, engine, row.id, task)
+            if found is None:
+                return False
+            told = checked(engine.repository().document(found)[0].get("conversation"))
+            assert told is not None
+            # A session that was made of a checkpoint has other paths in it, and so another length.
+            if told["session"] == task.session and os.path.getsize(path) < told["bytes"]:
+                return True
+            last = _last_message(engine, told)
+        return bool(last) and not _holds(path, last)
+    except (KeepfastError, OSError):
+        return False
+
+
+def _last_message(engine: Engine, told: dict[str, Any]) -> str:
+    client = sessions(str(told.get("agent") or ""))
+    return client.last_message(ends(engine.repository(), told, 0, NEWEST)[1]) if client is not None else ""
+
+
+def _holds(path: str, id: str) -> bool:
+    """Is there a message with this id in a transcript? One that only follows it is not enough."""
+    marks = (f'"uuid":"{id}"'.encode(), f'"uuid": "{id}"'.encode())
+    with open(path, "rb") as file:
+        return any(mark in line for line in file for mark in marks)
+
+
+def bring_back(ground: Ground, task: Task) -> Back | None:
+    """Write the conversation of the task's session, as its newest checkpoint holds it, as a new session of the client.
+
+    None if no checkpoint holds it. Raises `KeepfastError` or `OSError` if one does and it cannot be read or written.
+    """
+    with ground.engine() as engine:
+        root, row = engine.root(os.fsencode(task.workspace))
+        found = _holder(ground, engine, row.id, task)
+        if found is None:
+            return None
+        held = returning.read_conversation(ground, engine, task, found, root)
+        return None if held is None else returning.Back(found, *returning.write(held))
+
+
+def _holder(ground: Ground, engine: Engine, workspace: str, task: Task) -> CheckpointRow | None:
+    """The newest checkpoint with the conversation of the task's session."""
+    repository = engine.repository()
+    for number, taken in enumerate(checkpoints.lineage(ground, task.id)[:MOST]):
+        row = checkpoints.row_of(repository.ledger, workspace, taken)
+        if row is None or row.forgotten:
+            continue
+        told = checked(repository.document(row)[0].get("conversation"))
+        if told is None:
+            continue
+        if told.get("session") == task.session or (number == 0 and _was_restored(ground, task)):
+            return row
+    return None
+
+
+def _was_restored(ground: Ground, task: Task) -> bool:
+    """Was the task's session made of its newest checkpoint, and has it not begun since?"""
+    row = _newest(ground.tables, task.id)
+    restored = row is not None and row["reason"] == "restored"
+    return restored and not ground.tables.runs("task = ? AND session = ?", task.id, task.session)
+
+
+def origin(tables: Tables, task: str, last: Run | None) -> str:
+    """The checkpoint from which a task goes on after a run that was cut off; empty if that is no restore.
+
+    A turn that came to its end is followed by another, which restores nothing; what a person restored was told then.
+    """
+    row = _newest(tables, task) if last is not None and last.outcome in CUT_OFF else None
+    return str(row["id"]) if row is not None and row["reason"] != "restored" else ""
+
+
+def _newest(tables: Tables, task: str) -> Row | None:
+    return tables.one(
+        "SELECT id, reason FROM checkpoint WHERE task = ? ORDER BY made_at DESC, version DESC LIMIT 1", task
+    )
+
+
+def log(
+    tables: Tables, task: str, now: int, checkpoint: str | None, *, success: bool, milliseconds: int, messages: int = 0,
+    run: str = "",
+) -> None:  # fmt: skip
+    """The event of a restore, as the source has it. Inside a transaction."""
+    secrets = len(tables.variables(task)) if success else 0
+    facts: dict[str, Any] = {
+        "checkpointId": checkpoint, "success": success, "duration_ms": milliseconds, "messages_restored": messages,
+        "environment_variables": secrets,
+    }  # fmt: skip
+    tables.log(task, now, "checkpoint_restored", facts, run)
+
+
+def fail(tables: Tables, task: Task, now: int, milliseconds: int, reason: str) -> bool:
+    """A conversation cannot be restored: a fresh session begins, and people are warned; the second time one of them decides.
+
+    Whoever mends what stood in the way and resumes the task gets it back: it stays the task's session until then.
+    Inside a transaction; returns whether the task may go on.
+    """
+    restores = task.restores + 1
+    tables.change(task.id, now, session="" if restores == 1 else task.session, restores=restores)
+    log(tables, task.id, now, None, success=False, milliseconds=milliseconds)
+    tables.warn(task.id, now, RESTARTING)
+    if restores == 1:
+        return True
+    why = f"The session could not be restored for the second time: {reason}"
+    tables.move(task.id, "hold", now, trigger="restore", hold=CRASHED, why=why, human=1)
+    return False

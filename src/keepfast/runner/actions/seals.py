@@ -1,0 +1,125 @@
+"""What the supervisor seals and signs: named values with the store's keys, documents with a key of its own."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from keepfast.model.errors import Failed, KeepfastError
+from keepfast.model.frozen import DOCUMENT
+from keepfast.runner.process.filter import MARK
+from keepfast.runner.process.spellings import forms
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from keepfast.app.checkpoint import Engine
+    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.db.tables import Task
+
+MISSING = (
+    "The key of what was sealed before is not here: those contents do not open, and new ones are sealed with another key. "
+    "Put the old key file back beside the new one, or run `keepfast key import` with its backup."
+)
+
+
+class StoreSeals:
+    """Named values, sealed as the store seals contents: AES-256-GCM, shown as `encrypted:…`."""
+
+    def __init__(self, engine: Callable[[], AbstractContextManager[Engine]]) -> None:
+        self.engine = engine
+        self._opened: dict[tuple[str, str], bytes] = {}
+
+    def seal_value(self, name: str, value: bytes) -> str:
+        """Return a text that shows nothing of the value."""
+        with self.engine() as engine:
+            return engine.place.create().sealing().seal_value(name, value)
+
+    def open_value(self, name: str, text: str) -> bytes:
+        """Return the value. Raises `WrongKey`, and `Damaged` if it was changed or belongs to another name."""
+        known = self._opened.get((name, text))
+        if known is None:
+            with self.engine() as engine:
+                known = self._opened[name, text] = engine.repository().sealing().open_value(name, text)
+        return known
+
+
+class DocumentKey:
+    """32 random bytes in a file that only its owner can read; made when first needed. Signs documents."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._key: bytes | None = None
+
+    def code(self, text: bytes) -> str:
+        """The authentication code of a document."""
+        return hmac.new(self._read(), DOCUMENT + text, sha256).hexdigest()
+
+    def is_ours(self, text: bytes, code: object) -> bool:
+        return isinstance(code, str) and hmac.compare_digest(self.code(text), code)
+
+    def _read(self) -> bytes:
+        if self._key is not None:
+            return self._key
+        os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
+        if not os.path.exists(self.path):
+            fresh = f"{self.path}.{os.getpid()}"
+            fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            os.write(fd, os.urandom(32).hex().encode() + b"\n")
+            os.fsync(fd)
+            os.close(fd)
+            try:
+                os.link(fresh, self.path)  # whoever comes second takes the key of the first
+            except FileExistsError:
+                pass
+            os.unlink(fresh)
+        with open(self.path, "rb") as file:
+            text = file.read().strip()
+        try:
+            key = bytes.fromhex(text.decode())
+        except ValueError:
+            key = b""
+        if len(key) != 32:
+            raise Failed(f"The key file {self.path} is damaged.", "Bring it back from a backup, or move it away.")
+        self._key = key
+        return key
+
+
+def opened(ground: Ground, task: Task) -> dict[str, str]:
+    """The values for the environment of the task's agent in the clear: for the shim's ears."""
+    rows = ground.tables.variables(task.id)
+    return {row["name"]: ground.seals.open_value(row["name"], row["sealed"]).decode("utf-8", "replace") for row in rows}
+
+
+def missing_keys(ground: Ground) -> list[str]:
+    """Ids of the store's key sets whose keys are not here: what is sealed with them cannot be opened."""
+    try:
+        with ground.engine() as engine:
+            return [one for one, opens in engine.repository().sealing().sets() if not opens]
+    except KeepfastError:
+        return []  # no store, or a damaged one: others say so
+
+
+def warn_of_keys(ground: Ground, task: Task) -> None:
+    """Say in the task's log that a key is missing, once for the same keys."""
+    missing = missing_keys(ground)
+    if not missing:
+        return
+    text = f"{MISSING} Key sets: {', '.join(missing)}."
+    with ground.tables.write() as tables:
+        known = tables.all("SELECT facts FROM event WHERE task = ? AND type = 'warning'", task.id)
+        if text not in [json.loads(row["facts"])["message"] for row in known]:
+            tables.warn(task.id, ground.now(), text)
+
+
+def struck_out(text: str, secrets: Iterable[str]) -> str:
+    """The text without these values, however they are spelled in it."""
+    found = text.encode("utf-8", "surrogateescape")
+    for form in forms([value for value in secrets if value]):
+        found = found.replace(form, MARK)
+    return found.decode("utf-8", "surrogateescape")

@@ -1,0 +1,310 @@
+"""Everything that people, the page and agents can do with tasks: rows are written, and the supervisor is woken.
+
+All of it works while no supervisor runs; what needs one happens when it comes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from keepfast.model.errors import Conflict, Refused, Usage
+from keepfast.runner.actions import checkpoints, documents, finals, restores, vault
+from keepfast.runner.actions import rollback as returning
+from keepfast.runner.actions.answers import Answered
+from keepfast.runner.db.tables import Task
+from keepfast.runner.domain import prompts as telling
+from keepfast.runner.domain import task as machine
+from keepfast.runner.domain.task import ACTIVE, BUDGET, DRAFT, UNSAVED, USER_PAUSE, NotAllowed
+from keepfast.runner.process import shims as process
+from keepfast.runner.process.drivers import driver
+
+if TYPE_CHECKING:
+    from keepfast.store.rows import CheckpointRow
+
+HUMAN_ONLY = frozenset(
+    ("restore", "approve", "accept", "reject", "secret", "answer", "budget", "resume", "try_now", "cancel")
+)
+
+
+def only_people(pid: int, verb: str) -> None:
+    """Refuse a process that belongs to a run. An agent under the same user id can get around this; it is no sandbox."""
+    if verb in HUMAN_ONLY and process.carries_token(pid):
+        raise Refused(
+            f"An agent may not {verb.replace('_', ' ')} tasks.", "A person does that from a terminal or the page."
+        )
+
+
+class Tasks(Answered):
+    """The one layer of functions behind `task …`, the page and MCP."""
+
+    # Making
+
+    def new(
+        self, spec: dict[str, Any], *, start: bool = False, names: dict[str, str] | None = None, sealed: bool = False
+    ) -> Task:
+        """Make a task of a checked specification, its secrets sealed first. `names` are the ids of tasks of the same file.
+
+        `sealed`: it comes from another task, and is so already.
+        """
+        if start:
+            self._check_agent(spec["agent"])
+        now = self.ground.now()
+        id = task_id(now, spec["title"])
+        after = []
+        for name in spec["after"]:
+            other = (names or {}).get(name) or self.find(name).id
+            after.append(other)
+        given = {name: spec[name] for name in vault.GIVEN}
+        marked = vault.Marked(given, {}) if sealed else vault.mark_given(self.ground, given)
+        workspace = self._adopt(spec["workspace"])
+        documents.prepare(spec["workspace"])
+        budget = {**spec["budget"], "tokens": spec["budget"]["tokens"] or self.ground.options.max_tokens}
+        with self.tables.write():
+            self.tables.insert(
+                "task", id=id, type=spec["type"], workspace=spec["workspace"], workspace_id=workspace, budget=budget,
+                priority=spec["priority"], after=after, needs=spec["secrets"], state=DRAFT, created_at=now, updated_at=now,
+                **marked.value,
+            )  # fmt: skip
+            vault.keep(self.tables, id, marked, now)
+            self.tables.log(id, now, "task_created", {"title": marked.value["title"], "taskType": spec["type"]})
+        if start:
+            return self.start(id)
+        documents.project(self.ground, id)
+        return self.tables.task(id)
+
+    def new_all(self, specs: Iterable[dict[str, Any]], *, start: bool = False) -> list[Task]:
+        """Make the tasks of one file; those that wait for others come after them. None is made if one cannot start."""
+        specs = list(specs)
+        for spec in specs if start else ():
+            self._check_agent(spec["agent"])
+        made: list[Task] = []
+        names: dict[str, str] = {}
+        for spec in specs:
+            made.append(self.new(spec, start=start, names=names))
+            if spec["name"]:
+                names[spec["name"]] = made[-1].id
+        return made
+
+    def start(self, ref: str) -> Task:
+        task = self.find(ref)
+        self._check_agent(vault.open_agent(self.ground, task))
+        return self._move(task, "submit", "start")
+
+    # Pausing and going on
+
+    def pause(self, ref: str, *, now: bool = False) -> Task:
+        """Ask for a pause at the next tool boundary, or at once."""
+        task = self.find(ref)
+        if task.state not in (machine.QUEUED, ACTIVE):
+            raise NotAllowed(f"A task that is {task.state} cannot be paused.")
+        hold = self.tables.hold(task.id)
+        if hold is not None and hold.kind == UNSAVED:
+            raise NotAllowed("The work is complete; nothing is left to pause.", "`keepfast task resume` saves it.")
+        if self.tables.open_run(task.id) is not None:
+            return self._want(task, "pause_now" if now else "pause")
+        why = "paused by a person"
+        return self._rest(task, "hold", "pause", USER_PAUSE, hold=USER_PAUSE, why=why, human=1)
+
+    def freeze(self, ref: str) -> Task:
+        """Stop everything that the agent runs, where it stands; `resume` lets it go on."""
+        task = self.find(ref)
+        if self.tables.open_run(task.id) is None:
+            raise NotAllowed("Nothing runs that could be frozen.", "`keepfast task pause` keeps it from starting.")
+        return self._want(task, machine.FROZEN)
+
+    def resume(self, ref: str, *, allow: Iterable[str] = ()) -> Task:
+        """Let a paused, frozen or crashed task go on; `allow` adds tools that it may use from now on."""
+        task = self.find(ref)
+        if task.wanted:
+            if task.wanted == machine.CANCEL:
+                raise NotAllowed("The task is being cancelled.")
+            return self._want(task, "")
+        hold = self.tables.hold(task.id)
+        if hold is None:
+            if task.state == ACTIVE or task.state == machine.QUEUED:
+                return task
+            raise NotAllowed(f"A task that is {task.state} cannot be resumed.")
+        if hold.kind in machine.ASKING:
+            raise NotAllowed(
+                f"The task waits for an answer: {hold.reason}", "`keepfast task answer` or `keepfast task secret`."
+            )
+        if task.state == machine.REVIEW:
+            raise NotAllowed("The task waits for a review.", "`keepfast task approve` or `keepfast task reject`.")
+        if hold.kind == BUDGET:
+            raise NotAllowed("The budget is used up.", "`keepfast task budget` gives more.")
+        if hold.kind == UNSAVED:
+            return self._save_again(task)
+        if hold.kind in machine.TIMED and not allow:
+            return self.try_now(ref)  # whoever says so wants to wait no longer, neither for the account
+        if task.attempt and not checkpoints.is_any_left(self.ground, task):
+            raise NotAllowed("No checkpoint found to resume from", "`keepfast task retry` begins anew.")
+        with self.tables.write():
+            if allow:
+                tools = [*(task.agent.get("allowed_tools") or self.ground.options.allowed_tools)]
+                tools += [self._marked(task.id, tool) for tool in allow]
+                self.tables.change(
+                    task.id, self.ground.now(), agent={**task.agent, "allowed_tools": sorted(set(tools))}
+                )
+            return self._lift(task, "resume", crashes=[], idle=0, restores=0)
+
+    def _save_again(self, task: Task) -> Task:
+        if not finals.try_again(self.ground, task.id):
+            failed = finals.failed(self.tables, task.id)
+            raise Conflict(
+                f"It could not be saved: {failed['error']}" if failed else "The task went on in the meantime.",
+                "Mend that and resume it again; `keepfast task accept` calls it done as it is.",
+            )
+        return self._told(task.id)
+
+    def try_now(self, ref: str) -> Task:
+        """Do not wait for the limit or the back-off any longer."""
+        task = self.find(ref)
+        hold = self.tables.hold(task.id)
+        if hold is None or hold.kind not in machine.TIMED:
+            raise NotAllowed("The task waits for no timer.")
+        with self.tables.write():
+            if hold.account:
+                self.tables.do("DELETE FROM account WHERE key = ?", hold.account)
+            return self._lift(task, "try now", windows=0)
+
+    def cancel(self, ref: str) -> Task:
+        task = self.find(ref)
+        if self.tables.open_run(task.id) is not None and task.state not in machine.TERMINAL:
+            return self._want(task, machine.CANCEL)
+        return self._rest(task, "cancel", "cancel", "cancel", why="cancelled by a person")
+
+    def retry(self, ref: str, *, history: bool = False) -> Task:
+        """Begin a failed or cancelled task again, at its phase, with what is on disk.
+
+        A fresh session is told a brief of what was done, unless `history`: what failed once is not dragged along.
+        """
+        task = self.find(ref)
+        session = {} if history else {"session": ""}
+        return self._move(
+            task, "retry", "retry", crashes=[], idle=0, reworks=0, windows=0, restores=0, ended_at=0, **session
+        )
+
+    def follow_up(self, ref: str, text: str) -> Task:
+        """Give a finished task more to do."""
+        task = self.find(ref)
+        with self.tables.write():
+            return self._move(task, "follow_up", "follow up", next_prompt=self._marked(task.id, text), ended_at=0)
+
+    def archive(self, ref: str) -> Task:
+        task = self.find(ref)
+        if task.state not in machine.TERMINAL:
+            raise NotAllowed(f"A task that is {task.state} cannot be archived.", "Cancel it first.")
+        with self.tables.write():
+            self.tables.change(task.id, self.ground.now(), archived=1)
+            self.tables.log(task.id, self.ground.now(), "archived", {})
+        return self.tables.task(task.id)
+
+    # Going back and branching off
+
+    def restore(
+        self,
+        ref: str,
+        checkpoint: str,
+        *,
+        conversation: bool = True,
+        ask: Callable[[CheckpointRow], bool] | None = None,
+    ) -> Task | None:
+        """Bring files and conversation back to a checkpoint and go on from there; None if `ask` said no.
+
+        Without the conversation, a fresh session is told a brief of that checkpoint.
+        """
+        task = self.find(ref)
+        if self.tables.open_run(task.id) is not None:
+            raise NotAllowed("The agent is running.", "Pause the task first.")
+        started = self.ground.now()
+        back = returning.bring_back(self.ground, task, checkpoint, conversation, ask)
+        if back is None:
+            return None
+        target, now = back.checkpoint, self.ground.now()
+        row = self.tables.one("SELECT phase FROM checkpoint WHERE task = ? AND id = ?", task.id, target.id)
+        phase = row["phase"] if row is not None else task.phase
+        with self.tables.write():
+            milliseconds = (now - started) // 1_000_000
+            restores.log(
+                self.tables, task.id, now, target.id, success=True, milliseconds=milliseconds, messages=back.messages
+            )
+            # From now on this is the newest checkpoint of the task: whoever is told where it stands is told of this one.
+            self.tables.do(
+                "INSERT INTO checkpoint VALUES (?, ?, '', ?, ?, 'restored', ?, ?, '', ?) ON CONFLICT DO NOTHING",
+                f"{task.id}:restored:{task.epoch}", task.id, target.id, target.version, phase, target.tree, now,
+            )  # fmt: skip
+            return self._move(
+                task, "restore", "restore", epoch=task.epoch + 1, phase=phase, session=back.session, ended_at=0,
+                next_prompt=telling.restored(f"v{target.version}", bool(back.session)), reworks=0, idle=0, crashes=[],
+                step="", fraction=0.0,
+            )  # fmt: skip
+
+    def fork(self, ref: str, folder: str, *, git: bool = False, start: bool = False) -> Task:
+        """A new task of the same kind in a fork of the workspace; results come back by `diff` and `apply`."""
+        task = self.find(ref)
+        if start:
+            self._check_agent(vault.open_agent(self.ground, task))
+        folder = os.path.realpath(folder)
+        session, _ = returning.branch_off(self.ground, task, folder, git)
+        spec = {
+            "title": task.title, "type": task.type, "brief": task.brief, "workspace": folder, "agent": task.agent,
+            "phases": task.phases, "budget": task.budget, "priority": task.priority, "after": [], "secrets": task.needs, "name": "",
+        }  # fmt: skip
+        made = self.new(spec, sealed=True)
+        with self.tables.write():
+            self.tables.change(
+                made.id, self.ground.now(), fork_of=task.id, phase=task.phase, session=session,
+                next_prompt=telling.forked(folder) if session else "",
+            )  # fmt: skip
+            for row in self.tables.all("SELECT * FROM secret WHERE task = ?", task.id):
+                self.tables.keep_secret(made.id, row["name"], row["sealed"], row["type"], row["given_at"])
+        return self.start(made.id) if start else self.tables.task(made.id)
+
+    def home(self, ref: str) -> Task:
+        """The task that a forked one came from. Raises `Usage` if it is no fork."""
+        task = self.find(ref)
+        if not task.fork_of:
+            raise Usage(
+                "This task works in its folder itself; there is nothing to bring back.",
+                "`keepfast diff` shows changes.",
+            )
+        return self.tables.task(task.fork_of)
+
+    # Parts
+
+    def _rest(self, task: Task, action: str, trigger: str, reason: str, **columns: Any) -> Task:
+        """A step of a task that has run, and does not run now; its checkpoint tells what a person has decided."""
+        key = f"{task.id}:{reason}:{self.ground.now()}"
+        has_run = task.attempt > 0 and os.path.isdir(task.workspace)
+        kept = checkpoints.keep(self.ground, task, None, reason, key) if has_run else None
+        with self.tables.write():
+            self._check_epoch(task)
+            self.tables.move(task.id, action, self.ground.now(), trigger=trigger, **columns)
+            noted = checkpoints.note(self.ground, kept) if kept is not None else None
+        if noted is not None:
+            checkpoints.publish(self.ground, noted)
+        return self._told(task.id)
+
+    def _check_agent(self, agent: dict[str, Any]) -> None:
+        """Raises `Usage` if the agent's program is not there."""
+        why = driver(agent, self.ground.options).check(self.ground.variables)
+        if why:
+            raise Usage(why, "Install it, or give the program with `agent.command`.")
+
+    def _adopt(self, workspace: str) -> str:
+        with self.ground.engine() as engine:
+            root = os.fsencode(workspace)
+            located = engine.locate(root)
+            if located is None or located[0] != root:
+                return engine.init(root)
+            return located[1]
+
+
+def task_id(now: int, title: str) -> str:
+    """`task_` and ten letters; short enough to type the first few."""
+    noise = os.urandom(8).hex()
+    return "task_" + sha256(json.dumps([now, title, noise]).encode()).hexdigest()[:10]

@@ -1,0 +1,249 @@
+"""Tasks as people, the page and programs are shown them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from keepfast.app.inspect import pairs_between
+from keepfast.model.entry import FILE, LINK
+from keepfast.model.errors import KeepfastError, NotFound, Usage
+from keepfast.runner.actions import documents, finals
+from keepfast.runner.actions.questions import kind_of
+from keepfast.runner.actions.seals import missing_keys
+from keepfast.runner.db.tables import Hold, Prompt, Run, Task
+from keepfast.runner.domain import questions
+from keepfast.runner.domain import task as machine
+
+if TYPE_CHECKING:
+    from keepfast.runner.actions.environment import Ground
+
+SECOND = 1_000_000_000
+
+
+class Shown:
+    """What there is; nothing is changed here."""
+
+    def __init__(self, ground: Ground) -> None:
+        self.ground, self.tables = ground, ground.tables
+
+    def find(self, ref: str) -> Task:
+        """The task with this id, or the only one whose id or title begins so. Raises `NotFound`, `Usage`."""
+        rows = self.tables.tasks("id = ?", ref) if ref.isascii() else []  # no id is; a database takes no broken text
+        if not rows:
+            rows = [task for task in self.tables.tasks() if ref and task.id.startswith(ref)]
+        if not rows:
+            rows = [task for task in self.tables.tasks("archived = 0") if ref and task.title.startswith(ref)]
+        if not rows:
+            raise NotFound(f"There is no task {ref!r}.", "`keepfast task list` shows what there is.")
+        if len(rows) > 1:
+            raise Usage(f"{ref!r} could be {', '.join([task.id for task in rows[:5]])}.", "Give more of the id.")
+        return rows[0]
+
+    def listing(self, *, state: str = "", archived: bool = False) -> list[dict[str, Any]]:
+        found = self.tables.tasks("archived = 0") if not archived else self.tables.tasks()
+        shown = [self.describe(task) for task in found]
+        return [one for one in shown if not state or state in (one["state"], one["status"])]
+
+    def is_any(self) -> bool:
+        """Is there any task, archived ones too?"""
+        return self.tables.one("SELECT 1 AS one FROM task LIMIT 1") is not None
+
+    def describe(self, task: Task) -> dict[str, Any]:
+        """A task as JSON: the source's status beside our own state and hold."""
+        hold, run = self.tables.shown_hold(task), self.tables.last_run(task.id)
+        is_frozen = task.wanted == machine.FROZEN
+        state = machine.State(task.state, hold.kind if hold else "")
+        waiting = self.tables.prompts("task = ? AND status IN ('pending', 'presented')", task.id)
+        return {
+            "id": task.id,
+            "title": task.title,
+            "type": task.type,
+            "status": machine.status(state),
+            "state": task.state,
+            "hold": self._hold(hold),
+            "agent_status": machine.agent_status(state, run.state if run else ""),
+            "frozen": is_frozen,
+            "wanted": task.wanted or None,
+            "phase": task.phase if task.phases else None,
+            "phases": [phase["name"] for phase in task.phases],
+            "step": task.step or None,
+            "progress": documents.progress(task, waiting, task.fraction),
+            "attempt": task.attempt,
+            "reworks": task.reworks,
+            "priority": task.priority,
+            "workspace": task.workspace,
+            "agent": task.agent.get("kind"),
+            "session": task.session or None,
+            "reason": task.reason or None,
+            "waits_for": self._waits_for(task),
+            "asks": [
+                {"id": one.id, "kind": kind_of(one.kind, one.category), "name": _name(one), "text": one.text}
+                for one in waiting
+            ],
+            **self._spent(task),
+            "actions": machine.actions(state, is_frozen),
+            "archived": bool(task.archived),
+            "created_at": documents.moment(task.created_at),
+            "updated_at": documents.moment(task.updated_at),
+            "started_at": documents.moment(task.started_at) if task.started_at else None,
+            "ended_at": documents.moment(task.ended_at) if task.ended_at else None,
+        }
+
+    def show(self, ref: str) -> dict[str, Any]:
+        """Everything about a task: runs, prompts, checkpoints, and the newest document's incremental form."""
+        task = self.find(ref)
+        rows = self.tables.all("SELECT * FROM checkpoint WHERE task = ? ORDER BY made_at DESC LIMIT 50", task.id)
+        count = self.tables.one("SELECT COUNT(*) AS count FROM checkpoint WHERE task = ?", task.id)
+        return {
+            **self.describe(task),
+            "brief": task.brief,
+            "gates": [{"name": one["name"], "verify": one["verify"], "review": one["review"]} for one in task.phases],
+            "prompts": [self.prompt(one) for one in self.tables.prompts("task = ?", task.id)],
+            "runs": [self._run(run) for run in self.tables.runs("task = ?", task.id)],
+            "checkpoints": [
+                {
+                    "id": row["id"], "version": f"v{row['version']}", "reason": row["reason"], "phase": row["phase"],
+                    "created_at": documents.moment(row["made_at"]), "file": row["file"] or None,
+                }
+                for row in rows
+            ],
+            "checkpoints_total": count["count"] if count is not None else 0,
+            "secrets": [row["name"] for row in self.tables.variables(task.id)],
+            "incremental": self._incremental(task),
+            "save_failed": finals.failed(self.tables, task.id),
+            "missing_keys": missing_keys(self.ground),
+            "warnings": self.warnings(task.id),
+        }  # fmt: skip
+
+    def warnings(self, task: str, since: int = 0) -> list[dict[str, Any]]:
+        """What people were warned of, oldest first: `message` and `at`."""
+        rows = self.tables.all(
+            "SELECT facts, at FROM event WHERE task = ? AND type = 'warning' AND at >= ? ORDER BY sequence", task, since
+        )
+        return [{"message": json.loads(row["facts"])["message"], "at": documents.moment(row["at"])} for row in rows]
+
+    def log(self, ref: str, since: int = 0, limit: int = 1000) -> list[dict[str, Any]]:
+        """Events of a task in order, after the one with the number `since`."""
+        task = self.find(ref)
+        rows = self.tables.all(
+            "SELECT * FROM event WHERE task = ? AND sequence > ? ORDER BY sequence LIMIT ?", task.id, since, limit
+        )
+        return [documents.event(row) for row in rows]
+
+    def inbox(self) -> list[dict[str, Any]]:
+        """Everything that waits for a person, the most urgent first: prompts, and holds that no prompt stands for."""
+        found = [self._asked(prompt) for prompt in self.tables.prompts("status IN ('pending', 'presented')")]
+        asked = {one["id"] for one in found}
+        frozen = [self.tables.shown_hold(task) for task in self.tables.tasks("wanted = ?", machine.FROZEN)]
+        for hold in [*self.tables.holds(), *[hold for hold in frozen if hold is not None and not hold.id]]:
+            if hold.human and hold.prompt not in asked:
+                found.append(self._held(hold))
+        return sorted(found, key=lambda one: -one["priority"])
+
+    def _asked(self, prompt: Prompt) -> dict[str, Any]:
+        task = self.tables.task(prompt.task)
+        weight = questions.priority(task.priority, prompt.category, self.ground.now() - prompt.created_at)
+        return {**self.prompt(prompt), "title": task.title, "priority": weight, "hold": None, "actions": []}
+
+    def _held(self, hold: Hold) -> dict[str, Any]:
+        task = self.tables.task(hold.task)
+        return {
+            "id": "", "task": task.id, "kind": "hold", "title": task.title, "hold": hold.kind,
+            "text": hold.reason or hold.kind.replace("_", " "), "created_at": documents.moment(hold.since), "options": [],
+            "actions": machine.actions(machine.State(task.state, hold.kind), task.wanted == machine.FROZEN),
+            **self._spent(task),
+            "priority": questions.priority(task.priority, "", self.ground.now() - hold.since),
+        }  # fmt: skip
+
+    def _spent(self, task: Task) -> dict[str, Any]:
+        used = {"tokens": task.tokens, "money": round(task.money, 4), "seconds": round(task.seconds)}
+        return {"used": used, "budget": task.budget}
+
+    def prompt(self, prompt: Prompt) -> dict[str, Any]:
+        return {
+            "id": prompt.id,
+            "task": prompt.task,
+            "kind": kind_of(prompt.kind, prompt.category),
+            "text": prompt.text,
+            "name": _name(prompt),
+            "category": prompt.category or None,
+            "options": prompt.options,
+            "default": prompt.standard or None,
+            "required": bool(prompt.required),
+            "status": prompt.status,
+            "answer": prompt.answer if prompt.kind != "secret" else None,
+            "answered_by": prompt.answered_by or None,
+            "flagged": bool(prompt.flagged),
+            "output": prompt.output or None,
+            "phase": prompt.phase or None,
+            "created_at": documents.moment(prompt.created_at),
+            "comments": self.comments(prompt) if prompt.kind == "approval" else [],
+        }
+
+    def comments(self, prompt: Prompt) -> list[dict[str, Any]]:
+        """What was said about a review while it waited, oldest first: `comments` and `remarks` each."""
+        rows = self.tables.all(
+            "SELECT facts FROM event WHERE task = ? AND type = 'review_comment' ORDER BY sequence", prompt.task
+        )
+        found = [json.loads(row["facts"]) for row in rows]
+        return [
+            {"comments": one["comments"], "remarks": one["remarks"], "by": one["by"]}
+            for one in found
+            if one["id"] == prompt.id
+        ]
+
+    def _hold(self, hold: Hold | None) -> dict[str, Any] | None:
+        if hold is None:
+            return None
+        left = max(hold.due_at - self.ground.now(), 0) // SECOND if hold.due_at else None
+        return {
+            "kind": hold.kind, "reason": hold.reason or None, "since": documents.moment(hold.since),
+            "until": documents.moment(hold.due_at) if hold.due_at else None, "seconds_left": left,
+            "needs_you": bool(hold.human), "prompt": hold.prompt or None,
+        }  # fmt: skip
+
+    def _waits_for(self, task: Task) -> list[str]:
+        if task.state != machine.QUEUED:
+            return []
+        return [id for id in task.after if self.tables.task(id).state != machine.DONE]
+
+    def _run(self, run: Run) -> dict[str, Any]:
+        return {
+            "id": run.id, "state": run.state, "phase": run.phase, "session": run.session, "resumed": bool(run.resume),
+            "outcome": run.outcome or None, "reason": run.reason or None, "exit_code": run.exit_code, "tokens": run.tokens,
+            "money": round(run.money, 4), "started_at": documents.moment(run.started_at),
+            "ended_at": documents.moment(run.ended_at) if run.ended_at else None, "log": f"{run.folder}/out.log",
+        }  # fmt: skip
+
+    def _incremental(self, task: Task) -> dict[str, Any] | None:
+        rows = self.tables.all(
+            "SELECT file, version FROM checkpoint WHERE task = ? AND file != '' ORDER BY version DESC, made_at DESC LIMIT 2",
+            task.id,
+        )
+        if len(rows) < 2:
+            return None
+        try:
+            newest, base = [documents.read(self.ground, task.workspace, row["file"]) for row in rows]
+            return documents.incremental(base, newest, self._files(task, rows[1]["version"], rows[0]["version"]))
+        except (KeepfastError, KeyError, TypeError):
+            return None
+
+    def _files(self, task: Task, old: int, new: int) -> dict[str, list[str]]:
+        """Files that are new or changed from one version to another, as the store has them."""
+        found: dict[str, list[str]] = {"newFiles": [], "modifiedFiles": []}
+        with self.ground.engine() as engine:
+            repository = engine.repository()
+            base, newest = (repository.ledger.checkpoint(task.workspace_id, version) for version in (old, new))
+            if base is None or newest is None:
+                raise NotFound("One of these versions is not in the store.")
+            for before, after in pairs_between(repository, task.workspace_id, base, newest):
+                if after is not None and after.kind in (FILE, LINK):
+                    kind = "newFiles" if before is None else "modifiedFiles"
+                    found[kind].append(after.path.decode("utf-8", "replace"))
+        return found
+
+
+def _name(prompt: Prompt) -> str | None:
+    """What a need is called; a question has no name."""
+    return prompt.key if prompt.kind == "secret" else None

@@ -1,0 +1,261 @@
+"""The truth about unattended runs: tables in a database of their own, each change one short durable transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import RLock
+from typing import Any
+
+from keepfast.model.errors import Conflict, NotFound
+from keepfast.model.steps import step
+from keepfast.runner.db.database import Claim, Row, connect
+from keepfast.runner.db.rows import MARKED, SCHEMA, TABLES, Hold, Prompt, Run, Task, read, stored
+from keepfast.runner.domain.task import FROZEN, USER_PAUSE, State, move
+from keepfast.runner.process.redaction import clean
+
+__all__ = ["Hold", "Overtaken", "Prompt", "Run", "Tables", "Task"]
+
+
+WORDS = {
+    "task": frozenset(("title", "brief", "agent", "phases", "needs", "step", "next_prompt", "reason")),
+    "run": frozenset(("prompt", "reason", "left", "said")),
+    "prompt": frozenset(("text", "options", "standard", "answer", "output")),
+    "hold": frozenset(("reason",)),
+    "event": frozenset(("facts",)),
+    "notice": frozenset(("text",)),
+    "account": frozenset(("reason",)),
+}
+"""Columns with words of people, agents and programs: nothing that looks like a secret gets into one."""
+
+
+class Overtaken(Conflict):
+    """The task went on without this run: what it wanted to write no longer counts."""
+
+    kind = "overtaken"
+
+
+class Tables:
+    """The database, opened. One connection for all threads of a process, one writer at a time."""
+
+    def __init__(self, address: str) -> None:
+        self._lock = RLock()
+        self._db = connect(address, SCHEMA, TABLES)
+        self._depth = 0
+
+    def close(self) -> None:
+        with self._lock:
+            self._db.close()
+
+    def is_same_file(self) -> bool:
+        """Is the file that we hold open still the one at its path?"""
+        return self._db.is_same()
+
+    def claim(self) -> Claim:
+        """Be the only supervisor of this database. Raises `Busy` if there is one."""
+        return self._db.claim()
+
+    @contextmanager
+    def write(self) -> Iterator[Tables]:
+        """One transaction; all of it or nothing. A transaction inside another is a part of it."""
+        with self._lock:
+            if self._depth:
+                self._depth += 1
+                try:
+                    yield self
+                finally:
+                    self._depth -= 1
+                return
+            self._db.begin()
+            self._depth = 1
+            try:
+                yield self
+                step("tables:commit")
+                self._db.commit()
+                step("tables:committed")
+            except BaseException:
+                self._db.rollback()
+                raise
+            finally:
+                self._depth = 0
+
+    def all(self, sql: str, *values: Any) -> list[Row]:
+        with self._lock:
+            return self._db.rows(sql, values)
+
+    def one(self, sql: str, *values: Any) -> Row | None:
+        found = self.all(sql, *values)
+        return found[0] if found else None
+
+    def do(self, sql: str, *values: Any) -> int:
+        """Change rows, inside `write`; return how many."""
+        assert self._depth, "changes belong into a transaction"
+        return self._db.change(sql, values)
+
+    # Rows
+
+    def task(self, id: str) -> Task:
+        row = self.one("SELECT * FROM task WHERE id = ?", id)
+        if row is None:
+            raise NotFound(f"There is no task {id!r}.", "`task list` shows what there is.")
+        return Task(**read(row))
+
+    def tasks(self, where: str = "TRUE", *values: Any) -> list[Task]:
+        rows = self.all(f"SELECT * FROM task WHERE {where} ORDER BY created_at, id", *values)
+        return [Task(**read(row)) for row in rows]
+
+    def hold(self, task: str) -> Hold | None:
+        row = self.one("SELECT * FROM hold WHERE task = ? AND lifted_at IS NULL", task)
+        return None if row is None else Hold(**read(row))
+
+    def holds(self) -> list[Hold]:
+        return [Hold(**read(row)) for row in self.all("SELECT * FROM hold WHERE lifted_at IS NULL ORDER BY id")]
+
+    def state(self, task: Task) -> State:
+        hold = self.hold(task.id)
+        return State(task.state, hold.kind if hold else "")
+
+    def shown_hold(self, task: Task) -> Hold | None:
+        """Why nothing goes on, as people are told: a frozen task is paused by a person too, though its run is not over."""
+        hold = self.hold(task.id)
+        if hold is not None or task.wanted != FROZEN:
+            return hold
+        row = self.one("SELECT MAX(at) AS at FROM event WHERE task = ? AND type = 'wanted'", task.id)
+        since = (row["at"] if row is not None else None) or task.updated_at
+        return Hold(
+            id=0, task=task.id, kind=USER_PAUSE, since=since, due_at=None, due_boot=None, boot="", account="", prompt="",
+            reason="frozen by a person", human=1, lifted_at=None, lifted_by="",
+        )  # fmt: skip
+
+    def shown_state(self, task: Task) -> State:
+        hold = self.shown_hold(task)
+        return State(task.state, hold.kind if hold else "")
+
+    def run(self, id: str) -> Run:
+        row = self.one("SELECT * FROM run WHERE id = ?", id)
+        if row is None:
+            raise NotFound(f"There is no run {id!r}.")
+        return Run(**read(row))
+
+    def runs(self, where: str = "TRUE", *values: Any) -> list[Run]:
+        rows = self.all(f"SELECT * FROM run WHERE {where} ORDER BY task, number", *values)
+        return [Run(**read(row)) for row in rows]
+
+    def open_run(self, task: str) -> Run | None:
+        found = self.runs("task = ? AND state != 'ended'", task)
+        return found[-1] if found else None
+
+    def last_run(self, task: str) -> Run | None:
+        row = self.one("SELECT * FROM run WHERE task = ? ORDER BY number DESC LIMIT 1", task)
+        return None if row is None else Run(**read(row))
+
+    def prompts(self, where: str = "TRUE", *values: Any) -> list[Prompt]:
+        rows = self.all(f"SELECT * FROM prompt WHERE {where} ORDER BY created_at, id", *values)
+        return [Prompt(**read(row)) for row in rows]
+
+    # Changes, inside `write`
+
+    def insert(self, table: str, once: bool = False, **columns: Any) -> None:
+        """Make a row; `once`: unless it is there already."""
+        names = ", ".join([f'"{name}"' for name in columns])
+        marks = ", ".join("?" * len(columns))
+        tail = " ON CONFLICT DO NOTHING" if once else ""
+        self.do(f"INSERT INTO {table} ({names}) VALUES ({marks}){tail}", *_written(table, columns))
+
+    def change(self, task: str, now: int, **columns: Any) -> None:
+        self._change("task", task, {**columns, "updated_at": now})
+
+    def change_run(self, run: str, **columns: Any) -> None:
+        self._change("run", run, columns)
+
+    def change_prompt(self, prompt: str, where: str = "TRUE", **columns: Any) -> int:
+        """Change a prompt for which `where` holds; return how many there were."""
+        return self._change("prompt", prompt, columns, where)
+
+    def _change(self, table: str, id: str, columns: dict[str, Any], where: str = "TRUE") -> int:
+        names = ", ".join([f'"{name}" = ?' for name in columns])
+        return self.do(f"UPDATE {table} SET {names} WHERE id = ? AND {where}", *_written(table, columns), id)
+
+    def check_epoch(self, run: Run) -> Task:
+        """Return the task of a run that still speaks for it. Raises `Overtaken`."""
+        task = self.task(run.task)
+        if task.epoch != run.epoch:
+            raise Overtaken(f"Run {run.id} was overtaken.")
+        return task
+
+    def move(
+        self, task: str, action: str, now: int, *, trigger: str, hold: str = "", run: str = "", **columns: Any
+    ) -> State:
+        """Let the state machine decide, write what it says, and log it. `columns` change the task as well.
+
+        With a hold, `due_at`, `due_boot`, `boot`, `account`, `prompt`, `why` and `human` go to the hold's row.
+        """
+        row = self.task(task)
+        before = self.state(row)
+        after = move(before, action, hold)
+        held = {
+            name: columns.pop(name)
+            for name in ("due_at", "due_boot", "boot", "account", "prompt", "human")
+            if name in columns
+        }
+        why = columns.pop("why", "")
+        if before.hold != after.hold or (action == "hold" and held):
+            self.do(
+                "UPDATE hold SET lifted_at = ?, lifted_by = ? WHERE task = ? AND lifted_at IS NULL", now, trigger, task
+            )
+            if after.hold:
+                self.insert("hold", task=task, kind=after.hold, since=now, reason=why, **held)
+        if after.state in ("done", "failed", "cancelled") and before.state != after.state:
+            columns["ended_at"] = now
+            self.do(
+                "UPDATE prompt SET status = 'withdrawn' WHERE task = ? AND status IN ('pending', 'presented')", task
+            )
+        if why and "reason" not in columns:
+            columns["reason"] = why
+        self.change(task, now, state=after.state, **columns)
+        if before != after:
+            facts = {
+                "from": before.state,
+                "to": after.state,
+                "trigger": trigger,
+                "metadata": {"hold": after.hold, "reason": why},
+            }
+            if before.hold:
+                facts["metadata"]["lifted"] = before.hold  # type: ignore[index]
+            if held.get("due_at") and after.hold:
+                from keepfast.runner.actions.documents import moment  # documents stand on tables
+
+                facts["metadata"]["until"] = moment(held["due_at"])  # type: ignore[index]
+            self.log(task, now, "state_transition", facts, run)
+        return after
+
+    def keep_secret(self, task: str, name: str, sealed: str, type: str, now: int) -> None:
+        """Keep a sealed value; a new one replaces the old."""
+        self.do(
+            "INSERT INTO secret VALUES (?, ?, ?, ?, ?) ON CONFLICT (task, name) DO UPDATE SET sealed = excluded.sealed, "
+            "type = excluded.type, given_at = excluded.given_at",
+            task, name, sealed, type, now,
+        )  # fmt: skip
+
+    def variables(self, task: str) -> list[Row]:
+        """The sealed values of a task that its agent is given as variables, by name."""
+        return self.all("SELECT * FROM secret WHERE task = ? AND type != ? ORDER BY name", task, MARKED)
+
+    def log(self, task: str, now: int, type: str, facts: dict[str, Any], run: str = "") -> None:
+        self.insert("event", task=task, run=run, at=now, type=type, facts=facts)
+
+    def warn(self, task: str, now: int, text: str) -> None:
+        """Warn people of something that went on all the same: in the log, and by a notice."""
+        self.log(task, now, "warning", {"message": text})
+        self.notify(task, now, "warning", text)
+
+    def notify(self, task: str, now: int, kind: str, text: str, prompt: str = "", again: int = 0) -> None:
+        """Let people know; once for the same thing at the same moment. `again` counts how often before."""
+        id = f"{task}:{kind}:{prompt or now}" + (f":{again}" if again else "")
+        self.insert("notice", once=True, id=id, task=task, at=now, kind=kind, text=text, prompt=prompt)
+
+
+def _written(table: str, columns: dict[str, Any]) -> list[Any]:
+    """The values of a row as they are kept: words without what looks like a secret."""
+    words = WORDS.get(table, frozenset())
+    return [stored(clean(value) if name in words else value) for name, value in columns.items()]

@@ -1,0 +1,1 @@
+"""The rules of unattended tasks, without I/O."""

@@ -1,0 +1,267 @@
+"""Limits of model accounts: every wording and event that says "not now", read to the moment when it ends. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
+
+from keepfast.secrets.cuts import head
+
+MINUTE, DAY = 60.0, 86_400.0
+LEAST, MOST = 60.0, 8 * DAY
+"""A reset that was read from a text lies at least and at most so far ahead."""
+JUST_PASSED = 600.0
+"""A clock time so short ago is the reset that was meant, not the one of tomorrow."""
+
+SESSION, WEEKLY, MODEL, SHORT, DAILY = "session", "weekly", "model", "minute", "day"
+CREDITS, SPEND, OVERLOAD = "credits", "spend", "overload"
+HUMAN = frozenset((CREDITS, SPEND))
+"""No clock lifts these: somebody has to pay or to allow."""
+EVENT, HOOK, TEXT, STATED = "event", "hook", "text", "block"
+
+
+class LimitHit(NamedTuple):
+    """An account was told to wait: until `resets_at` (seconds since 1970) where that is known."""
+
+    scope: str
+    resets_at: float | None
+    source: str
+    raw: str
+    model: str = ""
+
+    @property
+    def needs_human(self) -> bool:
+        return self.scope in HUMAN
+
+
+class LimitNear(NamedTuple):
+    """An account comes close to its limit: `used` is 0 to 1."""
+
+    scope: str
+    used: float
+    resets_at: float | None
+
+
+class Window(NamedTuple):
+    """A part of an account's window that is used, 0 to 1, and when it is empty again."""
+
+    used: float
+    resets_at: float | None
+
+
+_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_WHEN = (
+    r"(?:(?P<day>mon|tue|wed|thu|fri|sat|sun)[a-z]*\.?,?\s+|"
+    r"(?P<month>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?\s+(?P<date>\d{1,2})(?:st|nd|rd|th)?"
+    r"(?:,?\s+(?P<year>\d{4}))?(?:,|\s+at)?\s+)?"
+    r"(?:at\s+)?(?P<hour>\d{1,2})(?::(?P<minute>\d\d))?\s*(?P<half>[ap]\.?m\.?)?(?:\s*\((?P<zone>[^)]{1,64})\))?"
+)
+_EPOCH = re.compile(r"limit reached\|(\d{10})(\d{3})?\b", re.IGNORECASE)
+_PLAN = (
+    r"(?:hit your (?:(?P<which>session|weekly|5-hour|7-day|opus|sonnet|haiku|fable|daily|monthly|usage) )?(?:usage )?limit"
+    r"|(?P<named>5-hour|session|weekly|usage|opus|sonnet|daily) limit (?:reached|hit)|limit reached|rate limit (?:hit|reached)"
+    r"|out of extra usage)"
+)
+_RESETS = re.compile(_PLAN + r"[^\n]{0,60}?\b(?:resets?|resetting)\s+" + _WHEN, re.IGNORECASE)
+_TRY_AT = re.compile(r"(?:try again|available again|retry) at\s+" + _WHEN, re.IGNORECASE)
+_SPAN = re.compile(
+    r"(?:try again in|retry in|retry[- ]after:?|wait)\s+((?:about\s+)?(?:\d+(?:\.\d+)?\s*"
+    r"(?:days?|hours?|hrs?|minutes?|mins?|seconds?|secs?|[dhms])\b[\s,]*(?:and\s+)?)+)",
+    re.IGNORECASE,
+)
+_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(d|h|m|s)", re.IGNORECASE)
+_SECONDS = {"d": DAY, "h": 3600.0, "m": MINUTE, "s": 1.0}
+_RETRY_DELAY = re.compile(r"retry-?delay\W{1,5}(\d+(?:\.\d+)?)s", re.IGNORECASE)
+
+# The first pattern that is found decides; a scope without a reset time means back-off or a person.
+_KINDS: tuple[tuple[str, str], ...] = (
+    (r"not your usage limit|temporarily limiting requests", OVERLOAD),
+    (r"credit balance is too low|out of credits|credits_required|insufficient credits|purchase more credits", CREDITS),
+    (r"spend(?:ing)? (?:limit|cap)|billing hard limit|monthly budget", SPEND),
+    (r"\b529\b|overloaded", OVERLOAD),
+    (r"opus limit|sonnet limit|haiku limit|fable limit", MODEL),
+    (r"weekly limit|7-day limit", WEEKLY),
+    (r"perday|per day|daily (?:limit|quota)|terminalquotaerror|quota.?exhausted", DAILY),
+    (r"perminute|per minute", SHORT),
+    (
+        r"usage limit|session limit|5-hour limit|hit your (?:\w+ )?limit|out of extra usage|limit reached|usage_limit_reached",
+        SESSION,
+    ),
+    (r"request rejected \(429\)|(?:error|status|http)\W{0,3}429\b|too many requests|rate.?limit|quota exceeded|resource_exhausted|"
+     r"please wait.{0,40}before retrying|please retry in|retry.?after|try again in \d", SHORT),
+)  # fmt: skip
+_PER_MINUTE = re.compile(r"per.?minute", re.IGNORECASE)
+_COMPILED = tuple((re.compile(pattern, re.IGNORECASE), scope) for pattern, scope in _KINDS)
+_EVENT_SCOPES = {
+    "five_hour": SESSION, "seven_day": WEEKLY, "seven_day_opus": MODEL, "seven_day_sonnet": MODEL, "overage": SESSION,
+}  # fmt: skip
+
+
+def read_text(text: str, now: float, zone: tzinfo, source: str = TEXT) -> LimitHit | None:
+    """Return the limit that a client's own error text speaks of; None if it speaks of none.
+
+    Give it what a client says of itself only, never an agent's answer or a tool's output: those talk about limits.
+    """
+    scope = next((scope for pattern, scope in _COMPILED if pattern.search(text)), None)
+    if scope is None:
+        return None
+    raw = head(text.strip(), 500)
+    if scope in HUMAN:
+        return LimitHit(scope, None, source, raw)
+    moment = _moment(text, now, zone)
+    model = re.search(r"(opus|sonnet|haiku|fable) limit", text, re.IGNORECASE) if scope == MODEL else None
+    if moment is None and _PER_MINUTE.search(text):
+        moment = now + MINUTE
+    if moment is not None:
+        moment = min(max(moment, now + (LEAST if scope in (SESSION, WEEKLY, MODEL, DAILY) else 1.0)), now + MOST)
+    return LimitHit(scope, moment, source, raw, model[1].lower() if model else "")
+
+
+def read_event(info: Mapping[str, Any], now: float) -> LimitHit | LimitNear | None:
+    """Read the `rate_limit_info` of a stream event, or an error body of the same kind; None if all is well.
+
+    A `rejected` is a stop only together with a failing result: the caller waits for that.
+    """
+    kind = str(info.get("rateLimitType") or info.get("type") or "")
+    scope = _EVENT_SCOPES.get(kind, SESSION)
+    resets = info.get("resetsAt", info.get("resets_at"))
+    moment = _epoch(resets, now)
+    if moment is None and isinstance(info.get("resets_in_seconds"), int | float):
+        moment = now + min(max(float(info["resets_in_seconds"]), 0.0), MOST)
+    code = str(info.get("errorCode") or info.get("overageDisabledReason") or "")
+    status = info.get("status", "rejected" if kind == "usage_limit_reached" else "")
+    if status == "rejected":
+        if info.get("errorCode") == "credits_required":
+            return LimitHit(CREDITS, None, EVENT, code)
+        model = kind.rpartition("_")[2] if scope == MODEL else ""
+        return LimitHit(scope, moment, EVENT, kind, model)
+    if status == "allowed_warning":
+        used = info.get("utilization")
+        return LimitNear(scope, float(used) if isinstance(used, int | float) else 0.9, moment)
+    # All is well with the window that counts now; another one may be near its end.
+    windows = info.get("unifiedWindows")
+    for name, window in windows.items() if isinstance(windows, Mapping) else ():
+        if isinstance(window, Mapping) and window.get("status") == "allowed_warning":
+            return read_event({**window, "rateLimitType": name}, now)
+    return None
+
+
+def read_windows(info: Mapping[str, Any]) -> dict[str, Window]:
+    """How much of each window of an account is used, from a `rate_limit_info` or from `rate_limits`; by its name."""
+    nested = info.get("unifiedWindows")
+    named = dict(nested) if isinstance(nested, Mapping) else {}
+    if isinstance(info.get("rateLimitType"), str):
+        named.setdefault(str(info["rateLimitType"]), info)
+    for name in ("primary", "secondary"):
+        if isinstance(info.get(name), Mapping):
+            named[name] = info[name]
+    found: dict[str, Window] = {}
+    for name, window in named.items():
+        if not isinstance(window, Mapping):
+            continue
+        used, percent = window.get("utilization"), window.get("used_percent", window.get("used_percentage"))
+        resets = window.get("resetsAt", window.get("resets_at"))
+        if isinstance(percent, int | float) and not isinstance(used, int | float):
+            used = percent / 100
+        if isinstance(used, int | float) and not isinstance(used, bool) and used >= 0:
+            at = float(resets) if isinstance(resets, int | float) and resets > 0 else None
+            found[str(name)[:40]] = Window(round(float(used), 4), at)
+    return found
+
+
+def read_rates(rates: Mapping[str, Any], now: float, near: float = 0.9) -> LimitNear | None:
+    """Read `rate_limits.primary|secondary|five_hour|seven_day` of usage events: the fullest window, if it is near."""
+    found: list[LimitNear] = []
+    names = (("primary", SESSION), ("five_hour", SESSION), ("secondary", WEEKLY), ("seven_day", WEEKLY))
+    for name, scope in names:
+        window = rates.get(name)
+        if not isinstance(window, Mapping):
+            continue
+        used = window.get("used_percent", window.get("used_percentage"))
+        if isinstance(used, int | float) and used / 100 >= near:
+            found.append(LimitNear(scope, used / 100, _epoch(window.get("resets_at"), now)))
+    return max(found, key=lambda one: one.used) if found else None
+
+
+def read_error(kind: str, details: str, message: str, now: float, zone: tzinfo) -> LimitHit | None:
+    """Read what the client's StopFailure hook said; None for errors that are no limits."""
+    if kind not in ("rate_limit", "overloaded", "billing_error"):
+        return None
+    found = read_text(message, now, zone, HOOK) or read_text(details, now, zone, HOOK)
+    default = {"rate_limit": SHORT, "overloaded": OVERLOAD, "billing_error": CREDITS}[kind]
+    return found or LimitHit(default, None, HOOK, head(message or details, 500))
+
+
+def zone_of(name: str) -> tzinfo | None:
+    """The time zone of that name, None if there is none such."""
+    if name.strip().upper() in ("UTC", "GMT", "Z"):
+        return UTC
+    try:
+        return ZoneInfo(name.strip())
+    except (ValueError, OSError, KeyError):  # ZoneInfoNotFoundError is a KeyError
+        return None
+
+
+def _epoch(value: object, now: float) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+        return None
+    seconds = value / 1000 if value > 1e11 else float(value)
+    return min(max(seconds, now + 1.0), now + MOST)
+
+
+def _moment(text: str, now: float, zone: tzinfo) -> float | None:
+    stamped = _EPOCH.search(text)
+    if stamped:
+        return float(stamped[1])
+    span = _SPAN.search(text)
+    if span:
+        return now + sum(float(number) * _SECONDS[unit.lower()] for number, unit in _PART.findall(span[1]))
+    delay = _RETRY_DELAY.search(text)
+    if delay:
+        return now + float(delay[1])
+    found = _RESETS.search(text) or _TRY_AT.search(text)
+    return _clock(found, now, zone) if found else None
+
+
+def _clock(found: re.Match[str], now: float, zone: tzinfo) -> float | None:
+    """The next moment when a clock on that wall shows that time."""
+    hour, minute, half = int(found["hour"]), int(found["minute"] or 0), (found["half"] or "").lower()
+    if half:
+        if not 1 <= hour <= 12:
+            return None
+        hour = hour % 12 + (12 if half.startswith("p") else 0)
+    elif found["minute"] is None:
+        return None  # a bare number is no time of day
+    if hour > 23 or minute > 59:
+        return None
+    zone = (zone_of(found["zone"]) if found["zone"] else None) or zone
+    today = datetime.fromtimestamp(now, zone)
+    for day in _candidates(found, today):
+        for fold in (0, 1):
+            # Between winter and summer time an hour is missing or comes twice: the first of two that lies ahead is meant.
+            wall = datetime(day.year, day.month, day.day, hour, minute, tzinfo=zone, fold=fold)
+            if wall.timestamp() > now - JUST_PASSED:
+                return wall.timestamp()
+    return None
+
+
+def _candidates(found: re.Match[str], today: datetime) -> list[datetime]:
+    if found["month"]:
+        month, date = _MONTHS.index(found["month"].lower()) + 1, int(found["date"])
+        years = [int(found["year"])] if found["year"] else [today.year, today.year + 1]
+        result = []
+        for year in years:
+            try:
+                result.append(datetime(year, month, date))
+            except ValueError:
+                continue
+        return result
+    days = [today + timedelta(days=ahead) for ahead in range(9)]
+    if found["day"]:
+        wanted = _DAYS.index(found["day"].lower())
+        days = [day for day in days if day.weekday() == wanted]
+    return days

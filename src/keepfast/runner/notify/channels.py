@@ -1,0 +1,146 @@
+"""The ways to a person: a bell, a command, a webhook, ntfy with a button for each answer; and the answers that come back."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
+from urllib.request import OpenerDirector, ProxyHandler, Request, build_opener
+
+from keepfast.runner.process.redaction import clean_text
+
+if TYPE_CHECKING:
+    from keepfast.runner.actions.environment import Ground
+
+TIMEOUT = 10
+URGENT = frozenset(("question", "secret", "dependency", "approval", "failed", "budget", "denied", "stuck"))
+BUTTONS = 3
+"""So many ntfy shows."""
+LABEL = 40
+PASSED = ("PATH", "HOME", "LANG", "DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
+MOST = 1 << 20
+
+
+def ring(ground: Ground, kind: str) -> None:
+    """The terminal that the supervisor was started in, if there is one."""
+    if ground.options.notify_bell and kind in URGENT and sys.stderr is not None and sys.stderr.isatty():
+        sys.stderr.write("\a")
+        sys.stderr.flush()
+
+
+def body(ground: Ground, notice: Mapping[str, Any]) -> dict[str, Any]:
+    """A notice as it is told outside: what looks like a secret is redacted."""
+    prompts = ground.tables.prompts("id = ?", notice["prompt"]) if notice["prompt"] else []
+    return {
+        "id": notice["id"],
+        "task": notice["task"],
+        "kind": notice["kind"],
+        "text": clean_text(notice["text"]),
+        "prompt": notice["prompt"],
+        "options": [clean_text(option) for option in prompts[0].options] if prompts else [],
+    }
+
+
+def command(ground: Ground, told: dict[str, Any]) -> str:
+    """Run the command with the notice on its standard input; return why it failed."""
+    environment = {name: ground.variables[name] for name in PASSED if name in ground.variables}
+    facts = {
+        "KEEPFAST_NOTICE": told["text"].replace("\0", ""), "KEEPFAST_NOTICE_KIND": told["kind"],
+        "KEEPFAST_NOTICE_ID": told["id"], "KEEPFAST_TASK": told["task"],
+    }  # fmt: skip
+    try:
+        done = subprocess.run(
+            ground.options.notify_command,
+            env={**environment, **facts},
+            input=json.dumps(told).encode(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=TIMEOUT,
+        )
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        return str(error)
+    return f"the command ended with {done.returncode}" if done.returncode else ""
+
+
+def webhook(ground: Ground, told: dict[str, Any]) -> str:
+    return _post(ground, ground.options.notify_webhook, told)
+
+
+def ntfy(ground: Ground, told: dict[str, Any]) -> str:
+    """Publish to the topic; a question with options gets a button for each of the first three."""
+    server, topic = _topic(ground.options.notify_ntfy)
+    message: dict[str, Any] = {
+        "topic": topic, "title": "keepfast", "message": told["text"], "priority": 4 if told["kind"] in URGENT else 3,
+        "tags": [told["kind"]],
+    }  # fmt: skip
+    if told["kind"] == "question" and told["options"]:
+        message["actions"] = [
+            {
+                "action": "http", "label": option[:LABEL], "url": f"{server}/{quote(topic)}-answers", "method": "POST",
+                "body": json.dumps(_signed(ground, told["prompt"], number)), "clear": True,
+            }
+            for number, option in enumerate(told["options"][:BUTTONS])
+        ]  # fmt: skip
+    return _post(ground, server + "/", message)
+
+
+WAYS = {"notify_command": command, "notify_webhook": webhook, "notify_ntfy": ntfy}
+"""By the setting that switches it on."""
+
+
+def answers(ground: Ground, since: str) -> Iterator[tuple[str, str, int]]:
+    """What came to the answer topic after a message or a moment: its id, the question's id, the number of the option.
+
+    Only what we offered on a button counts: each carries a code that nobody else can make. Raises `OSError`, `ValueError`.
+    """
+    server, topic = _topic(ground.options.notify_ntfy)
+    url = f"{server}/{quote(topic)}-answers/json?poll=1&since={quote(since)}"
+    with _opener(ground, url).open(Request(url), timeout=TIMEOUT) as response:
+        lines = response.read(MOST).splitlines()
+    for line in lines:
+        try:
+            message = json.loads(line)
+            given = json.loads(message["message"])
+            id, number = str(given["prompt"]), int(given["option"])
+            if ground.key.is_ours(_plain(id, number), given["code"]):
+                yield str(message["id"]), id, number
+        except (ValueError, KeyError, TypeError):
+            continue
+
+
+def _signed(ground: Ground, prompt: str, number: int) -> dict[str, Any]:
+    return {"prompt": prompt, "option": number, "code": ground.key.code(_plain(prompt, number))}
+
+
+def _plain(prompt: str, number: int) -> bytes:
+    return f"answer\0{prompt}\0{number}".encode()
+
+
+def _topic(url: str) -> tuple[str, str]:
+    """`https://ntfy.sh/my-topic`: the server and the topic."""
+    server, _, topic = url.rstrip("/").rpartition("/")
+    return server, topic
+
+
+def _post(ground: Ground, url: str, content: dict[str, Any]) -> str:
+    if not url.startswith(("https://", "http://")):
+        return f"{url} is no address"
+    try:
+        head = {"Content-Type": "application/json", "User-Agent": "keepfast"}
+        request = Request(url, data=json.dumps(content).encode(), headers=head, method="POST")
+        with _opener(ground, url).open(request, timeout=TIMEOUT):
+            return ""
+    except (OSError, ValueError) as error:
+        return str(error)
+
+
+def _opener(ground: Ground, url: str) -> OpenerDirector:
+    """Proxies as our own environment names them; never for this machine itself."""
+    host = urlsplit(url).hostname or ""
+    if host == "localhost" or host.startswith("127.") or host == "::1":
+        return build_opener(ProxyHandler({}))
+    found = {name: ground.variables.get(f"{name}_proxy", "") for name in ("http", "https")}
+    return build_opener(ProxyHandler({name: address for name, address in found.items() if address}))

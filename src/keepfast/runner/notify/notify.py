@@ -1,0 +1,157 @@
+"""Telling people: at least once, not in quiet hours, again after a failure, and never at the expense of a task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from threading import Lock, Thread
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from keepfast.model.errors import KeepfastError
+from keepfast.runner.domain.waits import is_quiet
+from keepfast.runner.notify import channels as ways
+from keepfast.secrets.redaction import redact
+
+if TYPE_CHECKING:
+    from keepfast.runner.actions.environment import Ground
+
+SECOND = 1_000_000_000
+WAITS = (5.0, 30.0, 120.0, 600.0, 1800.0)
+"""Seconds before each further try; after the last one the failure stays in the log."""
+BATCH = 20
+FETCH = 10.0
+"""Seconds between two looks at the answers of ntfy's buttons, while a question is open."""
+CLOSE = 30.0
+
+
+class Notices:
+    """What is to be told and what came back. Slow ways are gone in a thread of their own; a tick only starts it."""
+
+    def __init__(self, ground: Ground) -> None:
+        self.ground = ground
+        self._lock = Lock()
+        self._thread: Thread | None = None
+        self._next: dict[str, float] = {}
+        self._went: set[tuple[str, str]] = set()
+        self._rung: set[str] = set()
+        self._fetched = 0.0
+        self._since = ""
+
+    @property
+    def _ways(self) -> dict[str, Callable[[Ground, dict[str, Any]], str]]:
+        """The ways that the settings name now."""
+        return {name: way for name, way in ways.WAYS.items() if getattr(self.ground.options, name)}
+
+    def tick(self) -> None:
+        """Send what is due; return at once."""
+        due = self._due()
+        for notice in due:
+            if notice["id"] not in self._rung:
+                self._rung.add(notice["id"])
+                ways.ring(self.ground, notice["kind"])
+        if not self._ways:
+            for notice in due:
+                self._sent(notice)
+            return
+        if not due and not self._is_time_to_fetch():
+            return
+        with self._lock:
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = Thread(target=self._work, args=(due,), name="notices", daemon=True)
+                self._thread.start()
+
+    def close(self) -> None:
+        """Let what is being sent come to its end, but do not wait for ever."""
+        if self._thread is not None:
+            self._thread.join(CLOSE)
+
+    def _due(self) -> list[dict[str, Any]]:
+        rows = self.ground.tables.all(
+            "SELECT * FROM notice WHERE sent_at = 0 AND tries <= ? ORDER BY at, id LIMIT ?", len(WAITS), BATCH
+        )
+        if not rows or self._is_quiet():
+            return []
+        now = monotonic()
+        return [row for row in rows if self._next.get(row["id"], 0.0) <= now]
+
+    def _is_quiet(self) -> bool:
+        local = datetime.fromtimestamp(self.ground.now() / SECOND, self.ground.zone)
+        return is_quiet(local.hour * 60 + local.minute, self.ground.options.quiet_hours)
+
+    def _work(self, due: list[dict[str, Any]]) -> None:
+        try:
+            for notice in due:
+                self._send(notice)
+            if self._is_time_to_fetch():
+                self._fetched = monotonic()
+                self._fetch()
+        except KeepfastError:
+            pass  # the database is away: the next tick begins again
+
+    def _send(self, notice: dict[str, Any]) -> None:
+        if notice["prompt"] and not self._is_open(notice["prompt"]):
+            self._sent(notice)  # answered in the meantime
+            return
+        told, failed = ways.body(self.ground, notice), ""
+        for name, way in self._ways.items():
+            if (notice["id"], name) in self._went:
+                continue
+            why = way(self.ground, told)
+            if why:
+                failed = failed or f"{name}: {redact(why)}"
+            else:
+                self._went.add((notice["id"], name))
+        if failed:
+            self._failed(notice, failed)
+        else:
+            self._sent(notice)
+
+    def _sent(self, notice: dict[str, Any]) -> None:
+        with self.ground.tables.write() as tables:
+            tables.do("UPDATE notice SET sent_at = ? WHERE id = ?", self.ground.now(), notice["id"])
+        self._went -= {(notice["id"], name) for name in ways.WAYS}
+        self._rung.discard(notice["id"])
+        self._next.pop(notice["id"], None)
+
+    def _failed(self, notice: dict[str, Any], why: str) -> None:
+        tries = notice["tries"]
+        with self.ground.tables.write() as tables:
+            tables.do("UPDATE notice SET tries = tries + 1 WHERE id = ?", notice["id"])
+            if tries >= len(WAITS):
+                tables.log(notice["task"], self.ground.now(), "notice_failed", {"id": notice["id"], "why": why})
+        if tries < len(WAITS):
+            self._next[notice["id"]] = monotonic() + WAITS[tries]
+
+    # What comes back
+
+    def _is_open(self, prompt: str) -> bool:
+        return bool(self.ground.tables.prompts("id = ? AND status IN ('pending', 'presented')", prompt))
+
+    def _is_time_to_fetch(self) -> bool:
+        if "notify_ntfy" not in self._ways or monotonic() - self._fetched < FETCH:
+            return False
+        return bool(self._questions())
+
+    def _questions(self) -> list[Any]:
+        return self.ground.tables.prompts(
+            "kind = 'question' AND options != '[]' AND status IN ('pending', 'presented')"
+        )
+
+    def _fetch(self) -> None:
+        """Answers that were given by a button. One that comes twice, or too late, changes nothing."""
+        from keepfast.runner.actions.tasks import Tasks
+
+        open_ones = {prompt.id: prompt for prompt in self._questions()}
+        since = self._since or str(min(prompt.created_at for prompt in open_ones.values()) // SECOND)
+        try:
+            for message, id, number in ways.answers(self.ground, since):
+                self._since = message
+                prompt = open_ones.get(id)
+                if prompt is not None and number < len(prompt.options):
+                    try:
+                        Tasks(self.ground).answer(id, prompt.options[number], by="ntfy")
+                    except KeepfastError:
+                        continue  # somebody was faster
+        except (OSError, ValueError):
+            pass  # it is asked again

@@ -1,0 +1,1 @@
+"""Agent processes: how they are started, watched, stopped and read."""

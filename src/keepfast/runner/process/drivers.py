@@ -1,0 +1,251 @@
+"""How an agent is started: its command line, its environment, the files it is given. A driver per kind of agent."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import re
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import tzinfo
+from hashlib import sha256
+from shutil import which
+from typing import Any, NamedTuple
+
+from keepfast.agents import launcher
+from keepfast.model.errors import Usage
+from keepfast.runner.db.tables import Run, Task
+from keepfast.runner.domain.options import Options
+from keepfast.runner.domain.protocol import TOOL
+from keepfast.runner.process.output import ClaudeOutput, Output, PlainOutput
+from keepfast.runner.process.redaction import clean_text, is_telling
+from keepfast.runner.process.shims import TOKEN
+
+ALLOWED = frozenset((
+    "PATH", "HOME", "LANG", "LANGUAGE", "TERM", "TZ", "USER", "LOGNAME", "SHELL", "TMPDIR", "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY",
+    "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS",
+))  # fmt: skip
+"""What of our own environment every agent gets; each driver adds what its client needs."""
+SUPERVISED = "KEEPFAST_SUPERVISED"
+"""Names the client whose saves and briefs are the supervisor's: hooks that people installed for it stand down."""
+PLAIN = re.compile(r"[\w./-]+")
+TOOLS = "keepfast.runner.process.agent_tools"
+HOOK = os.path.abspath(f"{os.path.dirname(__file__)}/../../hook/launch.py")
+TOOL_NAMES = ("phase_complete", "ask_user", "request_secret", "report_error", "report_progress")
+
+
+class Launch(NamedTuple):
+    """All that a shim needs, and the files that go into the run's folder first."""
+
+    command: list[str]
+    environment: dict[str, str]
+    files: dict[str, str]
+
+
+class Driver:
+    """A kind of agent. The plain one runs any command: the prompt is its standard input."""
+
+    name = "command"
+    client = ""
+    """Its name among the agents whose conversations we can read; empty for all others."""
+    can_resume = False
+    stops_at_tools = False
+    variables: tuple[str, ...] = ()
+
+    def __init__(self, agent: Mapping[str, Any], options: Options) -> None:
+        self.agent, self.options = agent, options
+
+    def check(self, variables: Mapping[str, str]) -> str:
+        """Why this agent cannot be started here; empty if it can."""
+        program = self._program()
+        if which(program, path=variables.get("PATH", os.defpath)) is None:
+            return f"The agent's program {program!r} was not found."
+        return ""
+
+    def launch(
+        self,
+        task: Task,
+        run: Run,
+        variables: Mapping[str, str],
+        secrets: Mapping[str, str],
+        folders: Sequence[str] = (),
+    ) -> Launch:
+        """`folders` are the user's home, configuration and data, for hooks."""
+        places = {"session": run.session, "workspace": task.workspace}  # the shim knows the place of `{prompt_file}`
+        command = [_filled(word, places) for word in self._command()]
+        return Launch(command, self._environment(task, run, variables, secrets), {})
+
+    def output(self, now: float, zone: tzinfo) -> Output:
+        return PlainOutput(now, zone)
+
+    def transcript(self, session: str, variables: Mapping[str, str]) -> str:
+        """The file in which the client keeps this session; empty if there is none, and it cannot be gone on with."""
+        return ""
+
+    def mention(self, path: str, first: int, last: int) -> str:
+        """Words in a prompt that make the client read these lines of a file by itself; empty if it knows none."""
+        return ""
+
+    def account(self, variables: Mapping[str, str]) -> str:
+        """Whose limits these are: agent, configuration, endpoint, digest of the key."""
+        return clean_text(f"{self.name}:{self._program()}")
+
+    def _command(self) -> list[str]:
+        return list(self.agent["command"])
+
+    def _program(self) -> str:
+        return self._command()[0]
+
+    def _environment(
+        self, task: Task, run: Run, variables: Mapping[str, str], secrets: Mapping[str, str]
+    ) -> dict[str, str]:
+        wanted = {*self.variables, *self.options.environment, *self.agent.get("environment", [])}
+        passed = {
+            name: value
+            for name, value in variables.items()
+            if name in ALLOWED or name.startswith("LC_") or name in wanted or _starts(name, wanted)
+        }
+        return {
+            **passed,
+            **{str(name): str(value) for name, value in self.agent.get("set", {}).items()},
+            **secrets,
+            TOKEN: run.token,
+            "KEEPFAST_RUN": run.id,
+            "KEEPFAST_TASK": task.id,
+            "KEEPFAST_PHASE": str(run.phase),
+            "KEEPFAST_ATTEMPT": str(run.number),
+            "KEEPFAST_RESUMED": str(run.resume),
+            **({SUPERVISED: self.client} if self.client else {}),
+        }
+
+
+class Claude(Driver):
+    """Claude Code, headless: stream-json, a session id of our choice, nothing from the workspace's own configuration."""
+
+    name = "claude"
+    client = "claude-code"
+    can_resume = True
+    stops_at_tools = True
+    variables = (
+        "ANTHROPIC_*", "CLAUDE_CONFIG_DIR", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX",
+        "CLAUDE_CODE_MAX_OUTPUT_TOKENS", "CLAUDE_CODE_MAX_RETRIES", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_*",
+        "AWS_*", "CLOUD_ML_REGION", "IS_SANDBOX", "API_TIMEOUT_MS", "BASH_*",
+    )  # fmt: skip
+
+    def launch(
+        self,
+        task: Task,
+        run: Run,
+        variables: Mapping[str, str],
+        secrets: Mapping[str, str],
+        folders: Sequence[str] = (),
+    ) -> Launch:
+        mode = self.agent.get("permission_mode") or self.options.permission_mode
+        allowed = [*(self.agent.get("allowed_tools") or self.options.allowed_tools)]
+        allowed += [f"{TOOL}{name}" for name in TOOL_NAMES]
+        words = [*self._command(), "-p", "--output-format", "stream-json", "--verbose"]
+        words += ["--resume" if run.resume else "--session-id", run.session]
+        words += ["--settings", f"{run.folder}/settings.json", "--setting-sources", "user"]
+        words += ["--mcp-config", f"{run.folder}/mcp.json", "--strict-mcp-config"]
+        words += ["--permission-mode", mode, "--allowedTools", ",".join(allowed)]
+        if self.agent.get("model"):
+            words += ["--model", str(self.agent["model"])]
+        words += [str(word) for word in self.agent.get("arguments", [])]
+        # Variables whose values must not be written: our programs that the client starts have them in their environment.
+        chosen = self.agent.get("set", {}).items()
+        names = sorted({*secrets, *[name for name, value in chosen if is_telling(name, str(value))]})
+        files = {
+            "settings.json": json.dumps(_claude_settings(run.folder, names), indent=1),
+            "mcp.json": json.dumps(_claude_tools(run.folder, names), indent=1),
+            launcher.NAME: launcher.script(sys.executable, HOOK, f"{run.folder}/{launcher.NAME}", folders),
+        }
+        return Launch(words, self._environment(task, run, variables, secrets), files)
+
+    def output(self, now: float, zone: tzinfo) -> Output:
+        return ClaudeOutput(now, zone)
+
+    def transcript(self, session: str, variables: Mapping[str, str]) -> str:
+        if not session:
+            return ""
+        found = glob.glob(f"{glob.escape(self._config(variables))}/projects/*/{glob.escape(session)}.jsonl")
+        return max(found, key=os.path.getmtime) if found else ""
+
+    def mention(self, path: str, first: int, last: int) -> str:
+        # The client takes a mention for a whole word; a name that is none would be cut.
+        return f"@{path}#L{first}-{last}" if PLAIN.fullmatch(path) else ""
+
+    def account(self, variables: Mapping[str, str]) -> str:
+        key = variables.get("ANTHROPIC_API_KEY") or variables.get("CLAUDE_CODE_OAUTH_TOKEN") or ""
+        mark = sha256(key.encode()).hexdigest()[:12] if key else "login"
+        return f"claude:{self._config(variables)}:{clean_text(variables.get('ANTHROPIC_BASE_URL', ''))}:{mark}"
+
+    def _command(self) -> list[str]:
+        return list(self.agent.get("command") or self.options.agent)
+
+    def _config(self, variables: Mapping[str, str]) -> str:
+        given = {**variables, **self.agent.get("set", {})}
+        return str(given.get("CLAUDE_CONFIG_DIR") or given.get("HOME", "") + "/.claude")
+
+
+KINDS: dict[str, type[Driver]] = {"claude": Claude, "command": Driver}
+
+
+def driver(agent: Mapping[str, Any], options: Options) -> Driver:
+    """The driver that a task's `agent` names. Raises `Usage`."""
+    kind = agent.get("kind", "command" if agent.get("command") else "claude")
+    if kind not in KINDS:
+        raise Usage(f"There is no kind of agent {kind!r}.", f"Choose one of {', '.join(KINDS)}.")
+    return KINDS[kind](agent, options)
+
+
+def _claude_settings(folder: str, names: list[str]) -> dict[str, Any]:
+    """Hooks in shell: they cost two milliseconds, and do nothing until somebody wants a pause. One guards commands."""
+    place = shlex.quote(folder)
+    deny = {
+        "continue": False,
+        "stopReason": "paused by keepfast",
+        "hookSpecificOutput": {
+            "hookEventName": "PreToolUse",
+            "permissionDecision": "deny",
+            "permissionDecisionReason": "This task is being paused; the tool was not run. End your turn.",
+        },
+    }
+    stop = {"continue": False, "stopReason": "paused by keepfast"}
+    before = f"[ ! -e {place}/pause ] || {{ : > {place}/stopped; printf %s {shlex.quote(json.dumps(deny))}; }}"
+    after = (
+        f"if [ -e {place}/pause ]; then : > {place}/stopped; printf %s {shlex.quote(json.dumps(stop))}; "
+        f"elif [ -e {place}/nudge ]; then mv {place}/nudge {place}/nudged && cat {place}/nudged; fi"
+    )
+    failure = shlex.join([sys.executable, "-I", "-m", TOOLS, "--failure", folder, *names]) + " 2>/dev/null || :"
+
+    def hook(command: str) -> list[dict[str, Any]]:
+        return [{"hooks": [{"type": "command", "command": command, "timeout": 10}]}]
+
+    # An agent goes on for hours, and keepfast may be upgraded or removed meanwhile.
+    guard = launcher.hook(f"{folder}/{launcher.NAME}", "hook", Claude.client, "--part", "0", shell="sh")
+    saves = {"matcher": "Bash", "hooks": [{"type": "command", "command": guard, "timeout": 30}]}
+    starts = [*hook(before), saves]
+    return {"hooks": {"PreToolUse": starts, "PostToolUse": hook(after), "StopFailure": hook(failure)}}
+
+
+def _claude_tools(folder: str, names: list[str]) -> dict[str, Any]:
+    server = {
+        "type": "stdio",
+        "command": sys.executable,
+        "args": ["-I", "-m", TOOLS, folder, *names],
+        "alwaysLoad": True,
+    }
+    return {"mcpServers": {"keepfast": server}}
+
+
+def _starts(name: str, wanted: set[str]) -> bool:
+    return any(one.endswith("*") and name.startswith(one[:-1]) for one in wanted)
+
+
+def _filled(word: str, places: Mapping[str, str]) -> str:
+    for name, value in places.items():
+        word = word.replace("{" + name + "}", value)
+    return word

@@ -1,0 +1,541 @@
+"""What an agent's output says, line by line: blocks, tools, usage, limits, errors. One reader per kind of output."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections import deque
+from datetime import tzinfo
+from glob import escape, glob
+from typing import Any, NamedTuple
+
+from keepfast.runner.domain.limits import (
+    EVENT,
+    SHORT,
+    STATED,
+    LimitHit,
+    LimitNear,
+    Window,
+    read_error,
+    read_event,
+    read_rates,
+    read_text,
+    read_windows,
+)
+from keepfast.runner.domain.protocol import TOOL, Block, Malformed, Reader, check
+from keepfast.runner.process.redaction import clean_text
+from keepfast.secrets.cuts import head
+
+MESSAGES, SHOWN = 200, 4_000
+"""Messages of a run that are kept for its documents, and characters of each."""
+SAID = 2_000
+BURST = 5 * 1_000_000_000
+"""Lines of a command that are written within so many nanoseconds of each other are said together."""
+CLIENT_ERRORS = ("No conversation found", "already in use")
+
+
+class Tool(NamedTuple):
+    """A tool that was started."""
+
+    name: str
+    what: str
+
+
+class Figure(NamedTuple):
+    """How full an agent's memory was after a request: tokens, and of how many where the agent says so."""
+
+    used: int
+    model: str = ""
+    window: int = 0
+
+
+class Output(ABC):
+    """Everything that was read of a run so far; the common part of all readers."""
+
+    def __init__(self, now: float, zone: tzinfo) -> None:
+        self.now, self.zone = now, zone
+        self.at = 0
+        """When the line that is read was written, in nanoseconds; 0 if nobody noted it."""
+        self.blocks: list[Block | Malformed] = []
+        self.messages: deque[dict[str, Any]] = deque(maxlen=MESSAGES)
+        self.count = 0
+        self.tools: dict[str, Tool] = {}
+        self.limit: LimitHit | None = None
+        self.near: LimitNear | None = None
+        self.retrying = ""
+        self.session = ""
+        self.began = False
+        self.tokens, self.money = 0, 0.0
+        self.figures: list[Figure] = []
+        """One for each request of the main conversation, in order."""
+        self.windows: dict[str, Window] = {}
+        """How much of the account's windows is used, as far as the client was told."""
+        self.error = self.error_text = ""
+        self.failed = self.succeeded = False
+        """What the client's last word was; neither if it has not said any."""
+        self.is_over = True
+        """As far as the agent tells, it is not in the middle of a turn. Whoever tells nothing of turns never is."""
+        self.denials: list[str] = []
+        self.step, self.fraction = "", 0.0
+        self.lines = 0
+        self._odd = 0
+
+    def feed(self, line: bytes) -> None:
+        """Take a line of standard output. Never raises, whatever it holds."""
+        self.lines += 1
+        try:
+            self._feed(line)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            self._odd += 1
+
+    @abstractmethod
+    def _feed(self, line: bytes) -> None:
+        """Take a line; may raise whatever a line of the wrong shape raises."""
+
+    def feed_error(self, line: bytes) -> None:
+        """Take a line of standard error: what a client says of itself. Most say nothing there that counts."""
+        return
+
+    def words(self) -> list[Block | Malformed]:
+        """What the agent has said by protocol, if it says no more."""
+        return self.blocks
+
+    def close(self, exit_code: int | None) -> None:
+        """No more lines come, and the process ended so."""
+        for block in self.blocks:
+            # A wrapper that says in its own block that it was limited is believed.
+            if self.limit is None and isinstance(block, Block) and block.name == "ERROR":
+                text = "\n".join([block.fields["message"], block.fields.get("details", "")])
+                said = read_text(text, self.now, self.zone, STATED)
+                if said is not None and block.fields["type"] == "recoverable":
+                    self.limit = said
+                    self.blocks = [one for one in self.blocks if one is not block]
+                    return
+
+    def feed_transcript(self, line: bytes) -> None:
+        """Take a line of the transcript that the client keeps for itself. Most say nothing there that counts."""
+        return
+
+    def feed_call(self, line: bytes) -> None:
+        """Take a line of the tools' journal: what the agent said by calling one of our tools."""
+        try:
+            call = json.loads(line)
+            block = check(call["name"], dict(call["fields"]), dict(call.get("lists", {})))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            return
+        self._heard(block)
+
+    def feed_failure(self, line: bytes) -> None:
+        """Take what the client's hook of a failed stop was given."""
+        try:
+            facts = json.loads(line)
+            kind, details = str(facts.get("error", "")), str(facts.get("error_details", ""))
+            message = str(facts.get("last_assistant_message", ""))
+            aside = bool(facts.get("agent_id"))
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            return
+        if aside or self.succeeded:
+            return  # a subagent's or a compaction's failure, or one that was got over
+        if self.limit is None and self.failed:
+            self.limit = read_error(kind, details, message, self.now, self.zone)
+        if not self.error:
+            self.error, self.error_text = kind, self.error_text or message or details
+
+    def _heard(self, block: Block | Malformed) -> None:
+        if isinstance(block, Block) and block.name == "PROGRESS":
+            self.step = block.fields.get("step", self.step)
+            percent = block.fields.get("percent", "").rstrip("%")
+            if percent.replace(".", "", 1).isdigit():
+                self.fraction = min(float(percent) / 100, 1.0)
+            return
+        if block not in self.blocks:
+            self.blocks.append(block)
+
+    def _say(self, role: str, content: str, kind: str = "log", tool: bool = False) -> None:
+        self.count += 1
+        if len(content) > SHOWN:
+            content = clean_text(content)[:SHOWN]  # half a key would not be known as one
+        self.messages.append({
+            "role": role, "content": content, "type": kind, "at": self.at, "step": self.step, "tool": tool,
+        })  # fmt: skip
+
+    def _read(self, text: str) -> str:
+        """Take what a whole message says by protocol; return its type."""
+        reader = Reader()
+        found = reader.feed(text) + reader.close()
+        for block in found:
+            self._heard(block)
+        return "protocol" if found else "log"
+
+    def last_said(self) -> str:
+        for message in reversed(self.messages):
+            if message["role"] == "assistant" and not message["tool"]:
+                return str(message["content"])[-SAID:]
+        return ""
+
+
+class ClaudeOutput(Output):
+    """The stream-json lines of Claude Code. Only what the client says of itself is asked about limits."""
+
+    def __init__(self, now: float, zone: tzinfo) -> None:
+        super().__init__(now, zone)
+        self._rejected: LimitHit | None = None
+        self._counted: dict[str, int] = {}
+        """Tokens of each message of this run."""
+        self._written: dict[str, int] = {}
+        """The same from the transcript, in which earlier runs are told of as well."""
+        self._summed = 0
+        self._progressed = False
+        """Progress was told by a tool, and taken where it stood among the messages."""
+        self._measured: object = None
+
+    def _feed(self, line: bytes) -> None:
+        event = json.loads(line)
+        kind = event.get("type")
+        if kind in ("system", "assistant", "user", "result"):
+            self.is_over = kind == "result"
+        if kind == "system":
+            self._system(event)
+        elif kind == "assistant":
+            self._assistant(event)
+        elif kind == "user":
+            self._user(event)
+        elif kind == "rate_limit_event":
+            self.windows.update(read_windows(event["rate_limit_info"]))
+            found = read_event(event["rate_limit_info"], self.now)
+            if isinstance(found, LimitHit):
+                self._rejected = found
+            elif isinstance(found, LimitNear):
+                self.near = found
+        elif kind == "result":
+            self._result(event)
+
+    def feed_error(self, line: bytes) -> None:
+        text = line.decode("utf-8", "replace").strip()
+        if text and not self.error_text:
+            self.error_text = head(text, 500)
+
+    def feed_transcript(self, line: bytes) -> None:
+        # A message is told of before its end has come, with a token or two of its answer. The transcript has all of them.
+        if b'"output_tokens"' not in line:
+            return
+        try:
+            event = json.loads(line)
+            message = event["message"] if event.get("type") == "assistant" else {}
+            id, tokens = str(message["id"]), _tokens(message.get("usage") or {})
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            return
+        self._written[id] = max(tokens, self._written.get(id, 0))
+        if id in self._counted:
+            self._count(id, tokens)
+
+    def close(self, exit_code: int | None) -> None:
+        if exit_code != 0 and self.limit is None and self._rejected is not None and self.lines and not self.error:
+            self.limit = self._rejected  # rejected, and then it ended without a word
+        super().close(exit_code)
+
+    def _system(self, event: dict[str, Any]) -> None:
+        if event.get("subtype") == "init":
+            self.began = True
+            self.session = str(event.get("session_id") or self.session)
+        elif event.get("subtype") == "api_retry":
+            self.retrying = f"{event.get('error')} ({event.get('attempt')} of {event.get('max_retries')})"
+
+    def _assistant(self, event: dict[str, Any]) -> None:
+        message = event["message"]
+        texts = [part["text"] for part in message["content"] if part.get("type") == "text"]
+        if event.get("error") or event.get("is_api_error_message") or message.get("model") == "<synthetic>":
+            self.error = str(event.get("error") or "")
+            self.error_text = head("\n".join(texts), 500)
+            self._say("system", self.error_text, "error")
+            return
+        self.retrying = ""
+        id = str(message.get("id"))
+        self._count(id, max(_tokens(message.get("usage") or {}), self._written.get(id, 0)))
+        if not event.get("parent_tool_use_id"):
+            self._measure(message)
+        for part in message["content"]:
+            if part.get("type") == "tool_use":
+                self._use(str(part["id"]), str(part["name"]), part.get("input"))
+        if event.get("parent_tool_use_id"):
+            return  # what a subagent says is for its agent, not for us
+        for text in texts:
+            self._say("assistant", text, self._read(text))
+
+    def _use(self, id: str, name: str, given: object) -> None:
+        """Take the call of a tool. What ours say counts once they have noted it; how far the agent is, from here on."""
+        self.tools[id] = Tool(name, _what(given))
+        if name == f"{TOOL}report_progress" and isinstance(given, dict):
+            fields = {key: str(given[key]) for key in ("step", "percent") if given.get(key) is not None}
+            self._heard(check("PROGRESS", fields, {}))
+            self._progressed = True
+        self._say("assistant", f"{name} {_what(given)}", "protocol" if name.startswith(TOOL) else "log", tool=True)
+
+    def feed_call(self, line: bytes) -> None:
+        before = self.step, self.fraction
+        super().feed_call(line)
+        if self._progressed and b'"PROGRESS"' in line:
+            self.step, self.fraction = before  # the journal is read behind the messages: what came later stands
+
+    def _user(self, event: dict[str, Any]) -> None:
+        content = event["message"]["content"]
+        if isinstance(content, str):
+            self._say("user", content)
+            return
+        for part in content:
+            if part.get("type") == "tool_result":
+                self.tools.pop(str(part.get("tool_use_id")), None)
+
+    def _count(self, id: str, tokens: int) -> None:
+        """One message comes in several lines, and its figures only rise."""
+        more = max(tokens - self._counted.setdefault(id, 0), 0)
+        self._counted[id] += more
+        self._summed += more
+        self.tokens = max(self.tokens, self._summed)
+
+    def _measure(self, message: dict[str, Any]) -> None:
+        """One message comes in several lines; the last one has its whole length."""
+        usage = message.get("usage") or {}
+        used = _tokens(usage) + int(usage.get("cache_read_input_tokens") or 0)
+        if not used:
+            return
+        if self._measured == message.get("id") and self.figures:
+            self.figures.pop()
+        self._measured = message.get("id")
+        self.figures.append(Figure(used, str(message.get("model") or "")))
+
+    def _result(self, event: dict[str, Any]) -> None:
+        # One process may say several results; the last one counts.
+        self.failed = bool(event.get("is_error"))
+        self.succeeded = not self.failed
+        self.money = float(event.get("total_cost_usd") or self.money)
+        if isinstance(event.get("usage"), dict):
+            self.tokens = max(self.tokens, _tokens(event["usage"]))
+        self.denials = [str(one.get("tool_name")) for one in event.get("permission_denials") or []]
+        if not self.failed:
+            self.error = self.error_text = ""
+            self.limit = self._rejected = None
+            return
+        text = str(event.get("result") or self.error_text)
+        self.error_text = head(text, 500)
+        reason = str(event.get("terminal_reason") or "")
+        if reason == "prompt_too_long" or text.casefold().startswith("prompt is too long"):
+            self.error = "prompt_too_long"
+        elif "No conversation found" in text:
+            self.error = reason or "no_conversation"
+        if self._rejected is not None:
+            self.limit = self._rejected
+        elif event.get("api_error_status") in (429, 529) or self.error in ("rate_limit", "billing_error"):
+            found = read_text(text, self.now, self.zone)
+            self.limit = found or LimitHit(SHORT, None, EVENT, head(text, 500))
+        elif self.error in ("overloaded", "server_error"):
+            self.limit = read_text(text, self.now, self.zone)
+
+
+class PlainOutput(Output):
+    """Any other agent: its text is read for blocks; `--json` lines of Codex are understood as well."""
+
+    def __init__(self, now: float, zone: tzinfo) -> None:
+        super().__init__(now, zone)
+        self._reader = Reader()
+        self._errors: deque[str] = deque(maxlen=5)
+        self._is_codex = False
+        """Only whoever begins as Codex does is believed to fail as Codex does: any agent can print such a line."""
+
+    def _feed(self, line: bytes) -> None:
+        self.began = True
+        if line.startswith(b'{"type":') and line.rstrip().endswith(b"}"):
+            try:
+                event = json.loads(line)
+            except (ValueError, RecursionError):
+                event = None
+            if isinstance(event, dict) and self._event(event):
+                return
+        text = line.decode("utf-8", "replace").rstrip("\n")
+        found = self._reader.feed(text + "\n")
+        for block in found:
+            self._heard(block)
+        self._say("assistant", text, "protocol" if self._belongs(text, found) else "log")
+
+    def _belongs(self, line: str, found: list[Block | Malformed]) -> bool:
+        """Is a line part of a block or of a marker with its notes?"""
+        if self._reader.is_within or not found:
+            return self._reader.is_within
+        if found[-1].name in ("PHASE_COMPLETE", "CUSTOM_TASK_COMPLETE"):
+            return (
+                line.strip().lower().startswith("ready for review")
+            )  # any other line only showed that the notes are over
+        if found[-1].name == "ERROR":  # one in a line may have been ended by the line behind it
+            return "[/ERROR" in line or line.lstrip().startswith("[ERROR")
+        return True
+
+    def feed_error(self, line: bytes) -> None:
+        text = line.decode("utf-8", "replace").strip()
+        if text:
+            self._errors.append(head(text, 2000))
+
+    def close(self, exit_code: int | None) -> None:
+        for block in self._reader.close():
+            self._heard(block)
+        if exit_code not in (0, None):
+            # Only the last words of a program that failed are its own excuse.
+            for text in reversed(self._errors):
+                if self.limit is None:
+                    self.limit = read_text(text, self.now, self.zone)
+            if self._errors and not self.error_text:
+                self.error_text = head(self._errors[-1], 500)
+        elif exit_code == 0:
+            self.limit = None
+        super().close(exit_code)
+
+    def words(self) -> list[Block | Malformed]:
+        return [*self.blocks, *self._reader.peek()]
+
+    def last_said(self) -> str:
+        """The last lines that came together and are no protocol; if there are none, the last of what was."""
+        said = [one for one in self.messages if one["role"] == "assistant" and str(one["content"]).strip()]
+        for kind in ("log", "protocol"):
+            lines: list[str] = []
+            earliest = 0
+            for one in reversed(said):
+                if one["type"] != kind or (earliest and one["at"] and earliest - one["at"] > BURST):
+                    if lines:
+                        break
+                    continue
+                lines.append(str(one["content"]))
+                earliest = one["at"]
+            if lines:
+                return "\n".join(reversed(lines))[-SAID:]
+        return ""
+
+    def _event(self, event: dict[str, Any]) -> bool:
+        """Take a line of `codex exec --json`; False if it is none."""
+        kind = event.get("type")
+        if str(kind).startswith(("thread.", "turn.", "item.")):
+            self.is_over = kind in ("turn.completed", "turn.failed")
+        if kind in ("thread.started", "turn.started", "item.started", "item.updated"):
+            self.session = str(event.get("thread_id") or self.session)
+            self._is_codex = self._is_codex or kind == "thread.started"
+            return True
+        if kind == "item.completed":
+            item = event.get("item") or {}
+            if item.get("type") == "agent_message":
+                text = str(item.get("text", ""))
+                self._say("assistant", text, self._read(text))
+            return True
+        if kind == "turn.completed":
+            usage = event.get("usage") or {}
+            self.tokens += int(usage.get("input_tokens") or 0) - int(usage.get("cached_input_tokens") or 0)
+            self.tokens += int(usage.get("output_tokens") or 0)
+            self.failed, self.limit = False, None
+            return True
+        if kind in ("error", "turn.failed") and self._is_codex:
+            self.failed = True
+            error = event.get("error")
+            text = str(event.get("message") or (error.get("message") if isinstance(error, dict) else error) or "")
+            self.error_text = head(text, 500)
+            self.limit = read_text(text, self.now, self.zone, EVENT) or self.limit
+            return True
+        if kind == "token_count":
+            rates = event.get("rate_limits")
+            if isinstance(rates, dict):
+                self.near = read_rates(rates, self.now)
+                self.windows.update(read_windows(rates))
+            self._measure(event.get("info"))
+            return True
+        return False
+
+    def _measure(self, info: object) -> None:
+        last = info.get("last_token_usage") if isinstance(info, dict) else None
+        if isinstance(info, dict) and isinstance(last, dict) and last.get("total_tokens"):
+            self.figures.append(Figure(int(last["total_tokens"]), window=int(info.get("model_context_window") or 0)))
+
+
+def _tokens(usage: dict[str, Any]) -> int:
+    """What counts against a budget: everything but what came from the cache."""
+    names = ("input_tokens", "cache_creation_input_tokens", "output_tokens")
+    return sum(int(usage.get(name) or 0) for name in names)
+
+
+def _what(given: object) -> str:
+    if not isinstance(given, dict):
+        return ""
+    for key in ("command", "file_path", "path", "pattern", "url", "description", "prompt"):
+        if isinstance(given.get(key), str):
+            return head(str(given[key]), 300)
+    return head(json.dumps(given, ensure_ascii=False), 300)
+
+
+class Transcripts:
+    """What a client writes for itself of a session, as it grows: the session's transcript and those of its subagents."""
+
+    def __init__(self) -> None:
+        self._tails: dict[str, Tail] = {}
+
+    @property
+    def is_known(self) -> bool:
+        return bool(self._tails)
+
+    def read(self, path: str, output: Output) -> None:
+        """Let the output take what came since the last time; an empty `path` is the one of the last time."""
+        path = path or next(iter(self._tails), "")
+        if not path:
+            return
+        for one in (path, *sorted(glob(f"{escape(path.removesuffix('.jsonl'))}/subagents/*.jsonl"))):
+            tail = self._tails.setdefault(one, Tail(one))
+            while lines := tail.lines():
+                for line in lines:
+                    output.feed_transcript(line)
+
+
+class Tail:
+    """Whole lines of a growing file, from an offset on."""
+
+    def __init__(self, path: str, offset: int = 0) -> None:
+        self.path, self.offset = path, offset
+        self._starts: list[int] = []
+        self._times: list[int] = []
+        self._noted = 0
+
+    def timed_lines(self) -> list[tuple[bytes, int]]:
+        """What came since the last time, each line with when it was written; 0 where nobody noted that."""
+        offset, lines = self.offset, self.lines()
+        if lines:
+            self._read_times()
+        found = []
+        for line in lines:
+            place = bisect_right(self._starts, offset) - 1
+            found.append((line, self._times[place] if place >= 0 else 0))
+            offset += len(line) + 1
+        return found
+
+    def _read_times(self) -> None:
+        try:
+            with open(self.path + ".times", "rb") as file:
+                file.seek(self._noted)
+                whole, newline, _ = file.read().rpartition(b"\n")
+        except OSError:
+            return
+        self._noted += len(whole) + len(newline)
+        for line in whole.splitlines():
+            start, _, at = line.partition(b" ")
+            if start.isdigit() and at.isdigit():
+                self._starts.append(int(start))
+                self._times.append(int(at))
+
+    def lines(self, most: int = 4 << 20) -> list[bytes]:
+        """What came since the last time; half a line stays for later."""
+        try:
+            with open(self.path, "rb") as file:
+                file.seek(self.offset)
+                part = file.read(most)
+        except OSError:
+            return []
+        end = part.rfind(b"\n") + 1
+        if not end:
+            if len(part) == most:  # a line that is too long to be one of ours
+                self.offset += most
+            return []
+        self.offset += end
+        return part[:end].split(b"\n")[:-1]

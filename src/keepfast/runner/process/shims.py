@@ -1,0 +1,212 @@
+"""Shims from outside: starting one, looking at what became of it, telling it what is wanted, ending strays."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+from typing import Any, NamedTuple
+
+from keepfast.runner.process.run_folder import write_file
+from keepfast.runner.process.tree import send, start_time
+
+ABSENT, ALIVE, OVER, LOST = "absent", "alive", "over", "lost"
+TOKEN = "KEEPFAST_RUN_TOKEN"
+PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "launch_shim.py")
+
+
+class Look(NamedTuple):
+    """What a run's folder shows: never begun, alive, over with a report, or lost without one."""
+
+    kind: str
+    pid: int = 0
+    boot: str = ""
+    exit_code: int | None = None
+    signal: int | None = None
+    reason: str = ""
+    started: bool = True
+    ended_at: int = 0
+    seconds: float | None = None
+    """How long it ran by a clock that nobody can set, if its shim could say so."""
+
+
+def start(folder: str, job: dict[str, Any]) -> str:
+    """Start the shim of a run, unless it was started before; return its word: started, running or begun.
+
+    Raises `OSError` if no process can be made.
+    """
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    errors = os.open(folder + "/shim.err", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        child = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-B", PROGRAM, folder],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env={"PATH": os.defpath},
+            cwd="/",
+            start_new_session=True,
+        )
+    finally:
+        os.close(errors)
+    assert child.stdin is not None
+    assert child.stdout is not None
+    with child.stdin, child.stdout:
+        try:
+            child.stdin.write(json.dumps(job).encode())
+            child.stdin.close()
+        except BrokenPipeError:
+            pass
+        word = child.stdout.readline().decode().strip()
+    _adopted.append(child)
+    _forget_ended()
+    return word
+
+
+_adopted: list[subprocess.Popen[bytes]] = []
+
+
+def _forget_ended() -> None:
+    """Children that have ended are waited for, else they stay as zombies for as long as we live."""
+    _adopted[:] = [child for child in _adopted if child.poll() is None]
+
+
+def look(folder: str, run: str) -> Look:
+    """Read what became of a run. Only a lock that is held and names this run is a living agent."""
+    _forget_ended()
+    report = read(folder + "/exit.json")
+    if report is not None and report.get("run") == run:
+        try:
+            ended = os.stat(folder + "/exit.json").st_mtime_ns
+        except OSError:
+            ended = 0
+        code, number, seconds = (report.get(name) for name in ("exit", "signal", "seconds"))
+        return Look(
+            OVER,
+            exit_code=code if isinstance(code, int) else None,
+            signal=number if isinstance(number, int) else None,
+            reason=str(report.get("reason", "")),
+            started=bool(report.get("started", True)),
+            ended_at=ended,
+            seconds=float(seconds) if isinstance(seconds, int | float) else None,
+        )
+    facts = read(folder + "/lock")
+    if is_locked(folder + "/lock"):
+        if facts is not None and facts.get("run") == run:
+            return Look(ALIVE, pid=int(facts["pid"]), boot=str(facts.get("boot", "")))
+        return Look(ALIVE)  # it has the lock and is about to say who it is
+    if facts is None:
+        return Look(ABSENT)
+    # The report may have come between the two looks.
+    if os.path.exists(folder + "/exit.json") and report is None:
+        return look(folder, run)
+    return Look(LOST, boot=str(facts.get("boot", "")))
+
+
+def agent(folder: str) -> dict[str, Any]:
+    """The agent's process as its shim noted it; empty before it was started."""
+    return read(folder + "/agent.json") or {}
+
+
+def wish(folder: str, what: str, reason: str = "") -> int:
+    """Tell a shim to stop, kill, freeze or thaw; return the number of the wish."""
+    before = read(folder + "/wish") or {}
+    number = int(before.get("number", 0)) + 1
+    write_file(folder + "/wish", {"number": number, "do": what, "reason": reason}, durable=False)
+    facts = read(folder + "/lock")
+    if facts is None or not is_locked(folder + "/lock"):
+        return number
+    try:
+        # By descriptor, with the lock held by that process until now: a number that was given to another never gets it.
+        pidfd = os.pidfd_open(int(facts["pid"]))
+        try:
+            if start_time(int(facts["pid"])) == facts.get("started"):
+                signal.pidfd_send_signal(pidfd, signal.SIGUSR1)
+        finally:
+            os.close(pidfd)
+    except (OSError, AttributeError, ValueError, KeyError):
+        pass  # it looks for itself once a second
+    return number
+
+
+def last_wish(folder: str) -> str:
+    """What was told last, and not taken back."""
+    return str((read(folder + "/wish") or {}).get("do", ""))
+
+
+def state(folder: str) -> dict[str, Any]:
+    return read(folder + "/state") or {}
+
+
+def end_strays(token: str) -> int:
+    """Kill whatever still carries the token of a run whose shim is gone; return how many there were."""
+    wanted, count = f"{TOKEN}={token}".encode(), 0
+    for _ in range(20):
+        found = [pid for pid in _own_processes() if wanted in _environment(pid)]
+        if not found:
+            break
+        for pid in found:
+            send(pid, signal.SIGKILL)
+        count += len(found)
+    return count
+
+
+def carries_token(pid: int) -> bool:
+    """Does this process, or one above it, belong to a run? Human-only verbs ask."""
+    for _ in range(64):
+        if pid <= 1:
+            return False
+        if any(part.startswith(TOKEN.encode() + b"=") for part in _environment(pid)):
+            return True
+        try:
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                pid = int(file.read().rpartition(b")")[2].split()[1])
+        except (OSError, IndexError, ValueError):
+            return False
+    return False
+
+
+def is_locked(path: str) -> bool:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+
+
+def read(path: str, most: int = 1 << 20) -> dict[str, Any] | None:
+    """A small JSON object, None if it is not there or not whole."""
+    try:
+        with open(path, "rb") as file:
+            value = json.loads(file.read(most))
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _own_processes() -> list[int]:
+    own, found = os.geteuid(), []
+    for name in os.listdir("/proc") if os.path.isdir("/proc") else []:
+        try:
+            if name.isdigit() and os.stat(f"/proc/{name}").st_uid == own and int(name) != os.getpid():
+                found.append(int(name))
+        except OSError:
+            continue
+    return found
+
+
+def _environment(pid: int) -> list[bytes]:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return file.read().split(b"\0")
+    except OSError:
+        return []

@@ -1,0 +1,1 @@
+"""What runs when: the supervisor, its attempts, timers and workflows."""

@@ -1,0 +1,108 @@
+"""The last step of a run attempt: judge how it ended, keep what there is, and write what follows, all at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from keepfast.model.steps import step
+from keepfast.runner.actions import checkpoints, dialogue, documents, finals, logs
+from keepfast.runner.actions.gates import verify
+from keepfast.runner.db.tables import Overtaken, Run, Task
+from keepfast.runner.domain import verdict
+from keepfast.runner.domain.protocol import VARIABLES
+from keepfast.runner.domain.task import ENDED
+from keepfast.runner.domain.verdict import Seen, Verdict, gate, judge
+from keepfast.runner.process import shims as process
+from keepfast.runner.process.output import Output
+from keepfast.runner.scheduler import runs
+from keepfast.runner.scheduler.outcomes import Settlement
+
+if TYPE_CHECKING:
+    from keepfast.runner.actions.environment import Ground
+
+TRIGGERS = {
+    verdict.CANCELLED: "cancel", verdict.FAILED: "error", verdict.LIMITED: "rate_limit", verdict.PAUSED: "user_pause",
+    verdict.RETRY: "error", verdict.PHASE: "phase_complete", verdict.COMPLETE: "final", verdict.ASKED: "question",
+    verdict.NEEDS: "secret", verdict.IDLE: "turn", verdict.CRASHED: "crash", verdict.BUDGET: "budget",
+    verdict.DENIED: "approval", verdict.FULL: "error",
+}  # fmt: skip
+
+
+def settle(ground: Ground, id: str) -> None:
+    """Decide what follows from a run that has ended, and write it. Done twice, it does nothing the second time."""
+    tables = ground.tables
+    run = tables.run(id)
+    if run.state == ENDED:
+        return
+    look = process.look(run.folder, id)
+    if look.kind == process.ALIVE:
+        return
+    if look.kind == process.LOST:
+        process.end_strays(run.token)
+    try:
+        task = tables.check_epoch(run)
+    except Overtaken:
+        with tables.write():
+            tables.change_run(id, state=ENDED, outcome="overtaken", ended_at=ground.now())
+        return
+    output = runs.read(ground, run)
+    # How an agent ends that is told to says nothing of its work.
+    output.close(look.exit_code if run.wanted != verdict.LINGERING else None)
+    rebooted = look.kind in (process.LOST, process.ABSENT) and run.boot != ground.boot
+    judged = _judge(task, run, look, output)
+    step("settle:judged")
+    dialogue.keep(ground, run, output)
+    kept = checkpoints.keep(ground, task, run, _reason(judged), f"{id}:{judged.kind}", output)
+    step("settle:saved")
+    passed, shown = verify(ground, task, judged)
+    step("settle:verified")
+    final = finals.keep(ground, task, run, output) if _is_last(ground, task, judged, passed) else kept
+    step("settle:kept")
+    noted = Settlement(ground, task, run, look, output, judged, kept, passed, shown, rebooted, final).write()
+    step("settle:written")
+    for one in noted:
+        checkpoints.publish(ground, one)
+    documents.project(ground, task.id)
+    logs.write(ground, run)
+
+
+def _reason(judged: Verdict) -> str:
+    """Why the checkpoint of a run that was judged so is taken."""
+    needs = [block for block in judged.blocks if block.name == "DEPENDENCY_REQUEST"]
+    if judged.kind == verdict.NEEDS and not any(block.fields["type"] in VARIABLES for block in needs):
+        return "dependency"
+    return TRIGGERS[judged.kind]
+
+
+def _is_last(ground: Ground, task: Task, judged: Verdict, passed: bool | None) -> bool:
+    """Does the task end with this phase?"""
+    if judged.kind != verdict.PHASE:
+        return False
+    review, last = task.phases[task.phase - 1]["review"], task.phase >= len(task.phases)
+    return gate(passed, task.reworks, review, last, ground.options.max_attempts).action == "finish"
+
+
+def _judge(task: Task, run: Run, look: process.Look, output: Output) -> Verdict:
+    code = look.exit_code if look.kind == process.OVER else None
+    if look.signal is not None:
+        code = -look.signal
+    seen = Seen(
+        exit_code=code,
+        wanted="cancel" if task.wanted == "cancel" else run.wanted,
+        blocks=tuple(output.blocks),
+        limit=output.limit,
+        error=output.error,
+        error_text=output.error_text,
+        failed=output.failed,
+        denials=tuple(output.denials),
+        phase=task.phase,
+        phases=max(len(task.phases), 1),
+        completes_on_exit=task.agent.get("completes_on") == "exit",
+        never_started=look.reason if not look.started else "",
+    )
+    judged = judge(seen)
+    if judged.kind == verdict.COMPLETE and task.phases:
+        return judged._replace(kind=verdict.PHASE)
+    if judged.kind == verdict.PHASE and not task.phases:
+        return judged._replace(kind=verdict.COMPLETE)
+    return judged

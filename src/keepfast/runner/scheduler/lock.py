@@ -1,0 +1,49 @@
+"""One supervisor at a time: a kernel lock that ends with its holder, and a file that says who it is and what troubles it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+
+from keepfast.model.errors import Busy
+from keepfast.runner.process.shims import is_locked
+
+SIZE = 1024
+"""The file always has this size: a full disk has room for what is written over something."""
+
+
+class Lock:
+    """Held from the beginning to the end of a supervisor."""
+
+    def __init__(self, folder: str) -> None:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        self.fd = os.open(f"{folder}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            who = os.pread(self.fd, 32, 0).decode("ascii", "replace").split("\n")[0].strip()
+            os.close(self.fd)
+            raise Busy(
+                f"A supervisor runs already (process {who or 'unknown'}).", "One is enough; it sees all tasks."
+            ) from None
+        self.note("")
+
+    def note(self, trouble: str) -> None:
+        """Say what cannot be done now, for whoever asks how the supervisor is."""
+        text = f"{os.getpid()}\n{' '.join(trouble.split())}".encode()[: SIZE - 1]
+        os.pwrite(self.fd, text.ljust(SIZE - 1) + b"\n", 0)
+
+    def close(self) -> None:
+        os.close(self.fd)
+
+
+def trouble_of(folder: str) -> str | None:
+    """What the supervisor of this folder cannot do now; empty if all is well, None if there is no supervisor."""
+    path = f"{folder}/lock"
+    if not is_locked(path):
+        return None
+    try:
+        with open(path, "rb") as file:
+            return file.read(SIZE).decode("utf-8", "replace").partition("\n")[2].strip()
+    except OSError:
+        return ""

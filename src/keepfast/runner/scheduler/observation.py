@@ -1,0 +1,284 @@
+"""A live run, followed until its process has ended: its output, its clocks, and what people want of it."""
+
+from __future__ import annotations
+
+import os
+import select
+from contextlib import suppress
+from threading import Event as Flag
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from keepfast.runner.actions import checkpoints
+from keepfast.runner.actions import context_use as fullness
+from keepfast.runner.actions.logs import Outputs
+from keepfast.runner.actions.vault import agent_of
+from keepfast.runner.db.tables import Overtaken, Run
+from keepfast.runner.domain.limits import LimitNear
+from keepfast.runner.domain.task import ENDED, LIVE, STARTING, STOPPING
+from keepfast.runner.domain.verdict import LINGERING, has_last_word
+from keepfast.runner.domain.waits import Budget, Spent, nudge, used
+from keepfast.runner.process import shims as process
+from keepfast.runner.process.drivers import driver
+from keepfast.runner.process.output import Tail, Transcripts
+from keepfast.runner.process.run_folder import write_file
+from keepfast.runner.scheduler.runs import age, files
+
+if TYPE_CHECKING:
+    from keepfast.runner.actions.environment import Ground
+
+SECOND = 1_000_000_000
+POLL = 0.2
+ASK = 0.5
+TELL = 5.0
+COPY = 1.0
+AFTER_GRACE = 20.0
+
+
+def observe(ground: Ground, id: str, halt: Flag) -> bool:
+    """Follow a run until its process has ended; False if we were told to halt before."""
+    run = ground.tables.run(id)
+    if run.state == ENDED:
+        return True
+    return _Observer(ground, run).follow(halt)
+
+
+class _Observer:
+    """Follows one live run: its output, its clocks, and what people want of it."""
+
+    def __init__(self, ground: Ground, run: Run) -> None:
+        self.ground, self.run, self.folder = ground, run, run.folder
+        self.task = ground.tables.task(run.task)
+        self.driver = driver(agent_of(ground, self.task), ground.options)
+        self.output = self.driver.output(ground.now() / SECOND, ground.zone)
+        self.tails = [(Tail(f"{run.folder}/{name}"), feed) for name, feed in files(self.output)]
+        self.transcripts = Transcripts()
+        self.outputs, self.copied_at = Outputs(run, self.task.workspace), 0.0
+        self.heard_at = monotonic()
+        self.began_at = self.heard_at - age(ground, run)
+        self.told_at = self.asked_at = 0.0
+        self.pause_at = self.stop_at = 0.0
+        self.silent = False
+        self.frozen = 0
+        """The number of the wish whose freeze was kept last."""
+        self.near: LimitNear | None = None
+        self.saved_at = monotonic() - self._since_last_save()
+        self.known: tuple[object, ...] = ()
+        self.figures, self.bands = fullness.told(ground, run), fullness.bands(ground, run)
+
+    def follow(self, halt: Flag) -> bool:
+        while not halt.is_set():
+            look = process.look(self.folder, self.run.id)
+            self._listen()
+            if look.kind != process.ALIVE:
+                return True
+            now = monotonic()
+            if now - self.copied_at >= COPY:
+                self.copied_at = now
+                self.outputs.look()
+            if now - self.asked_at >= ASK:
+                self.asked_at = now
+                try:
+                    self._obey(now)
+                except Overtaken:
+                    process.wish(self.folder, "stop", "overtaken")
+            self._wait(look.pid)
+        return False
+
+    def _listen(self) -> None:
+        for tail, feed in self.tails:
+            for line, self.output.at in tail.timed_lines():
+                feed(line)
+                self.heard_at, self.silent = monotonic(), False
+
+    def _read_transcripts(self) -> None:
+        session = self.output.session or self.run.session
+        path = "" if self.transcripts.is_known else self.driver.transcript(session, self.ground.variables)
+        self.transcripts.read(path, self.output)
+
+    def _wait(self, pid: int) -> None:
+        try:
+            fd = os.pidfd_open(pid) if pid else -1
+        except (OSError, AttributeError):
+            fd = -1
+        try:
+            poll = select.poll()
+            if fd >= 0:
+                poll.register(fd, select.POLLIN)
+            poll.poll(POLL * 1000)
+        finally:
+            if fd >= 0:
+                os.close(fd)
+
+    def _obey(self, now: float) -> None:
+        tables = self.ground.tables
+        self.run, self.task = tables.run(self.run.id), tables.task(self.run.task)
+        if self.run.state == ENDED:
+            return
+        tables.check_epoch(self.run)
+        self._read_transcripts()
+        self._tell(now)
+        wanted = self.task.wanted
+        if self.stop_at:
+            if now - self.stop_at > self.ground.options.stop_grace + AFTER_GRACE:
+                self.stop_at = now
+                process.wish(self.folder, "kill", self.run.wanted)
+            return
+        if wanted == "freeze":
+            self._freeze(now)
+            return
+        if process.last_wish(self.folder) == "freeze":
+            process.wish(self.folder, "thaw")
+            self.heard_at = now
+        if wanted == "cancel":
+            self._end("cancel", now)
+        elif wanted in ("pause", "pause_now"):
+            self._pause(now, at_once=wanted == "pause_now")
+        elif process.last_wish(self.folder) == "stop":
+            self.stop_at = now  # told before we were restarted
+        else:
+            if self.run.wanted == "pause":
+                self._unpause()
+            self._watch(now)
+
+    def _freeze(self, now: float) -> None:
+        """Let everything stand still, and keep what there is once it does: once for each freeze, whoever sees it."""
+        if process.last_wish(self.folder) != "freeze":
+            process.wish(self.folder, "freeze", "frozen by a person")
+        state = process.state(self.folder)
+        number = int(state.get("wish", 0))
+        if state.get("done") == "freeze" and state.get("frozen") and number != self.frozen:
+            self.frozen, self.saved_at = number, now
+            key = f"{self.run.id}:freeze:{number}"
+            checkpoints.take(self.ground, self.task, self.run, "user_pause", key, self.output)
+
+    def _unpause(self) -> None:
+        """A pause was taken back before the agent was told to end. If a hook of its has told it, the next run goes on."""
+        self.pause_at = 0.0
+        with suppress(FileNotFoundError):
+            os.unlink(f"{self.folder}/pause")
+        with self.ground.tables.write() as tables:
+            tables.check_epoch(self.run)
+            tables.change_run(self.run.id, wanted="", state=LIVE)
+
+    def _pause(self, now: float, at_once: bool) -> None:
+        """At the next tool boundary; after that, or when none comes, by a signal."""
+        if not self.pause_at:
+            self.pause_at = now
+            self._want("pause")
+            if self.driver.stops_at_tools:
+                with open(f"{self.folder}/pause", "wb"):
+                    pass
+        waited = now - self.pause_at > self.ground.options.pause_grace
+        if at_once or waited or not self.driver.stops_at_tools or os.path.exists(f"{self.folder}/stopped"):
+            self._end("pause", now)
+
+    def _watch(self, now: float) -> None:
+        """Budget, silence, interval: what concerns a run that nobody has asked anything of."""
+        options = self.ground.options
+        budget = Budget.of(self.task.budget)
+        spent = Spent(
+            self.task.tokens + self.output.tokens,
+            self.task.money + self.output.money,
+            int(self.task.seconds + now - self.began_at),
+        )
+        part, what = used(budget, spent)
+        if part >= 1.0:
+            self._log("budget_exceeded", {"what": what})
+            self._end("budget", now)
+            return
+        mark = nudge(budget, spent, self.task.told)
+        if mark:
+            self._nudge(mark, what)
+        said = fullness.act(self.ground, self.task, self.run, self.output, self.bands)
+        if said:
+            self._say(said)
+        quiet = now - self.heard_at
+        if quiet > options.marker_grace and self._is_lingering():
+            self._end(LINGERING, now)
+            return
+        if quiet > options.stuck_after:
+            self._log("stuck", {"seconds": int(quiet)})
+            self._end("stuck", now)
+        elif quiet > options.silent_after and not self.silent:
+            self.silent = True
+            self._log("silent", {"seconds": int(quiet)})
+        if now - self.saved_at >= options.checkpoint_interval:
+            self.saved_at = now
+            key = f"{self.run.id}:interval:{self.ground.now() // SECOND}"
+            checkpoints.take(self.ground, self.task, self.run, "interval", key, self.output)
+
+    def _is_lingering(self) -> bool:
+        """Has the agent said its last word, and is not in the middle of anything?"""
+        return self.output.is_over and has_last_word(self.output.words(), self.run.phase)
+
+    def _nudge(self, mark: float, what: str) -> None:
+        self._say(f"You have used {mark:.0%} of your budget of {what}. Finish what matters most.")
+        with self.ground.tables.write() as tables:
+            tables.check_epoch(self.run)
+            tables.change(self.task.id, self.ground.now(), told=mark)
+            tables.log(self.task.id, self.ground.now(), "budget_told", {"part": mark, "what": what}, self.run.id)
+
+    def _say(self, text: str) -> None:
+        """Let the agent know, at its next tool."""
+        answer = {"hookSpecificOutput": {"hookEventName": "PostToolUse", "additionalContext": text}}
+        write_file(f"{self.folder}/nudge", answer, durable=False)
+
+    def _end(self, why: str, now: float) -> None:
+        self._want(why)
+        self.stop_at = now
+        process.wish(self.folder, "stop", why)
+
+    def _want(self, why: str) -> None:
+        if self.run.wanted != why:
+            with self.ground.tables.write() as tables:
+                tables.check_epoch(self.run)
+                tables.change_run(self.run.id, wanted=why, state=STOPPING)
+                tables.log(self.task.id, self.ground.now(), "stopping", {"why": why}, self.run.id)
+
+    def _tell(self, now: float) -> None:
+        """Write down that the run lives, what it says of its progress, and what it used."""
+        if self.run.state == STARTING:
+            pid = process.agent(self.folder).get("pid")
+            if pid:
+                with self.ground.tables.write() as tables:
+                    tables.check_epoch(self.run)
+                    at = self.ground.now()
+                    tables.change_run(self.run.id, state=LIVE, pid=int(pid), live_at=at)
+                    tables.log(
+                        self.task.id, at, "agent_started", {"pid": int(pid), "session": self.run.session}, self.run.id
+                    )
+        near = self.output.near
+        if near is not None and (self.near is None or near.scope != self.near.scope):
+            self.near = near
+            self._log("limit_near", {"scope": near.scope, "used": near.used, "resetsAt": near.resets_at})
+            key = f"{self.run.id}:limit_near:{near.scope}"
+            checkpoints.take(self.ground, self.task, self.run, "limit", key, self.output)
+        output = self.output
+        known = (output.step, output.fraction, output.tokens, output.retrying, len(output.figures))
+        if known != self.known and now - self.told_at >= TELL:
+            self.known, self.told_at = known, now
+            with self.ground.tables.write() as tables:
+                tables.check_epoch(self.run)
+                offset = self.tails[0][0].offset
+                tables.change_run(self.run.id, offset=offset, tokens=self.output.tokens, money=self.output.money)
+                step_, fraction = self.output.step or self.task.step, self.output.fraction or self.task.fraction
+                tables.change(self.task.id, self.ground.now(), step=step_, fraction=fraction)
+                facts = {
+                    "step": step_,
+                    "fraction": fraction,
+                    "tokens": self.output.tokens,
+                    "retrying": self.output.retrying,
+                }
+                tables.log(self.task.id, self.ground.now(), "progress", facts, self.run.id)
+                self.figures = fullness.tell(self.ground, self.run, self.output, self.figures)
+
+    def _log(self, type: str, facts: dict[str, object]) -> None:
+        with self.ground.tables.write() as tables:
+            tables.log(self.task.id, self.ground.now(), type, facts, self.run.id)
+
+    def _since_last_save(self) -> float:
+        row = self.ground.tables.one("SELECT MAX(made_at) AS at FROM checkpoint WHERE run = ?", self.run.id)
+        at = (row["at"] if row is not None else None) or self.run.started_at
+        # A clock that was set in between must not make it wait for ever, nor save at once.
+        return min(max((self.ground.now() - at) / SECOND, 0.0), self.ground.options.checkpoint_interval)

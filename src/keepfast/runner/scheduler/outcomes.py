@@ -1,0 +1,361 @@
+"""What follows from a run that was judged: the rows of every outcome, written in one transaction."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from keepfast.runner.actions import checkpoints, documents, finals, restores, vault
+from keepfast.runner.actions import context_use as fullness
+from keepfast.runner.actions.checkpoints import Kept, Noted
+from keepfast.runner.actions.questions import ask, hold_open
+from keepfast.runner.db.tables import Overtaken, Run, Tables, Task
+from keepfast.runner.domain import prompts as telling
+from keepfast.runner.domain import verdict
+from keepfast.runner.domain.limits import OVERLOAD, LimitHit
+from keepfast.runner.domain.questions import PENDING
+from keepfast.runner.domain.task import APPROVAL, BACKOFF, BUDGET, CRASHED, DONE, ENDED, RATE_LIMIT, STALLED, USER_PAUSE
+from keepfast.runner.domain.verdict import Verdict
+from keepfast.runner.domain.waits import backoff, jitter, stagger
+from keepfast.runner.process import shims as process
+from keepfast.runner.process.drivers import driver
+from keepfast.runner.process.output import Output
+from keepfast.runner.process.redaction import clean_text
+from keepfast.runner.scheduler import runs
+from keepfast.secrets.cuts import head
+
+if TYPE_CHECKING:
+    from keepfast.runner.actions.environment import Ground
+
+SECOND = 1_000_000_000
+LOGGED = 4_000
+COUNTED = 200
+"""So many crashes in a row are counted: more than `supervisor.max_attempts` can be."""
+ORDERLY = (verdict.PHASE, verdict.ASKED, verdict.NEEDS, verdict.DENIED)
+"""After one of these, crashes are counted anew."""
+CUT_OFF = (verdict.CRASHED, verdict.LIMITED, verdict.PAUSED, verdict.RETRY, verdict.BUDGET, verdict.FULL)
+
+
+class Settlement:
+    """What follows from one judged run, written in one transaction."""
+
+    def __init__(
+        self,
+        ground: Ground,
+        task: Task,
+        run: Run,
+        look: process.Look,
+        output: Output,
+        judged: Verdict,
+        kept: Kept | None,
+        passed: bool | None,
+        shown: str,
+        rebooted: bool,
+        final: Kept | None,
+    ) -> None:
+        self.ground, self.task, self.run, self.look, self.output, self.judged = ground, task, run, look, output, judged
+        self.kept, self.passed, self.shown, self.rebooted, self.final = kept, passed, shown, rebooted, final
+        self.taken = kept.taken if kept is not None else None
+        self.now = ground.now()
+
+    def write(self) -> list[Noted]:
+        """Write the rows, then the documents of the checkpoints, which tell what they say."""
+        with self.ground.tables.write() as tables:
+            if tables.run(self.run.id).state == ENDED:
+                return []
+            self._follow(tables)
+            found = [self.kept]
+            if self.final is not self.kept and tables.task(self.task.id).state == DONE:
+                found.append(self.final)
+            return [checkpoints.note(self.ground, kept) for kept in found if kept is not None]
+
+    def _follow(self, tables: Tables) -> None:
+        try:
+            self.task = tables.check_epoch(self.run)
+        except Overtaken:
+            tables.change_run(self.run.id, state=ENDED, outcome="overtaken", ended_at=self.now)
+            return
+        goes_on = not self.task.wanted
+        self._end_run(tables)
+        if self.judged.kind == verdict.PAUSED and goes_on:
+            return  # whoever paused it has resumed it while the agent was still ending: it begins again at once
+        if self.judged.kind in ORDERLY and self.task.crashes:
+            tables.change(self.task.id, self.now, crashes=[])
+        for block in self.judged.blocks:
+            ask(self.ground, self.task, self.run, self.now, block)
+        _FOLLOWS[self.judged.kind](self, tables)
+
+    # The run itself
+
+    def _end_run(self, tables: Tables) -> None:
+        run, output = self.run, self.output
+        self._tell_start(tables)
+        left = [f"{tool.name} {tool.what}".strip() for tool in output.tools.values()]
+        outcome = "host_restart" if self.rebooted and self.judged.kind == verdict.CRASHED else self.judged.kind
+        seconds = runs.lasted(self.ground, run, self.look)
+        tables.change_run(
+            run.id, state=ENDED, outcome=outcome, reason=head(self.judged.reason, 2000), ended_at=self.now,
+            exit_code=self.look.exit_code, tokens=output.tokens, money=output.money, left=left, said=output.last_said(),
+        )  # fmt: skip
+        session = output.session or run.session
+        tables.change(
+            self.task.id, self.now, tokens=self.task.tokens + output.tokens, money=self.task.money + output.money,
+            seconds=self.task.seconds + seconds, session=session, wanted="", step=output.step or self.task.step,
+            fraction=output.fraction or self.task.fraction,
+        )  # fmt: skip
+        remembers = output.began and driver(self.task.agent, self.ground.options).can_resume
+        remembers = remembers and self.judged.kind != verdict.FULL
+        if self.judged.kind in CUT_OFF and not remembers:
+            # The agent never read its prompt, or cannot remember it: what was in it is delivered again.
+            tables.do("UPDATE prompt SET delivered = '' WHERE delivered = ?", run.id)
+        elif self.task.next_prompt:
+            tables.change(self.task.id, self.now, next_prompt="")
+        facts = {
+            "outcome": outcome,
+            "exit": self.look.exit_code,
+            "reason": head(self.judged.reason, 500),
+            "tokens": output.tokens,
+        }
+        fullness.tell(self.ground, run, output, fullness.told(self.ground, run))
+        tables.log(self.task.id, self.now, "agent_ended", facts, run.id)
+        self.task = tables.task(self.task.id)
+
+    def _tell_start(self, tables: Tables) -> None:
+        """Say that the agent was started, if it had ended before anybody saw it live."""
+        pid = process.agent(self.run.folder).get("pid")
+        if pid and not tables.run(self.run.id).live_at:
+            tables.change_run(self.run.id, pid=int(pid), live_at=self.now)
+            facts = {"pid": int(pid), "session": self.run.session}
+            tables.log(self.task.id, self.now, "agent_started", facts, self.run.id)
+
+    # What follows
+
+    def _move(self, tables: Tables, action: str, **columns: Any) -> None:
+        tables.move(self.task.id, action, self.now, trigger=self.judged.kind, run=self.run.id, **columns)
+
+    def _cancelled(self, tables: Tables) -> None:
+        self._move(tables, "cancel", why=self.judged.reason)
+
+    def _failed(self, tables: Tables) -> None:
+        self._move(tables, "fail", why=self.judged.reason)
+        tables.notify(self.task.id, self.now, "failed", f"{self.task.title} failed: {self.judged.reason}")
+
+    def _paused(self, tables: Tables) -> None:
+        self._move(tables, "hold", hold=USER_PAUSE, why=self.judged.reason, human=1)
+
+    def _over_budget(self, tables: Tables) -> None:
+        self._move(tables, "hold", hold=BUDGET, why="The budget is used up.", human=1)
+        tables.notify(self.task.id, self.now, "budget", f"{self.task.title}: the budget is used up.")
+
+    def _limited(self, tables: Tables) -> None:
+        limit = self.output.limit
+        assert limit is not None
+        account = self.run.account + (f":{limit.model}" if limit.model else "")
+        if limit.needs_human:
+            self._limit_account(tables, account, 0, limit)
+            self._move(tables, "hold", hold=RATE_LIMIT, why=limit.raw, human=1, account=account)
+            tables.notify(self.task.id, self.now, "limit", f"{self.task.title} needs you: {limit.raw}")
+            return
+        if not verdict.waits_by_clock(limit):
+            self._limited_for_unknown_time(tables, account, limit)
+            return
+        windows = self.task.windows + int(verdict.counts_as_window(limit))
+        if windows > int(self.task.agent.get("limit_windows", self.ground.options.max_windows)):
+            self._move(
+                tables,
+                "hold",
+                hold=RATE_LIMIT,
+                why=f"{windows - 1} limits were waited for already",
+                human=1,
+                account=account,
+            )
+            tables.notify(
+                self.task.id, self.now, "limit", f"{self.task.title} was limited {windows} times; it waits for you."
+            )
+            return
+        assert limit.resets_at is not None
+        options = self.ground.options
+        resets = int(limit.resets_at * SECOND)
+        self._limit_account(tables, account, resets, limit)
+        least, most = int(options.limit_jitter_least * SECOND), int(options.limit_jitter_most * SECOND)
+        # Seconds of a short limit are not made minutes.
+        wait = min(jitter(self.ground.noise(), least, most), max(resets - self.now, SECOND))
+        due = resets + wait
+        count = _in_a_row(tables, self.task.id, verdict.LIMITED)
+        if not verdict.counts_as_window(limit) and count > 1:
+            # A limit of seconds that is there again each time would start an agent every second.
+            due = max(due, self.now + self._patience(count - 1))
+        due = stagger(self._resumes_of(tables, account), due, int(options.stagger * SECOND))
+        self._move(tables, "hold", hold=RATE_LIMIT, why=limit.raw, due_at=due, account=account, windows=windows)
+        tables.notify(
+            self.task.id, self.now, "limit", f"{self.task.title} waits for its limit until {documents.moment(due)}."
+        )
+
+    def _limited_for_unknown_time(self, tables: Tables, account: str, limit: LimitHit) -> None:
+        """Nobody said when it ends: it is tried again, later each time. An overload is no limit of the account's."""
+        count = _in_a_row(tables, self.task.id, verdict.LIMITED)
+        why = f"limited: {limit.raw}"
+        if limit.scope == OVERLOAD:
+            self._back_off(tables, BACKOFF, count, why)
+            return
+        due = self._back_off(tables, RATE_LIMIT, count, why, account)
+        known = tables.one("SELECT human, due_at FROM account WHERE key = ?", account)
+        if known is None or not (known["human"] or known["due_at"] > due):
+            self._limit_account(tables, account, due, limit)
+
+    def _limit_account(self, tables: Tables, account: str, until: int, limit: LimitHit) -> None:
+        tables.do(
+            "INSERT INTO account VALUES (?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET due_at = excluded.due_at, "
+            "human = excluded.human, reason = excluded.reason, since = excluded.since",
+            account, until, int(limit.needs_human), clean_text(limit.raw), self.now,
+        )  # fmt: skip
+
+    def _back_off(self, tables: Tables, hold: str, count: int, why: str, account: str = "") -> int:
+        """Hold the task for longer each time, one after another of the same account; return when it goes on."""
+        due = self.now + self._patience(count)
+        if account:
+            due = stagger(self._resumes_of(tables, account), due, int(self.ground.options.stagger * SECOND))
+        self._move(
+            tables, "hold", hold=hold, why=why, due_at=due, due_boot=self.ground.since_boot() + due - self.now,
+            boot=self.ground.boot, account=account,
+        )  # fmt: skip
+        return due
+
+    def _patience(self, count: int) -> int:
+        """Nanoseconds to wait before the next try after so many in a row."""
+        options = self.ground.options
+        return backoff(count, int(options.backoff_first * SECOND), int(options.backoff_longest * SECOND))
+
+    def _resumes_of(self, tables: Tables, account: str) -> list[int]:
+        """When the other tasks of an account go on."""
+        holds = [hold for hold in tables.holds() if hold.account == account and hold.task != self.task.id]
+        return [hold.due_at for hold in holds if hold.due_at]
+
+    def _crashed(self, tables: Tables) -> None:
+        task = self.task
+        if self.rebooted:
+            return  # the machine went down, not the agent: it goes on as soon as there is room
+        if restores.is_refused(tables.run(self.run.id)):
+            return  # the next run begins with what a checkpoint holds of the conversation, or anew
+        crashes = [*task.crashes[-COUNTED:], self.now]
+        tables.change(task.id, self.now, crashes=crashes)
+        attempts = len(crashes) + task.idle
+        if attempts >= self.ground.options.max_attempts:
+            why = self.judged.reason
+            if attempts > 1:
+                why = f"crashed {attempts} times in a row: {why}"
+            if task.idle:
+                why = f"No progress in {attempts} runs: {self.judged.reason}."
+            self._move(tables, "hold", hold=CRASHED, why=why, human=1)
+            tables.notify(task.id, self.now, "error", f"{task.title}: {why}")
+            return
+        self._back_off(tables, BACKOFF, attempts, self.judged.reason)
+        errors = [block for block in self.judged.blocks if block.name == "ERROR"]
+        if errors and errors[0].fields["recovery"] == "notify_user":
+            tables.notify(task.id, self.now, "error", f"{task.title}: {errors[0].fields['message']}")
+
+    def _full(self, tables: Tables) -> None:
+        """A conversation that no longer fits is left behind: a fresh session is told a brief of it."""
+        if self.task.agent.get("resume_with", self.ground.options.resume_with) == "history":
+            self._failed(tables)
+            return
+        tables.change(self.task.id, self.now, session="")
+        self._crashed(tables)
+
+    def _asked(self, tables: Tables) -> None:
+        if hold_open(tables, self.task.id, self.now, self.judged.kind, self.run.id):
+            tables.change(self.task.id, self.now, idle=0)
+            return
+        # Nobody need be asked: the agent wants what it has, and would want it for ever.
+        names = [block.fields["name"] for block in self.judged.blocks if block.name == "DEPENDENCY_REQUEST"]
+        self._lead_nowhere(tables, [f"{name} is in your environment already." for name in names])
+
+    def _denied(self, tables: Tables) -> None:
+        why = f"The agent {self.judged.reason}."
+        self._move(tables, "hold", hold=APPROVAL, why=why, human=1)
+        tables.notify(self.task.id, self.now, "denied", f"{self.task.title}: {why}")
+
+    def _idle(self, tables: Tables) -> None:
+        said = [one.answer() for one in self.judged.malformed]
+        if not said:
+            said = [
+                "You ended your turn without completing the phase. Go on, or say what stops you.\n"
+                + telling.completion(self.task)
+            ]
+        self._lead_nowhere(tables, said)
+
+    def _lead_nowhere(self, tables: Tables, said: list[str]) -> None:
+        """Count a turn that ended without a word that counts as an attempt, whatever it changed: files can be changed
+        for ever. The next one is told what was wrong, later each time; after the last one a person decides."""
+        tree = self.taken.tree if self.taken is not None else self.task.tree
+        idle = self.task.idle + 1
+        attempts = idle + len(self.task.crashes)
+        tables.change(self.task.id, self.now, idle=idle, tree=tree, next_prompt=telling.aside("\n\n".join(said)))
+        if attempts < self.ground.options.max_attempts:
+            self._back_off(tables, BACKOFF, attempts, self.judged.reason)
+            return
+        why = f"No progress in {attempts} runs: {self.judged.reason}."
+        self._move(tables, "hold", hold=STALLED, why=why, human=1, idle=0)
+        tables.notify(self.task.id, self.now, "stuck", f"{self.task.title}: {why}")
+
+    def _complete(self, tables: Tables) -> None:
+        self._finish(tables, why=self.judged.reason)
+
+    def _finish(self, tables: Tables, **columns: Any) -> None:
+        finals.finish(self.ground, self.task, self.final, self.judged.kind, self.run.id, **columns)
+        if self.final is not None:
+            finals.tell(tables, self.task, self.now)
+
+    def _phase(self, tables: Tables) -> None:
+        task = self.task
+        phase, last = task.phases[task.phase - 1], task.phase >= len(task.phases)
+        most = self.ground.options.max_attempts
+        decided = verdict.gate(self.passed, task.reworks, phase["review"], last, most)
+        facts = {"phase": task.phase, "passed": self.passed, "gate": decided.action, "flagged": decided.flagged}
+        if self.passed is not None:
+            facts["output"] = self.shown[-LOGGED:]
+        tables.log(task.id, self.now, "phase_complete", facts, self.run.id)
+        tables.change(task.id, self.now, idle=0)
+        if decided.action == "rework":
+            text = telling.rework(self.shown, task.reworks + 1, most)
+            tables.change(task.id, self.now, reworks=task.reworks + 1, next_prompt=text)
+        elif decided.action == "next":
+            marked = vault.mark(self.ground, telling.next_phase(task, task.phase + 1))
+            text = vault.keep(tables, task.id, marked, self.now)
+            self._move(tables, "next_phase", phase=task.phase + 1, reworks=0, step="", fraction=0.0, next_prompt=text)
+        elif decided.action == "finish":
+            self._finish(tables)
+        else:
+            self._review(tables, phase["name"], decided.flagged)
+
+    def _review(self, tables: Tables, name: str, flagged: bool) -> None:
+        task = self.task
+        id = "a_" + sha256(f"{self.run.id}:approval".encode()).hexdigest()[:12]
+        text = f"Phase {task.phase} ({name}) is complete" + (" but its verification still fails." if flagged else ".")
+        tree = self.taken.tree if self.taken is not None else ""
+        tables.insert(
+            "prompt", once=True, id=id, task=task.id, run=self.run.id, kind="approval", key=f"phase {task.phase}", text=text,
+            status=PENDING, created_at=self.now, phase=task.phase, tree=tree, flagged=int(flagged), output=self.shown, required=1,
+        )  # fmt: skip
+        self._move(tables, "phase_complete", why=text, prompt=id, human=1)
+        tables.notify(task.id, self.now, "approval", f"{task.title}: {text}", id)
+
+
+def _in_a_row(tables: Tables, task: str, outcome: str) -> int:
+    count = 0
+    for row in tables.all(
+        "SELECT outcome FROM run WHERE task = ? AND state = 'ended' ORDER BY number DESC LIMIT 40", task
+    ):
+        if row["outcome"] != outcome:
+            break
+        count += 1
+    return max(count, 1)
+
+
+_FOLLOWS = {
+    verdict.CANCELLED: Settlement._cancelled, verdict.FAILED: Settlement._failed, verdict.LIMITED: Settlement._limited,
+    verdict.PAUSED: Settlement._paused, verdict.RETRY: Settlement._crashed, verdict.PHASE: Settlement._phase,
+    verdict.COMPLETE: Settlement._complete, verdict.ASKED: Settlement._asked, verdict.NEEDS: Settlement._asked,
+    verdict.IDLE: Settlement._idle, verdict.CRASHED: Settlement._crashed, verdict.BUDGET: Settlement._over_budget,
+    verdict.DENIED: Settlement._denied, verdict.FULL: Settlement._full,
+}  # fmt: skip

@@ -1,0 +1,155 @@
+"""The first steps of a run attempt, baseline and spawn, and what its folder tells. Each can be cut off and done again."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from keepfast.model.errors import KeepfastError
+from keepfast.model.steps import step
+from keepfast.runner.actions import checkpoints, vault
+from keepfast.runner.actions.seals import opened
+from keepfast.runner.db.tables import Overtaken, Run, Task
+from keepfast.runner.domain import prompts as telling
+from keepfast.runner.domain.task import STARTING
+from keepfast.runner.process import shims as process
+from keepfast.runner.process.drivers import driver
+from keepfast.runner.process.output import Output, Tail, Transcripts
+from keepfast.runner.process.redaction import clean_text, is_secret
+from keepfast.runner.process.run_folder import write_file
+
+if TYPE_CHECKING:
+    from keepfast.runner.actions.environment import Ground
+
+SECOND = 1_000_000_000
+PROMPT_FILE = "KEEPFAST_PROMPT_FILE"
+"""Names the file with the whole prompt to an agent that is any command."""
+ROOM = 1 << 20
+"""Free bytes with which an agent may begin."""
+
+
+def baseline(ground: Ground, id: str) -> None:
+    """Save the workspace as it was before the first run: whatever an agent does, that comes back."""
+    run = ground.tables.run(id)
+    if run.number == 1 and run.state == STARTING:
+        checkpoints.take(ground, ground.tables.task(run.task), run, "start", f"{run.task}:start")
+
+
+def spawn(ground: Ground, id: str) -> None:
+    """Start the shim, unless the run's folder shows that it was started."""
+    run = ground.tables.run(id)
+    if run.state != STARTING or process.look(run.folder, id).kind != process.ABSENT:
+        return
+    try:
+        task = ground.tables.check_epoch(run)
+    except Overtaken:
+        return
+    os.makedirs(run.folder, mode=0o700, exist_ok=True)
+    try:
+        how = driver(vault.open_agent(ground, task), ground.options)
+        secrets, known = opened(ground, task), vault.values(ground, task)
+        prompt = vault.reveal(ground, task.id, run.prompt)
+        given = vault.reveal(ground, task.id, telling.given(task, run.prompt))
+    except KeepfastError as error:
+        _never(run, str(error))
+        return
+    why = how.check(ground.variables) or missing(task)
+    if why:
+        _never(run, why)
+        return
+    launch = how.launch(task, run, ground.variables, secrets, ground.folders)
+    # Hooks that people installed believe that they are supervised where they have been given this run's token, and belong to
+    # the client that this run has a guard for.
+    told = {"prompt": run.prompt, "token": run.token, "client": how.client}
+    for name, text in {**launch.files, **told}.items():
+        _write(f"{run.folder}/{name}", text)
+    known += [value for name, value in launch.environment.items() if is_secret(name, value)]
+    job = {
+        "run": id,
+        "command": launch.command,
+        "cwd": task.workspace,
+        "environment": launch.environment,
+        "prompt": prompt,
+        "input": given,
+        "prompt_variable": "" if how.client else PROMPT_FILE,
+        "secrets": sorted({value for value in known if value}),
+        "grace": ground.options.stop_grace,
+        "freezer": ground.options.freezer,
+    }
+    step("run:spawning")
+    process.start(run.folder, job)
+    step("run:spawned")
+
+
+def missing(task: Task) -> str:
+    """Why no agent can work in the workspace; empty if one can."""
+    if not os.path.isdir(task.workspace):
+        return f"Workspace validation failed: there is no folder {task.workspace}."
+    if _is_full(task.workspace):
+        return f"No space left on the disk of {task.workspace}: make room there, then resume the task."
+    return ""
+
+
+def _is_full(folder: str) -> bool:
+    """Is there no room for what any agent writes? A disk that does not count its blocks or files is never full."""
+    disk = os.statvfs(folder)
+    blocks = disk.f_bfree if os.geteuid() == 0 else disk.f_bavail
+    files = disk.f_ffree if os.geteuid() == 0 else disk.f_favail
+    return (disk.f_blocks > 0 and blocks * disk.f_frsize < ROOM) or (disk.f_files > 0 and files == 0)
+
+
+def read(ground: Ground, run: Run) -> Output:
+    """Everything that a run said, from its files."""
+    task = ground.tables.task(run.task)
+    # "Resets 3am" was said when the run ended, which may be a night ago: nobody need have looked since.
+    said_at = min(process.look(run.folder, run.id).ended_at or ground.now(), ground.now())
+    how = driver(vault.agent_of(ground, task), ground.options)
+    output = how.output(said_at / SECOND, ground.zone)
+    for name, feed in files(output):
+        tail = Tail(f"{run.folder}/{name}")
+        while lines := tail.timed_lines():
+            for line, output.at in lines:
+                feed(line)
+    Transcripts().read(how.transcript(output.session or run.session, ground.variables), output)
+    return output
+
+
+def lasted(ground: Ground, run: Run, look: process.Look) -> float:
+    """Seconds that an ended run took. A clock that was set must not use up a budget; what nobody measured is taken from the
+    kernel's clock, and only after a restart of the machine from the calendar."""
+    if look.seconds is not None:
+        return look.seconds
+    if run.boot == ground.boot:
+        return age(ground, run)
+    return max((look.ended_at or ground.now()) - run.started_at, 0) / SECOND
+
+
+def age(ground: Ground, run: Run) -> float:
+    """Seconds since the agent was started, by the kernel's clock, which nobody can set."""
+    start = process.agent(run.folder).get("start")
+    if not start or run.boot != ground.boot:
+        return 0.0
+    return max(ground.since_boot() / SECOND - int(start) / os.sysconf("SC_CLK_TCK"), 0.0)
+
+
+def files(output: Output):  # type: ignore[no-untyped-def]
+    """The files in a run's folder that are read line by line, each with what reads its lines."""
+    return (
+        ("out.log", output.feed), ("err.log", output.feed_error), ("tools.jsonl", output.feed_call),
+        ("failures.jsonl", output.feed_failure),
+    )  # fmt: skip
+
+
+def _never(run: Run, why: str) -> None:
+    """Say in the shim's stead that the agent could not be started."""
+    report = {"run": run.id, "exit": None, "signal": None, "reason": clean_text(why), "started": False}
+    write_file(f"{run.folder}/exit.json", report)
+
+
+def _write(path: str, text: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with open(fd, "w", encoding="utf-8", errors="replace") as file:
+        file.write(text)

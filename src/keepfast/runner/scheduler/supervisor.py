@@ -1,0 +1,188 @@
+"""The supervisor: what is due is started, what was lost is found again, over and over until told to stop."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from threading import Event as Flag
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from keepfast.model.errors import Busy, DiskFull, Unreachable
+from keepfast.model.steps import step
+from keepfast.runner.actions import recovery as recover
+from keepfast.runner.actions.logs import Events
+from keepfast.runner.actions.news import News
+from keepfast.runner.db.database import Alone, Claim
+from keepfast.runner.db.tables import Run, Task
+from keepfast.runner.domain.task import ENDED, HOST_LOST
+from keepfast.runner.notify.notify import Notices
+from keepfast.runner.process import shims as process
+from keepfast.runner.process.redaction import clean_text
+from keepfast.runner.scheduler.attempts import Workflows
+from keepfast.runner.scheduler.timers import Timers
+from keepfast.runner.scheduler.turns import Turns
+from keepfast.runner.scheduler.wake import Listener
+
+if TYPE_CHECKING:
+    from keepfast.runner.actions.environment import Ground
+
+SECOND = 1_000_000_000
+
+
+class Supervisor:
+    """Tick and reconcile."""
+
+    def __init__(self, ground: Ground, workflows: Workflows, only: str = "", claim: Claim | None = None) -> None:
+        self.ground, self.tables, self.workflows = ground, ground.tables, workflows
+        self.claim: Claim = claim or Alone()
+        self.notices = Notices(ground)
+        self.timers, self.turns, self.events = Timers(ground), Turns(ground, only), Events(ground, only)
+        self.only = only
+        """Look after this one task, not after all."""
+        self.stop = Flag()
+        self.trouble = ""
+        """Why something could not be done, the last time that this happened."""
+        self.note: Callable[[str], None] = lambda text: None
+        """Where it is said what cannot be done now; an empty text takes it back."""
+        self.news = News(ground.tables, None)
+        self._noted = ""
+        self._reconciled = 0.0
+
+    def run(self, until_idle: bool = False) -> None:
+        """Go on until `stop` is set; with `until_idle`, until no task can go on by itself."""
+        listener = Listener(self.ground.folder)
+        try:
+            if self.ground.options.roots and not self.only:
+                recover.rebuild(self.ground, self.ground.options.roots)
+            self.reconcile()
+            while not self.stop.is_set():
+                if not self.tables.is_same_file():
+                    raise Unreachable("The task database was moved or deleted.", "Stop, and run `keepfast rebuild`.")
+                try:
+                    self.claim.check()
+                    if monotonic() - self._reconciled >= self.ground.options.reconcile:
+                        self.reconcile()
+                    self.tick()
+                    self.news.look()
+                    if until_idle and not self.is_waiting():
+                        return
+                    pause, trouble = self._pause(), self.ground.trouble or self.ground.unread
+                except (Busy, DiskFull, Unreachable, OSError) as error:
+                    # Agents go on without us; what could not be written is written when there is room again.
+                    pause, trouble = self.ground.options.tick, str(error)
+                self._say(trouble)
+                listener.wait(pause)
+        finally:
+            self.notices.close()
+            listener.close()
+
+    def _say(self, trouble: str) -> None:
+        trouble = clean_text(trouble)
+        self.trouble = trouble or self.trouble
+        if trouble != self._noted:
+            self._noted = trouble
+            self.note(trouble)
+
+    def is_waiting(self) -> bool:
+        """Is there anything that goes on without a person?"""
+        if self.tables.runs("state != 'ended'"):
+            return True
+        return any(
+            self._can_go_on(task) for task in self.tables.tasks("state IN ('queued', 'active') AND archived = 0")
+        )
+
+    def _can_go_on(self, task: Task) -> bool:
+        hold = self.tables.hold(task.id)
+        if hold is not None:
+            return not hold.human
+        return all(self.tables.task(id).state not in ("failed", "cancelled") for id in task.after)
+
+    def _pause(self) -> float:
+        """Until the next tick, or sooner if a hold ends before."""
+        now = self.ground.now()
+        due = [(hold.due_at - now) / SECOND for hold in self.tables.holds() if hold.due_at and not hold.human]
+        running = 0.5 if self.tables.runs("state != 'ended'") else self.ground.options.tick
+        return max(0.05, min([running, self.ground.options.tick, *due]))
+
+    # The tick
+
+    def tick(self) -> None:
+        """Lift what is due, expire what is late, start what can start, tell what is to be told, in workspaces too."""
+        self.ground.follow_settings()
+        self.timers.follow_clock()
+        self.timers.lift_due()
+        self.timers.expire()
+        self.timers.remind()
+        self.timers.save_again()
+        step("tick:lifted")
+        self._schedule()
+        self.notices.tick()
+        self.events.look()
+
+    # Starting runs
+
+    def _schedule(self) -> None:
+        busy = self.tables.runs("state != 'ended'")
+        free = self.ground.options.concurrency - len(busy)
+        if free <= 0:
+            return
+        used = {self.tables.task(run.task).workspace for run in busy}
+        for task in self.turns.candidates():
+            if free <= 0:
+                break
+            if task.workspace in used or task.id in {run.task for run in busy} or self.turns.is_held_back(task):
+                continue
+            run = self.turns.begin(task)
+            if run is None:
+                continue
+            used.add(task.workspace)
+            free -= 1
+            step("tick:began")
+            self.workflows.start(run.id)
+
+    # Finding again
+
+    def reconcile(self) -> None:
+        """Look at every run that is not over, and let somebody go on with it. Doing it twice changes nothing."""
+        first, self._reconciled = not self._reconciled, monotonic()
+        self.ground.trouble = ""  # whatever could not be done is tried again now
+        if not self.only:
+            recover.end_unknown(self.ground)
+            if first:
+                recover.catch_up(self.ground)
+        for run in self.tables.runs("state != 'ended'"):
+            if self.workflows.is_busy(run.id) or self.only not in ("", run.task):
+                continue
+            kind = process.look(run.folder, run.id).kind
+            if kind == process.ABSENT and self._is_of_another_host(run):
+                self._lose(run)
+                continue
+            rebooted = kind == process.ABSENT and run.boot != self.ground.boot
+            if first or rebooted:
+                with self.tables.write() as tables:
+                    if rebooted:
+                        # It was never started before the machine went down: it begins now.
+                        tables.change_run(run.id, boot=self.ground.boot)
+                    tables.log(run.task, self.ground.now(), "found", {"as": kind}, run.id)
+            self.workflows.start(run.id)
+        step("reconciled")
+
+    def _is_of_another_host(self, run: Run) -> bool:
+        """Several hosts can only share a database of their own kind; a host keeps its name or its boot."""
+        shared = bool(self.ground.options.database)
+        return (
+            shared and run.host != self.ground.host and run.boot != self.ground.boot and not os.path.isdir(run.folder)
+        )
+
+    def _lose(self, run: Run) -> None:
+        """A run of a host whose supervisor is gone: its agent may live there, so a person decides."""
+        why = f"It ran on {run.host}, whose supervisor is gone. Resume it here when the agent there has ended."
+        with self.tables.write() as tables:
+            now, task = self.ground.now(), tables.task(run.task)
+            if tables.run(run.id).state == ENDED:
+                return
+            tables.change_run(run.id, state=ENDED, outcome="host_lost", reason=why, ended_at=now)
+            tables.change(task.id, now, epoch=task.epoch + 1, wanted="")
+            tables.move(task.id, "hold", now, trigger="host_lost", hold=HOST_LOST, run=run.id, why=why, human=1)
+            tables.notify(task.id, now, "error", f"{task.title}: {why}")

@@ -1,0 +1,120 @@
+"""What comes with time alone: holds that end, questions that expire, reviews that are overdue, clocks that were set."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from keepfast.model.age import amount
+from keepfast.model.errors import KeepfastError
+from keepfast.runner.actions import finals
+from keepfast.runner.actions.questions import hold_open
+from keepfast.runner.actions.tasks import Tasks
+from keepfast.runner.db.tables import Hold, Prompt
+from keepfast.runner.domain import questions, reviews
+from keepfast.runner.domain.task import ASKING, UNSAVED
+
+if TYPE_CHECKING:
+    from keepfast.runner.actions.environment import Ground
+
+SECOND = 1_000_000_000
+JUMP = 60 * SECOND
+"""A clock that moves by more than that against the one since boot was set."""
+
+
+class Timers:
+    """Looked at with every tick; each row is changed once, however often that is."""
+
+    def __init__(self, ground: Ground) -> None:
+        self.ground, self.tables = ground, ground.tables
+        self._offset = 0
+
+    def follow_clock(self) -> None:
+        """A clock that was set moves the time-outs of prompts along; resets of limits stay where the calendar has them."""
+        offset = self.ground.now() - self.ground.since_boot()
+        jump, self._offset = offset - (self._offset or offset), offset
+        waiting = "status IN ('pending', 'presented')"
+        if abs(jump) > JUMP:
+            with self.tables.write() as tables:
+                tables.do(f"UPDATE prompt SET created_at = created_at + ? WHERE {waiting}", jump)
+                tables.do(f"UPDATE prompt SET expires_at = expires_at + ? WHERE {waiting} AND expires_at > 0", jump)
+        now, timeout = self.ground.now(), int(self.ground.options.question_timeout * SECOND)
+        ahead = f"{waiting} AND created_at > ?"
+        if self.tables.prompts(ahead, now + JUMP):
+            # It was set back while nobody looked.
+            with self.tables.write() as tables:
+                tables.do(
+                    f"UPDATE prompt SET expires_at = ? WHERE {ahead} AND expires_at > 0", now + timeout, now + JUMP
+                )
+                tables.do(f"UPDATE prompt SET created_at = ? WHERE {ahead}", now, now + JUMP)
+
+    def lift_due(self) -> None:
+        for hold in self.tables.holds():
+            if hold.human or hold.due_at is None or not self.is_due(hold):
+                continue
+            with self.tables.write():
+                now = self.ground.now()
+                if self.tables.hold(hold.task) == hold:
+                    self.tables.move(hold.task, "lift", now, trigger="timer", reason="")
+                    hold_open(self.tables, hold.task, now, "timer")
+
+    def save_again(self) -> None:
+        """Tasks whose work is complete and whose last state could not be saved: once an interval."""
+        for hold in self.tables.holds():
+            if hold.kind == UNSAVED and hold.due_at is not None and self.is_due(hold):
+                finals.try_again(self.ground, hold.task)
+
+    def is_due(self, hold: Hold) -> bool:
+        assert hold.due_at is not None
+        if hold.due_boot is not None and hold.boot == self.ground.boot:
+            return self.ground.since_boot() >= hold.due_boot
+        return self.ground.now() >= hold.due_at
+
+    def expire(self) -> None:
+        now = self.ground.now()
+        for prompt in self.tables.prompts(
+            "(kind = 'question' OR kind = 'secret' AND required = 0 AND expires_at > 0) "
+            "AND status IN ('pending', 'presented') AND expires_at <= ?",
+            now,
+        ):
+            late = questions.expire(bool(prompt.required), prompt.standard)
+            if prompt.kind == "secret":
+                late = late._replace(answer=questions.REFUSED)
+            with self.tables.write():
+                if late.answer is None:
+                    again = now + int(self.ground.options.question_timeout * SECOND)
+                    self.tables.do("UPDATE prompt SET expires_at = ? WHERE id = ?", again, prompt.id)
+                    self.tables.notify(prompt.task, now, "reminder", f"Still waiting: {prompt.text}")
+                    continue
+                self.tables.change_prompt(
+                    prompt.id, status="expired", answer=late.answer, answered_by="timeout", answered_at=now
+                )
+                self.tables.log(prompt.task, now, "question_expired", {"id": prompt.id, "answer": late.answer})
+                hold = self.tables.hold(prompt.task)
+                if hold is not None and hold.kind in ASKING:
+                    self.tables.move(prompt.task, "lift", now, trigger="timeout", reason="")
+                    hold_open(self.tables, prompt.task, now, "timeout")
+
+    def remind(self) -> None:
+        """Reviews that nobody answers: tell again, then say that it is overdue, then do what the settings allow."""
+        now = self.ground.now()
+        for prompt in self.tables.prompts("kind = 'approval' AND status IN ('pending', 'presented')"):
+            passes_after = int(self.ground.options.auto_approve_after * SECOND)
+            due = reviews.late(now - prompt.created_at, prompt.tries, bool(prompt.flagged), passes_after)
+            if due is None:
+                continue
+            if due.passes and self._passes(prompt):
+                continue
+            with self.tables.write():
+                kind, word = ("escalation", "Overdue") if due.overdue else ("reminder", "Still waiting")
+                if due.reminders > prompt.tries:
+                    self.tables.do("UPDATE prompt SET tries = ? WHERE id = ?", due.reminders, prompt.id)
+                    text = f"{word} for {amount(due.hours, 'hour')}: {prompt.text}"
+                    self.tables.notify(prompt.task, now, kind, text, prompt.id, again=prompt.tries)
+
+    def _passes(self, prompt: Prompt) -> bool:
+        """Approve in nobody's name; not if the workspace is another one than was to be reviewed."""
+        try:
+            Tasks(self.ground).approve(prompt.id, by="policy")
+        except KeepfastError:
+            return False
+        return True

@@ -1,0 +1,183 @@
+"""Whose turn it is: which task may start, what holds one back, and the row of its next attempt."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from typing import TYPE_CHECKING
+
+from keepfast.runner.actions import memory as remembering
+from keepfast.runner.actions import restores, vault
+from keepfast.runner.actions.questions import hold_open
+from keepfast.runner.db.tables import Run, Task
+from keepfast.runner.domain import prompts as telling
+from keepfast.runner.domain import questions
+from keepfast.runner.domain.task import ACTIVE, BUDGET, QUEUED, RATE_LIMIT, SECRET, STALLED, STARTING
+from keepfast.runner.domain.waits import FUSE, HOUR, Budget, Spent, stagger, used
+from keepfast.runner.process.drivers import driver
+from keepfast.runner.scheduler import runs
+
+if TYPE_CHECKING:
+    from keepfast.runner.actions.environment import Ground
+
+SECOND = 1_000_000_000
+
+
+class Turns:
+    """Of all tasks, or of one alone."""
+
+    def __init__(self, ground: Ground, only: str) -> None:
+        self.ground, self.tables, self.only = ground, ground.tables, only
+
+    def candidates(self) -> list[Task]:
+        rows = self.tables.tasks(
+            "state IN ('queued', 'active') AND archived = 0 AND id NOT IN (SELECT task FROM hold WHERE lifted_at IS NULL)"
+        )
+        mine = [task for task in rows if self.only in ("", task.id)]
+        ready = [task for task in mine if all(self.tables.task(id).state == "done" for id in task.after)]
+        # Whoever has begun goes on before anybody else begins.
+        return sorted(
+            ready, key=lambda task: (-questions.TASK_WEIGHT[task.priority], task.state != ACTIVE, task.updated_at)
+        )
+
+    def is_held_back(self, task: Task) -> bool:
+        """Hold a task that runs away, or whose workspace, budget, secrets or account do not let it go on."""
+        now = self.ground.now()
+        why = runs.missing(task)
+        if why:
+            with self.tables.write():
+                self.tables.move(task.id, "hold", now, trigger="validation", hold="crashed", why=why, human=1)
+                self.tables.notify(task.id, now, "error", f"{task.title}: {why}")
+            return True
+        part, what = used(Budget.of(task.budget), Spent(task.tokens, task.money, int(task.seconds)))
+        if part >= 1.0:
+            # The last run may have used it up with its last words; not even a request more is made.
+            why = f"The budget of {what} is used up."
+            with self.tables.write():
+                self.tables.move(task.id, "hold", now, trigger="budget", hold=BUDGET, why=why, human=1)
+                self.tables.notify(task.id, now, "budget", f"{task.title}: {why}")
+            return True
+        if self._is_running_away(task, now):
+            return True
+        known = {row["name"] for row in self.tables.variables(task.id)}
+        lacking = [name for name in task.needs if name not in known]
+        if lacking:
+            with self.tables.write():
+                for name in lacking:
+                    self.tables.insert(
+                        "prompt", once=True, id=f"d_{task.id[5:]}_{name}", task=task.id, run="", kind="secret", key=name,
+                        text=f"The task needs {name}.", category="env_variable", status="pending", created_at=now,
+                    )  # fmt: skip
+                if not hold_open(self.tables, task.id, now, "needs"):
+                    self.tables.move(
+                        task.id, "hold", now, trigger="needs", hold=SECRET, why=f"needs {lacking[0]}", human=1
+                    )
+            return True
+        account = driver(vault.agent_of(self.ground, task), self.ground.options).account(self.ground.variables)
+        names = [account, *([f"{account}:{task.agent['model']}"] if task.agent.get("model") else [])]
+        for name in names:
+            row = self.tables.one("SELECT * FROM account WHERE key = ?", name)
+            if row is None:
+                continue
+            holds = [hold for hold in self.tables.holds() if hold.account == name and hold.due_at]
+            others = [hold.due_at for hold in holds if hold.due_at]
+            # Whoever has met the limit goes on before anybody begins. Those who only queue up behind it wait for nobody else.
+            begun = [hold.due_at for hold in holds if hold.due_at and self.tables.task(hold.task).state != QUEUED]
+            first = min(begun, default=0) if task.state == QUEUED else 0
+            if not row["human"] and max(row["due_at"], first) <= now:
+                continue
+            due = None
+            if not row["human"]:
+                due = stagger(others, max([row["due_at"], *others]), int(self.ground.options.stagger * SECOND))
+            with self.tables.write():
+                self.tables.move(
+                    task.id, "hold", now, trigger="account", hold=RATE_LIMIT, why=row["reason"], due_at=due, account=name,
+                    human=row["human"],
+                )  # fmt: skip
+            return True
+        return False
+
+    def _is_running_away(self, task: Task, now: int) -> bool:
+        """Hold a task whose phase was begun again and again within an hour, and nobody had a hand in it.
+
+        Each way in which a run can end has a bound of its own; this one holds for all of them together. Runs that a limit
+        ended are waited for by the clock.
+        """
+        row = self.tables.one(
+            "SELECT MAX(lifted_at) AS at FROM hold WHERE task = ? AND human = 1 AND lifted_by != 'timeout'", task.id
+        )
+        since = max(now - HOUR, (row["at"] if row is not None else None) or 0)
+        begun = self.tables.runs(
+            "task = ? AND phase = ? AND started_at > ? AND outcome NOT IN ('limited', 'paused')",
+            task.id, task.phase, since,
+        )  # fmt: skip
+        if len(begun) < FUSE * self.ground.options.max_attempts:
+            return False
+        why = f"No progress in {len(begun)} runs: {begun[-1].reason}."
+        with self.tables.write():
+            self.tables.move(task.id, "hold", now, trigger="runaway", hold=STALLED, why=why, human=1)
+            self.tables.notify(task.id, now, "stuck", f"{task.title}: {why}")
+        return True
+
+    def begin(self, task: Task) -> Run | None:
+        """Make the row of the next attempt, with everything that it needs."""
+        how = driver(vault.agent_of(self.ground, task), self.ground.options)
+        started = self.ground.since_boot()
+        memory = remembering.recall(self.ground, task, self.tables.last_run(task.id))
+        now, resumes, known = self.ground.now(), memory.resumes, task.session
+        milliseconds = (self.ground.since_boot() - started) // 1_000_000
+        with self.tables.write() as tables:
+            task = tables.task(task.id)
+            if (
+                task.state not in (QUEUED, ACTIVE)
+                or tables.hold(task.id) is not None
+                or tables.open_run(task.id) is not None
+                or task.session != known
+            ):
+                return None
+            if memory.is_lost and not restores.fail(tables, task, now, milliseconds, memory.why):
+                return None
+            last = tables.last_run(task.id)
+            answers = tables.prompts(
+                "task = ? AND status IN ('answered', 'expired') AND kind != 'approval' AND delivered = ''", task.id
+            )
+            number = task.attempt + 1
+            id = f"{task.id}:{number}"
+            left = last.left if last is not None and last.outcome != "phase" else []
+            prompt = telling.compose(task, last, resumes, answers, left, memory.brief, memory.missing)
+            # What only the words around it show to be a secret is sealed here: redacted, the agent would never be told it.
+            prompt = vault.keep(tables, task.id, vault.mark(self.ground, prompt), now)
+            session = memory.session if resumes else str(uuid.UUID(bytes=os.urandom(16), version=4))
+            epoch = task.epoch + 1
+            if task.state == QUEUED:
+                tables.move(task.id, "start", now, trigger="scheduler", run=id, started_at=task.started_at or now)
+            tables.change(
+                task.id, now, attempt=number, epoch=epoch, session=session, account=how.account(self.ground.variables)
+            )
+            for one in answers:
+                tables.do("UPDATE prompt SET delivered = ? WHERE id = ?", id, one.id)
+            tables.insert(
+                "run", id=id, task=task.id, number=number, phase=task.phase, epoch=epoch, state=STARTING, session=session,
+                resume=int(resumes), prompt=prompt, folder=self.ground.runs_folder(id), token=os.urandom(16).hex(),
+                boot=self.ground.boot, host=self.ground.host, started_at=now, account=how.account(self.ground.variables),
+            )  # fmt: skip
+            origin = memory.back.checkpoint.id if memory.back is not None else restores.origin(tables, task.id, last)
+            if origin and not memory.is_lost:
+                restores.log(
+                    tables,
+                    task.id,
+                    now,
+                    origin,
+                    success=True,
+                    milliseconds=milliseconds,
+                    messages=memory.messages,
+                    run=id,
+                )
+            facts = {
+                "attempt": number,
+                "phase": task.phase if task.phases else None,
+                "resumed": resumes,
+                "why": memory.why,
+            }
+            tables.log(task.id, now, "run_begun", facts, id)
+            return tables.run(id)

@@ -1,0 +1,174 @@
+"""The steps of a run made durable by DBOS: one short workflow per attempt. Only the supervisor imports this.
+
+What DBOS keeps may be thrown away: every step asks our own rows whether it was done.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event as Flag
+from threading import Lock
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from dbos import DBOS, DBOSConfig, SetWorkflowID
+from dbos._serialization import DBOSPortableJSONSerializer
+from sqlalchemy import create_engine, event
+
+from keepfast.model.steps import step
+from keepfast.runner.scheduler import observation as observing
+from keepfast.runner.scheduler import runs
+from keepfast.runner.scheduler.attempts import log_trouble
+from keepfast.runner.scheduler.conclusion import settle
+
+if TYPE_CHECKING:
+    from keepfast.runner.actions.environment import Ground
+
+VERSION = "1"
+"""Of the workflow's steps. Workflows of another version are cancelled and begun again from their rows."""
+THREADS = 256
+NAME = "keepfast-supervisor"
+
+
+class _Here:
+    """The one supervisor of this process: DBOS knows functions, not objects."""
+
+    ground: Ground | None = None
+    halt = Flag()
+    active: ClassVar[set[str]] = set()
+    lock = Lock()
+
+
+def _ground() -> Ground:
+    assert _Here.ground is not None
+    return _Here.ground
+
+
+class Stopped(Exception):
+    """A step could not be done; why is in our own log."""
+
+
+@contextmanager
+def _logged(run: str) -> Iterator[None]:
+    """What stops a step is logged by us, redacted; DBOS, which keeps what is raised as it is, learns nothing of it."""
+    try:
+        yield
+    except Exception as error:
+        log_trouble(_ground(), run, error)
+        raise Stopped("the task's log says why") from None
+
+
+@DBOS.step(name="baseline")
+def _baseline(run: str) -> None:
+    with _logged(run):
+        runs.baseline(_ground(), run)
+        step("run:baseline")
+
+
+@DBOS.step(name="spawn")
+def _spawn(run: str) -> None:
+    with _logged(run):
+        runs.spawn(_ground(), run)
+
+
+@DBOS.step(name="observe")
+def _observe(run: str) -> bool:
+    with _logged(run):
+        done = observing.observe(_ground(), run, _Here.halt)
+        step("run:observed")
+        return done
+
+
+@DBOS.step(name="settle")
+def _settle(run: str) -> None:
+    with _logged(run):
+        settle(_ground(), run)
+
+
+@DBOS.workflow(name="run", max_recovery_attempts=None)
+def _run(run: str) -> str:
+    # DBOS recovers a workflow at launch while reconcile may have begun another for the same run: one of them is enough.
+    with _Here.lock:
+        if run in _Here.active:
+            return "elsewhere"
+        _Here.active.add(run)
+    try:
+        _baseline(run)
+        _spawn(run)
+        if not _observe(run):
+            return "halted"
+        _settle(run)
+        return "settled"
+    except Stopped:
+        return "trouble"
+    except Exception as error:
+        log_trouble(_ground(), run, error)
+        return "trouble"
+    finally:
+        with _Here.lock:
+            _Here.active.discard(run)
+
+
+class Durable:
+    """Workflows on DBOS: SQLite beside our tables, or PostgreSQL where the settings give its address."""
+
+    def __init__(self, ground: Ground) -> None:
+        self.ground = ground
+        _Here.ground, _Here.halt = ground, Flag()
+        _Here.active = set()
+        config: DBOSConfig = {
+            "name": NAME,
+            "application_version": VERSION,
+            "executor_id": ground.host,
+            "serializer": DBOSPortableJSONSerializer(),
+            "run_migrations": True,
+            "max_executor_threads": THREADS,
+            "log_level": "ERROR",
+            "enable_otlp": False,
+        }
+        if ground.options.database:
+            config["system_database_url"] = ground.options.database.replace("postgres://", "postgresql://", 1)
+        else:
+            path = ground.folder + "/workflows.db"
+            config["system_database_url"] = f"sqlite:///{path}"
+            config["system_database_engine"] = _engine(path)
+        self.dbos = DBOS(config=config)
+        DBOS.launch()
+        self._cancel_foreign()
+
+    def start(self, run: str) -> None:
+        if self.is_busy(run):
+            return
+        # A workflow that was cut off keeps its id: going on with the same run is a new one, of the same steps.
+        with SetWorkflowID(f"run:{run}:{os.urandom(4).hex()}"):
+            DBOS.start_workflow(_run, run)
+
+    def is_busy(self, run: str) -> bool:
+        with _Here.lock:
+            return run in _Here.active
+
+    def close(self) -> None:
+        _Here.halt.set()
+        DBOS.destroy(workflow_completion_timeout_sec=10)
+        _Here.ground = None
+
+    def _cancel_foreign(self) -> None:
+        """Workflows of another version would stay pending for ever; their runs are found again by reconcile."""
+        for status in DBOS.list_workflows(status=["PENDING", "ENQUEUED"], load_input=False, load_output=False):
+            if status.app_version != VERSION:
+                DBOS.cancel_workflow(status.workflow_id)
+
+
+def _engine(path: str) -> Any:
+    """SQLite as our own tables use it: DBOS' default journal loses acknowledged rows at a power cut."""
+    engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": 30})
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: Any, record: object) -> None:
+        connection.isolation_level = "IMMEDIATE"
+        for line in ("busy_timeout=30000", "journal_mode=TRUNCATE", "synchronous=FULL", "foreign_keys=ON"):
+            connection.execute(f"PRAGMA {line}")
+        os.chmod(path, 0o600)
+
+    return engine

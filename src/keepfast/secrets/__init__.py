@@ -1,0 +1,1 @@
+"""How secrets look, which files hold some, and how texts are redacted."""

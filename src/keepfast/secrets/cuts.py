@@ -1,0 +1,91 @@
+"""Texts cut short, never within a secret: half of one would not be recognised, and shown."""
+
+from __future__ import annotations
+
+NEAR, FAR = 600, 8192
+"""How far around a cut a secret is looked for; a private key is longer than others."""
+LONG, BESIDE = 12, 80
+"""No key is shorter; other secrets have a telling word beside them."""
+TELLING = (
+    "pass",
+    "pwd",
+    "secret",
+    "token",
+    "key",
+    "cred",
+    "auth",
+    "bearer",
+    "dsn",
+    "sas",
+    "login",
+    "user",
+    "://",
+    "connection",
+)
+
+
+def first_line(text: str, most: int) -> str:
+    """The first line that says something, cut: a heading or a rule does not, unless there is nothing else."""
+    lines = [line for line in [line.strip() for line in text.split("\n")] if line.strip("#-=*_`~ ")]
+    said = next((line for line in lines if not _is_heading(line)), lines[0].lstrip("# ") if lines else "")
+    return head(said, most)
+
+
+def _is_heading(line: str) -> bool:
+    """Is it one of Markdown, or nothing but bold words?"""
+    bold = line.rstrip(": ")
+    if len(bold) > 4 and bold[:2] == "**" == bold[-2:] and bold.count("**") == 2:
+        return True
+    marks = len(line) - len(line.lstrip("#"))
+    return 0 < marks <= 6 and line[marks : marks + 1] in (" ", "\t")
+
+
+def head(text: str, most: int) -> str:
+    """The first `most` characters, or fewer where a secret among them would not be known as one any more."""
+    if len(text) <= most:
+        return text
+    first, last = _near(text, most)
+    lost = [start for start, _ in _unknown(text[first:last], 0, most - first)]
+    return text[: min([first + start for start in lost], default=most)]
+
+
+def tail(text: str, most: int) -> str:
+    """The last `most` characters, or fewer where a secret among them would not be known as one any more."""
+    at = len(text) - most
+    if at <= 0:
+        return text
+    first, last = _near(text, at)
+    lost = [end for _, end in _unknown(text[first:last], at - first, last - first)]
+    return text[max([first + end for end in lost], default=at) :]
+
+
+def _near(text: str, at: int) -> tuple[int, int]:
+    """What of the text is looked at for secrets that a cut here could touch; nothing if there can be none."""
+    first, last = max(at - FAR, 0), min(at + FAR, len(text))
+    if text.find("PRIVATE KEY", first, last) >= 0:
+        return first, last
+    first, last = max(at - NEAR, 0), min(at + NEAR, len(text))
+    before, behind = text[first:at], text[at:last]
+    left = len(before.split()[-1]) if before and not before[-1].isspace() else 0
+    right = len(behind.split()[0]) if behind and not behind[0].isspace() else 0
+    if left + right >= LONG:
+        return first, last
+    beside = text[max(at - BESIDE, 0) : at + BESIDE].lower()
+    return (first, last) if any(map(beside.__contains__, TELLING)) else (at, at)
+
+
+def _unknown(text: str, first: int, last: int) -> list[tuple[int, int]]:
+    """Secrets of the text that are not known as such, as far as they go, where only this part of it is left."""
+    if first == last or not text:
+        return []
+    from keepfast.secrets.redaction import find
+
+    whole = [(start, end) for start, end, _ in find(text) if end > first and start < last]
+    if not whole:
+        return []
+    left = [(first + start, first + end) for start, end, _ in find(text[first:last])]
+    return [
+        (start, end)
+        for start, end in whole
+        if not any(one <= max(start, first) and other >= min(end, last) for one, other in left)
+    ]

@@ -1,0 +1,256 @@
+"""Which files are secret by their name, and which marks in a content call for a closer look (docs/guides/secrets.md)."""
+
+from __future__ import annotations
+
+TEXT_LIMIT = 256 << 10
+"""Larger files are judged by their name alone."""
+
+_NAMES = """
+    .env .envrc .netrc _netrc .pgpass .npmrc .pypirc .htpasswd .git-credentials .dockercfg .my.cnf .mylogin.cnf .boto .s3cfg
+    .vault-token .terraformrc .secrets .credentials .passwd credentials secrets
+    client_secret.json client_secrets.json service-account.json service_account.json serviceaccount.json
+    serviceaccountkey.json application_default_credentials.json id_rsa id_dsa id_ecdsa id_ecdsa_sk id_ed25519
+    id_ed25519_sk master.key production.key kubeconfig key.properties keystore.properties local.settings.json
+    .bash_history .zsh_history .psql_history .mysql_history .python_history
+"""
+_STEMS = "credentials", "secrets", "secret"
+_TELLING_ENDINGS = "json jsonc json5 yaml yml toml ini cfg conf config cnf properties xml plist csv tsv txt db"
+"""So called, a file is secret with these endings. Sources (`secrets.py`) and documents (`secrets.md`) only speak of secrets."""
+NAMES = frozenset(
+    [
+        *_NAMES.encode("ascii").split(),
+        *[f"{stem}.{ending}".encode("ascii") for stem in _STEMS for ending in _TELLING_ENDINGS.split()],
+    ]
+)
+ENDINGS = (
+    b".env", b".kdbx", b".kdb", b".ppk", b".p12", b".pfx", b".pkcs12", b".jks", b".jceks", b".bks", b".keystore", b".tfvars",
+    b".tfvars.json", b".tfstate", b".tfstate.backup", b".ovpn", b".agekey", b".pgpass", b".netrc", b".htpasswd",
+)  # fmt: skip
+OPENLY = (b"example", b"sample", b"template", b"dist", b"defaults", b"schema", b"tmpl")
+"""`.env.example` and the like are there to be read; their contents are judged all the same."""
+KEYS = (b".pem", b".key", b".p8", b".der")
+LAST = frozenset(ending.rpartition(b".")[2] for ending in (*ENDINGS, *KEYS))
+"""What comes behind the last dot of them."""
+OPEN_ENDINGS, OPEN_NAMES = (b".pub", b".md", b".lock"), (b"known_hosts", b"authorized_keys")
+SECRET, KEY, SETTINGS = 1, 2, 4
+FOLDERS = frozenset((b".ssh", b".gnupg", b".aws", b".azure", b".gcloud", b".kube", b".docker"))
+
+_CONFIG_NAMES = """
+    dockerfile makefile jenkinsfile procfile vagrantfile config configuration settings .profile .bashrc .zshrc .bash_profile
+    .zprofile .zshenv .gitconfig .curlrc .wgetrc .condarc .yarnrc .bowerrc .babelrc .s3cmd .travis.yml .gitlab-ci.yml
+"""
+CONFIG_NAMES = frozenset(_CONFIG_NAMES.encode("ascii").split())
+_CONFIG_ENDINGS = """
+    json jsonc json5 ndjson jsonl yaml yml toml ini cfg conf config cnf properties xml plist tf hcl sh bash zsh fish ps1 bat
+    cmd env local dev prod production staging secret secrets txt log http rest curl sql csv netrc rc editorconfig
+    service socket timer compose dockerfile gradle kts sbt nix ipynb har postman_collection example sample template dist md
+"""
+CONFIG_ENDINGS = frozenset(_CONFIG_ENDINGS.encode("ascii").split())
+
+TOLD = """
+    password passwd passphrase passcode secret token credential api_key app_key access_key account_key private_key signing_key
+    encryption_key session_key master_key client_key service_key license_key shared_key connection_string webhook_url
+"""
+"""Words beside which a value is likely to be a secret, in any case of their letters; `_` stands for what joins two of them."""
+JOINTS = b"", b"_", b"-", b"."
+TOLD_SHORTLY = "pass pwd dsn sas auth bearer"
+"""The same, where they stand by themselves."""
+SIGNED = b"=", b":", b" =", b" :", b'"', b"'", b"`", b">", b"<", b"\t"
+"""What is behind such a short word where a value follows."""
+TOLD_OTHERWISE = (
+    b"authorization", b"cookie:", b"auth_key", b"auth-key", b"authkey", b"signature=", b"?sig=", b"&sig=", b"bearer ", b"sshpass ",
+    b"redis-cli", b"curl -u", b"--user ",
+)  # fmt: skip
+"""What stands before values in headers, addresses and commands."""
+SCHEMES = "tp ps es ql db rv is ss qp sh ap er it ts ka se ch tt s5 s4 g2 s3 h2 b2 4j"
+"""How schemes of addresses with passwords end: http, https, postgres, mysql, mongodb, …+srv, redis, amqp, ssh, ldap and so on."""
+INSIDE = tuple(
+    [
+        word.encode("ascii")
+        for word in (*TOLD.split(), *TOLD.upper().split(), "Password", *[f"{end}://" for end in SCHEMES.split()])
+    ]
+)
+"""Words, and addresses, that count inside of base64."""
+ESCAPES = tuple(rb"\u00" + bytes([digit]) for digit in b"234567")
+"""Letters that stand there as escapes: what they are is seen by a closer look only."""
+QUOTED_PRINTABLE = (
+    b"-Encoding: quoted-printable", b"-encoding: quoted-printable", b"-Encoding: Quoted-Printable", b"ENCODING=QUOTED-PRINTABLE",
+)  # fmt: skip
+"""How mails and cards say that their lines may end anywhere."""
+_CODES = {
+    f"{code:02{case}}"
+    for code in b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.~"
+    for case in "xX"
+}
+PERCENT = tuple([f"%{code}".encode("ascii") for code in sorted(_CODES)])
+"""The same, percent-encoded. Signs are left out that most addresses have so: of those, each key's own are looked for."""
+ENTITIES = (
+    b"&#95;", b"&#x5f;", b"&#x5F;", b"&lowbar;", b"&#45;", b"&#x2d;", b"&#x2D;", b"&#46;", b"&#x2e;", b"&#x2E;", b"&period;",
+    b"&#58;", b"&#x3a;", b"&#x3A;", b"&colon;", b":&#47;&#47;", b":&#x2f;&#x2f;", b":&#x2F;&#x2F;",
+)  # fmt: skip
+"""The signs within keys and addresses, as HTML and XML may write them."""
+CODED_ADDRESSES = (b"%3a//", b"%3A//")
+"""An address of which all is percent-encoded except its slashes."""
+CERTAIN = 5
+SHORT = 3
+"""So few letters do not show in base64; what is text in base64 is decoded, and looked at as such."""
+LEAST_CODED, MOST_STRANGE = 24, 4
+"""Base64 counts as text from so many letters on, if no more of the bytes that these stand for are none of a text."""
+STANDARD = bytes.maketrans(b"-_", b"+/")
+"""From the alphabet of addresses to the usual one."""
+PRINTABLE = bytes([9, 10, 13, *range(32, 127)])
+DECODED = (
+    b"-enc ",
+    b"-Enc ",
+    b"-ec ",
+    b"-EncodedCommand ",
+    b"-encodedCommand ",
+    b"-encodedcommand ",
+    b"Basic ",
+    b"basic ",
+)
+"""Base64 follows these, and is decoded whatever it shows."""
+FREQUENT = "secret_", "napi_", "secret-", "live_", "sig=", "oauth:"
+"""How a key begins is enough to look closer from so many bytes on; a shorter or frequent one counts where the rest of a key could
+follow."""
+REST = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.~/+=%:"
+"""What is in keys."""
+REST_LENGTH = 16
+SLASHED = "_-.~:=+$!"
+"""Signs within keys that may have a backslash before them."""
+RESERVED, UNRESERVED = ":=+$!/", "_-.~"
+"""Those that addresses always have percent-encoded, and those that they may have so."""
+SIGN, WORD, ADDRESS, CHANCE, CODED, BOUND = 1, 2, 4, 8, 16, 32
+"""Kinds of marks: a sign; a word, in any case of its letters; the beginning of an address, which counts where a password stands
+in front of the host; a sign that counts where a key could follow. Besides, or alone: as it looks inside of base64. Besides: it
+does not count inside of a longer word."""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TELLING = (
+    "pass", "pwd", "secret", "token", "key", "credential", "auth", "bearer", "basic ", "dsn", "sas", "connection", "webhook",
+    "cookie", "login", "://", "-u", "-p", "-a ", "=", "private", "\\",
+)  # fmt: skip
+LONG = 16
+
+
+def without_secrets(text: str) -> str:
+    """Return the text redacted. Most texts need no closer look, and then the patterns are not even loaded."""
+    lower = text.lower()
+    if not any(sign in lower for sign in TELLING) and not any(len(word) >= LONG for word in lower.split()):
+        return text
+    from keepfast.secrets.redaction import redact
+
+    return redact(text)
+
+
+def by_name(path: bytes) -> bool:
+    """Is the file secret by its name, if need be until its content is seen?"""
+    return bool(named(path) & (SECRET | KEY))
+
+
+def named(path: bytes) -> int:
+    """Return `SECRET` if the file is secret whatever it holds, `KEY` if it is unless it shows that it holds no key.
+
+    `SETTINGS`: it is of the kind in which people put passwords. Then words are looked for, not only well-known keys.
+    """
+    name = path[path.rfind(b"/") + 1 :].lower()
+    dot = name.rfind(b".")
+    ending = name[dot + 1 :]
+    otherwise = SETTINGS if dot <= 0 or ending in CONFIG_ENDINGS or name in CONFIG_NAMES else 0
+    # This is asked of every file that is saved: nearly all of them are let go here.
+    if name not in NAMES and ending not in LAST and b"/." not in path and path[:1] != b".":
+        return otherwise
+    if name in NAMES or name.endswith(ENDINGS):
+        return SECRET
+    if name.endswith(KEYS):
+        return KEY
+    if name.startswith((b".env.", b".env-")) and not name.endswith(OPENLY):
+        return SECRET
+    folder = path.rpartition(b"/")[0]
+    if (b"/." in folder or folder[:1] == b".") and not FOLDERS.isdisjoint(folder.split(b"/")[-2:]):
+        return otherwise if name.endswith(OPEN_ENDINGS) or name in OPEN_NAMES else SECRET
+    return otherwise
+
+
+def marks() -> Iterator[tuple[bytes, int]]:
+    """What a content is searched for, each with its kind: all that is known of keys, and the words that stand beside secrets."""
+    from keepfast.secrets.services import BEGINNINGS, OTHERS
+
+    for signs, *_ in BEGINNINGS.values():
+        for sign in signs.split():
+            kind = BOUND | (SIGN if len(sign) >= CERTAIN and sign not in FREQUENT else CHANCE)
+            yield sign.encode("ascii"), kind | (CODED if len(sign) > SHORT else 0)
+            yield from _escaped(sign, kind, RESERVED)
+    for decoded in DECODED:
+        yield decoded, CHANCE
+    for name, (found, _) in OTHERS.items():
+        for sign in found if name != "url-password" else ():
+            kind = SIGN if len(sign) > 3 and sign not in FREQUENT else CHANCE
+            yield sign.encode("ascii"), CODED | kind
+            yield from _escaped(sign, kind, RESERVED + UNRESERVED)
+    for letter in b"abcdefghijklmnopqrstuvwxyz0123456789\\":
+        yield bytes([letter]) + b"://", ADDRESS
+    yield rb":\/\/", ADDRESS
+    for coded in CODED_ADDRESSES:
+        yield coded, ADDRESS
+    for coded in (b"%3A%2F%2F", b"%3a%2f%2f"):
+        yield coded, SIGN
+    for word in words():
+        yield word, WORD
+    for inside in INSIDE:
+        yield inside, CODED
+    for escape in (*ESCAPES, *ENTITIES, *QUOTED_PRINTABLE):
+        yield escape, SIGN
+    for escape in PERCENT:
+        yield escape, CHANCE
+
+
+def _escaped(sign: str, kind: int, coded: str) -> Iterator[tuple[bytes, int]]:
+    """How a file of Java's properties, Markdown, a shell and an address write it, if otherwise."""
+    ways = (
+        [f"\\{letter}" if letter in ":=" else letter for letter in sign],
+        [f"\\{letter}" if letter in SLASHED else letter for letter in sign],
+        [f"%{ord(letter):02X}" if letter in coded else letter for letter in sign],
+        [f"%{ord(letter):02x}" if letter in coded else letter for letter in sign],
+    )
+    for written in dict.fromkeys(["".join(way) for way in ways]):
+        if written != sign:
+            yield written.encode("ascii"), kind
+
+
+def words() -> list[bytes]:
+    """The words that stand beside secrets, in small letters."""
+    parts = [word.encode("ascii").split(b"_") for word in TOLD.split()]
+    joined = [joint.join(part) for part in parts for joint in JOINTS[: 4 if len(part) > 1 else 1]]
+    short = [word.encode("ascii") for word in TOLD_SHORTLY.split()]
+    return [
+        *joined,
+        *[word + sign for word in short for sign in SIGNED],
+        *[b"_" + word for word in short],
+        *TOLD_OTHERWISE,
+    ]
+
+
+def packed() -> bytes:
+    """The marks for the compiled search: per mark its length, its kind, and its bytes."""
+    return b"".join([bytes([len(mark), kind]) + mark for mark, kind in marks()])
+
+
+def in_base64(sign: bytes) -> list[tuple[bytes, int]]:
+    """What of a text shows in base64 at each of the three places where it can begin, if that is enough to go by."""
+    from binascii import b2a_base64
+
+    found = []
+    for shift in range(3):
+        coded = b2a_base64(bytes(shift) + sign, newline=False).rstrip(b"=")
+        # The first characters hold bits of what comes before, the last one may hold bits of what comes after.
+        first = (0, 2, 3)[shift]
+        last = len(coded) - (1 if (shift + len(sign)) % 3 else 0)
+        if last - first >= 5:
+            found.append((coded[first:last], SIGN))
+        elif last - first == 4:  # few letters count where they begin what is coded, or where a key could follow
+            found.append((coded[first:last], CHANCE | BOUND if shift == 0 else CHANCE))
+    return found

@@ -1,0 +1,46 @@
+"""The patterns of secrets as this Python compiles them, for the package's build to keep: see `light_re`."""
+
+from __future__ import annotations
+
+from array import array
+from re import _compiler, _parser  # type: ignore[attr-defined]
+from typing import Any
+
+from keepfast.secrets import declarations as declared
+from keepfast.secrets import patterns, prose, services
+from keepfast.secrets import redaction as redact
+from keepfast.secrets.light_re import THIS_PYTHON
+
+HEAD = '"""Compiled patterns, made when the package was built. Not to be edited, and not needed."""\n'
+
+
+def written() -> list[str]:
+    """Every pattern that a look for secrets may need."""
+    found = [
+        value.written
+        for room in (patterns, declared, prose, redact)
+        for value in vars(room).values()
+        if _is_lazy(value)
+    ]
+    return list(dict.fromkeys([*found, *[services.pattern(kind) for kind in services.kinds()]]))
+
+
+def compiled(pattern: str) -> tuple[int, bytes, int, dict[str, int], tuple[str | None, ...]]:
+    """What the engine of `re` wants to know of a pattern: flags, code, number of groups, and their names both ways."""
+    tree = _parser.parse(pattern, 0)
+    names: dict[str, int] = tree.state.groupdict
+    index: list[str | None] = [None] * tree.state.groups
+    for name, number in names.items():
+        index[number] = name
+    code: list[int] = _compiler._code(tree, 0)
+    return tree.state.flags, array("I", code).tobytes(), tree.state.groups - 1, names, tuple(index)
+
+
+def readied() -> str:
+    """The text of the module `_ready`."""
+    lines = [f"    {pattern!r}: {compiled(pattern)!r},\n" for pattern in written()]
+    return f"{HEAD}\nMADE_BY = {THIS_PYTHON!r}\nPATTERNS = {{\n{''.join(lines)}}}\n"
+
+
+def _is_lazy(value: Any) -> bool:
+    return "written" in getattr(value, "__dict__", ()) and isinstance(value.written, str)

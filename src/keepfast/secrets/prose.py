@@ -1,0 +1,76 @@
+"""Sentences beside a telling word: in `auth: HS256` and `secret: rotation policy` nothing is kept secret."""
+
+from __future__ import annotations
+
+from keepfast.secrets.declarations import CHOSEN, WORD
+from keepfast.secrets.light_re import lazy
+
+_BITS = "(?:1|128|160|192|224|256|384|512)"
+_PUBLIC = "|".join((
+    r"[HREP]S(?:256|384|512)K?", r"(?:HMAC[-_]?)?SHA-?[123]?[-_/]?" + _BITS + "?", r"S256", r"(?:x|ed)-?(?:25519|448)",
+    r"EdDSA", r"ECDSA", r"ECDH(?:-ES)?", r"AES[-_]?" + _BITS + r"?(?:[-_](?:GCM|CBC|CTR|CCM|KW))?",
+    r"RSA[-_]?(?:\d{4})?(?:-OAEP(?:-256)?|-PSS)?", r"P-?(?:256|384|521)", r"secp(?:256|384|521)[kr]1", r"prime256v1",
+    r"curve25519", r"(?:TLS|SSL)[-_]?v?[123]?(?:\.?[0-3])?", r"mTLS", r"OAuth[-_]?v?[12]?(?:\.[01])?a?", r"OpenID", r"OIDC",
+    r"SAML[-_]?v?[12]?(?:\.[01])?", r"JW[TSEK]S?", r"PKCE", r"PKCS#?\d{1,2}", r"X\.?509(?:v3)?",
+    r"HTTPS?(?:[-_/]?[123](?:\.[01])?)?", r"Base-?(?:16|32|58|64)(?:url)?", r"UUID(?:v?[1-8])?", r"MD[45]",
+    r"argon2(?:id|[id])?", r"bcrypt", r"scrypt", r"PBKDF2", r"HKDF", r"HMAC", r"BLAKE-?[23][bs]?",
+    r"X?ChaCha20(?:-Poly1305)?", r"FIDO-?[12]?", r"U2F", r"WebAuthn", r"[TH]OTP", r"[2M]FA", r"NTLM(?:v[12])?", r"Kerberos5?",
+    r"LDAPS?(?:v3)?", r"UTF-?(?:8|16)", r"RFC-?\d{3,5}", r"IPv[46]", r"HttpOnly", r"SameSite", r"v?\d{1,3}(?:\.\d{1,4}){1,3}",
+))  # fmt: skip
+PUBLIC = lazy(rf"(?i)(?:{_PUBLIC})(?:[/+](?:{_PUBLIC})){{0,3}}")
+"""Names of algorithms, formats and protocols, and versions."""
+NAMES = lazy(r"[A-Za-z][A-Za-z'’]*(?:[-_/][A-Za-z][A-Za-z'’]*)?")
+"""A word, or two that belong together; more of them are how passphrases are made."""
+GOES_ON = lazy(r"[,;]?[ \t]{1,4}[(\[]?[A-Za-z][a-z'’-]*[.,;!?)\]…]{0,3}(?=\s|$)")
+ENDS = ".,:;!?)…"
+MOST_PARTS, SHORT = 2, 3
+"""Words in a name, as in `loginHandler`; and letters of those that may be anything, as in `JwtParser`."""
+VOWELS = "aeiouy"
+MOST_CONSONANTS = 4
+_BEHIND = """
+    aabcdfghijklmnpqrstuvwxyz babcdefijlmnoprstuvxy cabcefhiklmopqrstuwy dabcdefghijlmnopqrstuvwy eabcdefghijklmnopqrstuvwxyz
+    faefilorstuy gacdefghilmnorstuy habdeilmnoprstuy iabcdefgiklmnopqrstuvxz jaeosu kabcdefgilnopqstuwy labcdefghiklmnopstuvy
+    mabcdeilmnopstuvy nabcdefghijklmnoprstuvwy oabcdefghijklmnoprstuvwxyz pacdefghiklmoprstuy qu rabcdefghiklmnoprstuvwy
+    sabcdefhiklmnopqrstuvwy tabcdefghiklmnoprstuwxy uabcdefgiklmnoprstvx vacegioru waehilnorsw xacdehimpst yabcdegilmnoprstw
+    zaeioyz
+"""
+BEHIND = {letters[0]: letters[1:] for letters in _BEHIND.split()}
+"""Which letters follow which in English: of random letters, one in forty words of ten is made so."""
+
+
+def is_prose(name: str, before: str, sign: str, value: str, after: str) -> bool:
+    """Is `value` the next word of a sentence, and nothing that somebody keeps secret?
+
+    `name` is the telling word, `before` the line up to it, `sign` what stands between, with its blanks, `after` the rest
+    of the line. What programs and settings write (`secret=…`, `client_secret: …`) is no sentence.
+    """
+    if "=" in sign or not sign[-1:].isspace() or any(word in name.lower() for word in CHOSEN):
+        return False
+    bare = value.rstrip(ENDS)
+    if is_public(bare):
+        return True
+    stands_alone = name.isalpha() and not (before[-1:].isalnum() or before[-1:] in ("_", "-", '"', "'"))
+    return sign.strip() == ":" and stands_alone and GOES_ON.match(after) is not None and _is_spoken(bare)
+
+
+def is_public(value: str) -> bool:
+    """Is it a name that everybody knows, such as `HS256` or `OAuth2`?"""
+    return PUBLIC.fullmatch(value) is not None
+
+
+def _is_spoken(value: str) -> bool:
+    """Is it one word or two, as people speak?"""
+    if NAMES.fullmatch(value) is None:
+        return False
+    words = WORD.findall(value)
+    return len(words) <= MOST_PARTS and all(len(word) <= SHORT or _is_word(word.lower()) for word in words)
+
+
+def _is_word(word: str) -> bool:
+    """Do the letters follow one another as they do in words?"""
+    consonants = 0
+    for letter in word:
+        consonants = 0 if letter in VOWELS else consonants + 1
+        if consonants > MOST_CONSONANTS:
+            return False
+    return all(word[at] in BEHIND[word[at - 1]] for at in range(1, len(word)))

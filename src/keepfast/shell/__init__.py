@@ -1,0 +1,1 @@
+"""Shell commands, read: their words, and what they would destroy."""

@@ -1,0 +1,684 @@
+"""Reading a shell command: will it destroy anything here, and which paths does it name?"""
+
+from __future__ import annotations
+
+from keepfast.shell.programs import (
+    ALL,
+    ARRANGING,
+    ASKING,
+    AWK,
+    CARRIERS,
+    CARRYING,
+    CLUSTERED,
+    CMDLETS,
+    CODE,
+    DESTINATION,
+    DESTROYING,
+    ELSEWHERE,
+    EXECUTING,
+    HARMLESS,
+    IN_PLACE,
+    INTERPRETERS,
+    LAST,
+    NAMING,
+    ONLY_WITH,
+    OUTPUT,
+    PACKED,
+    PATHSPEC,
+    POWERSHELL,
+    PROGRAMS,
+    READING,
+    REPOSITORY,
+    REWRITING,
+    SHELLS,
+    UNPACKING,
+    WITH_VALUE,
+    WRITING,
+)
+from keepfast.shell.words import CURRENT, NAME, SPLITTING, Redirection, Word, read
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    Targets = list[Word] | None
+    """What a program is about to destroy; an empty list: something, nobody knows what; None: nothing."""
+
+LONGEST = 64 << 10
+DEEPEST = 8
+
+WORDS_OF_THE_SHELL = frozenset(
+    (
+        "if",
+        "then",
+        "else",
+        "elif",
+        "fi",
+        "while",
+        "until",
+        "do",
+        "done",
+        "!",
+        "{",
+        "}",
+        "time",
+        "function",
+        "esac",
+        "coproc",
+    )
+)
+BINDING = (
+    "read",
+    "eval",
+    "source",
+    "unset",
+    "mapfile",
+    "readarray",
+    "getopts",
+    "printf -v",
+    "IFS",
+    "declare",
+    "local",
+    "let",
+)
+"""Words by which variables come to have other values than those that are written here."""
+BOUND = ("=", "+=", ":=", "[")
+"""What follows the name of a variable that is set."""
+MOST_VARIABLES = 20
+EXTENDED = ("!", "?", "*", "+", "@")
+"""What stands before the parenthesis of an extended pattern."""
+NOWHERE = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/fd/", "/dev/zero", "/dev/full")
+
+
+class Threat:
+    """What a command may destroy, as far as it says so."""
+
+    __slots__ = ("entered", "everything", "is_vague", "named", "patterns", "spared")
+
+    def __init__(self, where: _Where) -> None:
+        self.named: tuple[bytes, ...] = _encoded(where.exact)
+        """Paths below the root."""
+        self.patterns: tuple[bytes, ...] = _encoded(where.patterns)
+        """Absolute paths with `*`, `?` and the like in them, and with the slash at their end."""
+        self.entered: frozenset[bytes] = frozenset(_encoded(where.entered))
+        """Those of `named` that mean the folder there, also where it is a link that leads to one."""
+        self.everything = where.everything
+        """Does it name the root, or a folder around it?"""
+        self.is_vague = where.is_vague
+        """May it destroy something, anywhere, that neither a path nor a pattern stands for?"""
+        self.spared: frozenset[bytes] = frozenset(_encoded(path for path, spared in where.exact.items() if spared))
+        """Those of `named` below which git's own folders stay as they are, and `b""` where that holds for everything."""
+        if where.spares_git:
+            self.spared |= {b""}
+
+
+def threat_of(command: str, cwd: bytes, root: bytes) -> Threat | None:
+    """Return what the command may destroy below `root`; None if it destroys nothing there.
+
+    What cannot be told counts as a danger without a name. Nothing is looked at: a path need not be there.
+    """
+    where = _looked_at(command, cwd, root)
+    return Threat(where) if where.is_threatened else None
+
+
+def threatened(command: str, cwd: bytes, root: bytes) -> tuple[bytes, ...] | None:
+    """Return the paths below `root` that the command may destroy, as far as it names them; None if it destroys nothing.
+
+    What cannot be told counts as a danger without a name. Nothing is looked at: a path need not be there.
+    """
+    where = _looked_at(command, cwd, root)
+    return _encoded(where.named) if where.is_threatened else None
+
+
+def _looked_at(command: str, cwd: bytes, root: bytes) -> _Where:
+    where = _Where(cwd.decode("utf-8", "surrogateescape"), root.decode("utf-8", "surrogateescape"))
+    if len(command) > LONGEST and "<<" not in command:
+        where.is_threatened = where.is_vague = True
+    else:
+        _Script(where, command).look(command, 0)
+    return where
+
+
+def _encoded(texts: Iterable[str]) -> tuple[bytes, ...]:
+    return tuple([text.encode("utf-8", "surrogateescape") for text in texts])
+
+
+class _Where:
+    """Where the command is, and what it threatens so far."""
+
+    def __init__(self, cwd: str, root: str) -> None:
+        self.cwd: str | None = cwd
+        self.root = root.rstrip("/")
+        self.is_threatened = self.is_vague = False
+        self.named: dict[str, None] = {}
+        """With the folder of a pattern in the place of the pattern."""
+        self.exact: dict[str, bool] = {}
+        """Path, and whether it is git alone that acts on it."""
+        self.patterns: dict[str, None] = {}
+        self.entered: dict[str, None] = {}
+        self.everything = self.spares_git = False
+
+    def threaten(self, targets: Targets, by_git: bool = False) -> None:
+        if targets is None:
+            return
+        if not targets:
+            self.is_threatened = self.is_vague = True
+        for word in targets:
+            path = self.path(word)
+            inside = path is not None and path.startswith(self.root + "/")
+            if path is None:
+                self.is_threatened = self.is_vague = True
+            elif inside:
+                self.is_threatened = True
+                if word.is_sure or path != self.root:
+                    self.named[path[len(self.root) + 1 :]] = None
+            elif (self.root + "/").startswith(path.rstrip("/") + "/"):
+                self.is_threatened = True  # the root itself, or a folder around it
+                if word.is_sure and not by_git:  # git takes away nothing there but what it has itself
+                    self.everything, self.spares_git = True, False
+            else:
+                continue
+            pattern = self.path(word, whole=True) if word.is_glob else None
+            if pattern is not None:
+                self.patterns[pattern + "/" if word.text.endswith("/") else pattern] = None
+            elif inside and path is not None:
+                inner = path[len(self.root) + 1 :]
+                self.exact[inner] = by_git and self.exact.get(inner, True)
+                if not word.is_sure or word.text.endswith(("/", "/.")):
+                    self.entered[inner] = None
+            elif by_git or not word.is_sure:
+                self.is_vague = True
+            if by_git and PATHSPEC.intersection(word.text):
+                self.is_vague = True
+
+    def clean(self) -> None:
+        """All that git does not track may go; what is git's own stays."""
+        self.is_threatened = True
+        if not self.everything:
+            self.everything = self.spares_git = True
+
+    def path(self, word: Word, whole: bool = False) -> str | None:
+        """The absolute path that a word means, without `.` and `..`; None if nobody knows.
+
+        Of one that is not sure, the folder in which it lies; the `whole` of it where that is asked for.
+        """
+        text = word.text if word.is_sure or whole else word.start()
+        if not text.startswith("/"):
+            # A word that begins with something unknown may lead anywhere.
+            if self.cwd is None or text.startswith("~") or (not word.is_sure and not text and not word.is_pattern):
+                return None
+            text = f"{self.cwd}/{text}"
+        parts: list[str] = []
+        for part in text.split("/"):
+            if part == "..":
+                del parts[-1:]
+            elif part not in ("", "."):
+                parts.append(part)
+        return "/" + "/".join(parts)
+
+
+class _Script:
+    def __init__(self, where: _Where, command: str) -> None:
+        self.where, self.command = where, command
+        self.values: dict[str, list[Word]] = {}
+        """What variables stand for that the command itself sets, and no more than once."""
+        self.aliases: dict[str, list[Word]] = {}
+        self.can_tell = not any(word in command for word in BINDING)
+
+    def look(self, text: str, depth: int) -> None:
+        """Look at every simple command in the text, in order, and into what it runs in its turn."""
+        if depth > DEEPEST:
+            self.where.threaten([])
+            return
+        words: list[Word] = []
+        redirections: list[Redirection] = []
+        folders: list[str | None] = []
+        for token in [*read(text), ";"]:
+            if isinstance(token, Word):
+                words.append(token)
+                self._look_apart(token.commands, depth)
+            elif isinstance(token, Redirection):
+                redirections.append(token)
+            else:
+                if token == "(" and len(words) > 1 and words[-1].text.endswith(EXTENDED):
+                    words.append(Word.unknown())  # a pattern like `!(a)`, which is read no further
+                self._simple(words, redirections, depth)
+                words, redirections = [], []
+                if token == "(":
+                    folders.append(self.where.cwd)
+                elif token == ")" and folders:
+                    self.where.cwd = folders.pop()
+
+    def _look_apart(self, texts: Sequence[str], depth: int) -> None:
+        """Look at what another shell runs: the folder that it changes to is not ours."""
+        folder = self.where.cwd
+        for text in texts:
+            self.look(text, depth + 1)
+            self.where.cwd = folder
+
+    def _filled(self, words: Sequence[Word]) -> list[Word]:
+        """The words with the values of variables that are known."""
+        values: Mapping[str, Sequence[Word]] = self.values
+        if self.where.cwd is not None and "PWD=" not in self.command:
+            values = {**values, CURRENT: [Word(self.where.cwd)]}
+        return [one for word in words for one in word.filled(values)]
+
+    def _bind(self, name: str, words: list[Word]) -> None:
+        """Note what a variable stands for, if nothing else in the command can set it."""
+        if (
+            not self.can_tell
+            or name == CURRENT
+            or len(self.values) >= MOST_VARIABLES
+            or _is_rebound(name, self.command)
+        ):
+            return
+        if words and all(word.is_sure or word.is_glob for word in words):
+            self.values[name] = words
+
+    def _assign(self, words: list[Word]) -> None:
+        for word in words:
+            name, _, value = word.text.partition("=")
+            if word.is_sure and not value.startswith("~"):
+                self._bind(name, [Word(value)])
+
+    def _simple(self, words: list[Word], redirections: list[Redirection], depth: int) -> None:
+        words = self._filled(words)
+        while words and words[0].text in WORDS_OF_THE_SHELL and not words[0].is_quoted:
+            words = words[1:]
+        assigned: list[Word] = []
+        while words and words[0].is_assignment:
+            assigned.append(words[0])
+            words = words[1:]
+        if not words:
+            self._assign(assigned)  # else they hold for one program, and not for its words
+        if words and words[0].text == "[[":
+            return
+        if len(words) > 2 and (words[0].text, words[2].text) == ("for", "in"):
+            self._bind(words[1].text, words[3:])
+        for redirection in redirections:
+            target = redirection.target
+            if redirection.replaces and target is not None and not target.text.startswith(NOWHERE):
+                self.where.threaten(self._filled([target]))
+            self._look_apart(target.commands if target is not None else (), depth)
+            self._look_apart(redirection.commands, depth)
+        if words:
+            bodies = "\n".join([redirection.body for redirection in redirections])
+            self._program(words, bodies, depth)
+
+    def _program(self, words: Sequence[Word], bodies: str, depth: int) -> None:
+        first, rest = words[0], list(words[1:])
+        if not first.is_sure:
+            self.where.threaten([])
+            return
+        name = first.text.rpartition("/")[2]
+        if name in self.aliases and depth <= DEEPEST:
+            known = self.aliases.pop(name)  # an alias is not looked up in itself
+            self._program([*known, *rest], bodies, depth + 1)
+            self.aliases[name] = known
+            return
+        if name in OUTPUT and "--help" not in [word.text for word in rest]:
+            self.where.threaten(_written(name, rest))
+        if name == ".":
+            self.can_tell = False
+            self.values.clear()
+        elif name == "cd" or name == "pushd":
+            self._change_folder(rest)
+        elif name in CARRIERS:
+            self._carried(name, rest, bodies, depth)
+        elif name in CARRYING and rest and rest[0].text in CARRYING[name]:
+            self._carried(name, rest[1:], bodies, depth)
+        elif name == "alias":
+            self._name_alias(rest)
+        elif name == "trap":
+            self._look_apart([word.text for word in rest[:1] if word.is_sure], depth)
+        elif name in ("fd", "fdfind"):
+            self._fd(rest, depth)
+        elif name in SHELLS:
+            self._shell(name, rest, bodies, depth)
+        elif name == "find":
+            self._find(rest, depth)
+        else:
+            targets = _targets(name, rest, bodies)
+            if name == "git" and targets is not None:
+                self._git(rest)
+            else:
+                self.where.threaten(targets)
+
+    def _git(self, rest: list[Word]) -> None:
+        """Git says which paths it is about where it is given some; what may be a branch is a path as well."""
+        words = _without_options("git", rest)
+        before = [word.text for word in rest[: len(rest) - len(words)]]
+        if not words or any(text.startswith(ELSEWHERE) for text in before):
+            self.where.threaten([])
+            return
+        verb, given = words[0].text, _given("git", words[1:])
+        if verb == "clean":
+            self.where.clean()
+            return
+        if verb not in NAMING or not given or (verb == "checkout" and "--" not in [word.text for word in words]):
+            self.where.threaten([])
+        if verb in NAMING:
+            self.where.threaten(given or None, by_git=True)
+
+    def _change_folder(self, rest: list[Word]) -> None:
+        words = [word for word in rest if not word.text.startswith("-") or word.text == "-"]
+        if len(words) != 1 or not words[0].is_sure or words[0].text == "-":
+            self.where.cwd = None
+        else:
+            self.where.cwd = self.where.path(words[0])
+
+    def _carried(self, name: str, rest: list[Word], bodies: str, depth: int) -> None:
+        if name == "command" and rest and rest[0].text in ("-v", "-V"):
+            return
+        for option in CODE.get(name, ()):
+            code = _value_of(rest, option, option)
+            if code is not None:
+                self._shell(name, [Word("-c"), code], "", depth)
+        rest = _without_options(name, _without_options(name, rest)[CARRIERS.get(name, 0) :])
+        while rest and rest[0].is_assignment:
+            rest = rest[1:]
+        if not rest:
+            return
+        if name in READING and rest[0].is_sure and SPLITTING.intersection(rest[0].text):
+            self._look_apart([rest[0].text], depth)
+            return
+        if name in ("xargs", "parallel"):
+            rest = [*rest, Word.unknown()]  # what comes in is what is acted upon
+        if depth > DEEPEST:
+            self.where.threaten([])
+            return
+        self._program(rest, bodies, depth + 1)
+
+    def _name_alias(self, rest: list[Word]) -> None:
+        for word in rest:
+            name, sign, value = word.text.partition("=")
+            tokens = read(value) if sign and word.is_sure else []
+            words = [token for token in tokens if isinstance(token, Word)]
+            if tokens:
+                self.aliases[name] = words if len(words) == len(tokens) else [Word.unknown()]
+
+    def _fd(self, rest: list[Word], depth: int) -> None:
+        """What it finds is unknown, and stands behind the command or in the place of its braces."""
+        for at, word in enumerate(rest):
+            if word.text in EXECUTING and at + 1 < len(rest) and depth <= DEEPEST:
+                command = [Word.unknown() if "{" in one.text else one for one in rest[at + 1 :]]
+                self._program([*command, Word.unknown()], "", depth + 1)
+                return
+
+    def _shell(self, name: str, rest: list[Word], bodies: str, depth: int) -> None:
+        if any(word.text in ("--version", "--help") for word in rest[:1]):
+            return
+        if name == "eval":
+            code = rest
+        else:
+            at = [index for index, word in enumerate(rest) if word.text.startswith("-") and word.text.endswith("c")]
+            code = rest[at[0] + 1 : at[0] + 2] if at else []
+        if code and all(word.is_sure for word in code):
+            text = " ".join([word.text for word in code])
+            if name == "eval":
+                self.look(text, depth + 1)
+            else:
+                self._look_apart([text], depth)
+        elif code:
+            self.where.threaten([])
+        elif bodies:
+            self._look_apart([bodies], depth)
+        elif not [word for word in rest if not word.text.startswith("-")]:
+            self.where.threaten([])  # its commands come through a pipe
+
+    def _find(self, rest: list[Word], depth: int) -> None:
+        texts = [word.text for word in rest]
+        # Where it looks comes first; with -delete all of that is in danger.
+        places: list[Word] = []
+        for word in rest:
+            if word.text.startswith(("-", "(", "!")):
+                break
+            places.append(word)
+        if "-delete" in texts or any(text.startswith("-fprint") or text == "-fls" for text in texts):
+            self.where.threaten(places or [])
+        for at, flag in enumerate(texts):
+            if flag not in ("-exec", "-execdir", "-ok", "-okdir"):
+                continue
+            inner = rest[at + 1 :]
+            end = [index for index, word in enumerate(inner) if word.text in (";", "+")]
+            found = places if flag in ("-exec", "-ok") and self._lie_inside(places) else [Word.unknown()]
+            command: list[Word] = []
+            for word in inner[: end[0] if end else None]:
+                command += found if word.text == "{}" else [Word.unknown()] if "{}" in word.text else [word]
+            if command and depth <= DEEPEST:
+                self._program(command, "", depth + 1)
+
+    def _lie_inside(self, places: list[Word]) -> bool:
+        """Are these known, and folders of the workspace? Then what is found there is named by them."""
+        paths = [self.where.path(word) for word in places if word.is_sure]
+        inside = [path for path in paths if path is not None and path.startswith(self.where.root + "/")]
+        return bool(places) and len(inside) == len(places)
+
+
+def _targets(name: str, rest: list[Word], bodies: str) -> Targets:
+    """What a program that runs no other is about to destroy."""
+    texts = [word.text for word in rest]
+    if "--help" in texts or "--version" in texts:
+        return None
+    for table in (_by_subcommand, _by_flag, _by_archive, _by_name, _by_query, _by_code):
+        targets = table(name, rest, bodies)
+        if targets is not None:
+            return targets
+    return None
+
+
+def _by_subcommand(name: str, rest: list[Word], bodies: str) -> Targets:
+    if name not in REPOSITORY and name not in ARRANGING:
+        return None
+    words = _without_options(name, rest)
+    if not words:
+        return None
+    if not words[0].is_sure:
+        return []
+    verb, given = words[0].text, [word.text for word in words[1:]]
+    if name in ARRANGING:
+        is_tried = "-n" in given or "--dry-run" in given
+        return _given(name, words[1:]) if verb in ARRANGING[name] and not is_tried else None
+    if verb not in REPOSITORY[name]:
+        return None
+    if given and given[0] in HARMLESS.get(name, {}).get(verb, ()):
+        return None
+    if verb == "clean" and ("-n" in given or "--dry-run" in given):
+        return None
+    # Of a branch or a commit nobody knows which files it changes.
+    return []
+
+
+def _by_flag(name: str, rest: list[Word], bodies: str) -> Targets:
+    letter, long = IN_PLACE.get(name, ("", ""))
+    for word in rest:
+        text = word.text
+        if (long and text.startswith(long)) or (
+            letter and len(text) > 1 and text[0] == "-" and text[1] != "-" and letter in text[1:]
+        ):
+            return _given(name, rest)[1 if name in ("sed", "gsed") and not _has_script(rest) else 0 :]
+    return None
+
+
+def _by_name(name: str, rest: list[Word], bodies: str) -> Targets:
+    kind = PROGRAMS.get(name)
+    given = _given(name, rest)
+    texts = [word.text for word in rest]
+    if kind == ALL:
+        if name in PACKED:
+            return _packed(name, given, texts)
+        return given
+    if kind == LAST:
+        return given[-1:] if len(given) > 1 and ONLY_WITH.get(name, "") in ("", *texts) else None
+    if kind == DESTINATION:
+        if not given:
+            return []
+        into = _value_of(rest, "-t", "--target-directory")
+        target = into or given[-1]
+        sources = given if into else given[:-1]
+        if name == "rsync" and ("-n" in texts or "--dry-run" in texts):
+            return None
+        below = [target.below(source) for source in sources if source.is_sure and target.is_sure]
+        return [target, *below]
+    if name == "tee":
+        return (
+            None
+            if "-a" in texts or "--append" in texts
+            else [word for word in given if word.text not in NOWHERE] or None
+        )
+    if name == "dd":
+        return [word.after("of=") for word in rest if word.text.startswith("of=")] or None
+    if name in ("tar", "bsdtar"):
+        return [] if _unpacks(texts) else None
+    if name == "unzip":
+        return [] if any(text[:1] == "-" and "o" in text for text in texts) else None
+    if name == "make" and any("clean" in text for text in texts):
+        return given[:0]
+    if name in REWRITING:
+        return given
+    return None
+
+
+def _packed(name: str, given: list[Word], texts: list[str]) -> Targets:
+    """The files that go, and with `-f` those that are written in their place."""
+    letters = "".join([text[1:] for text in texts if text[:1] == "-" and text[:2] != "--"])
+    if "--stdout" in texts or "--list" in texts or not {"c", "l", "t"}.isdisjoint(letters):
+        return None
+    found = [] if "k" in letters or "--keep" in texts else list(given)
+    if "f" in letters or "--force" in texts:
+        ending = PACKED[name]
+        for word in given:
+            if word.is_sure:
+                found.append(Word(word.text.removesuffix(ending) if word.text.endswith(ending) else word.text + ending))
+    return found or None
+
+
+def _by_archive(name: str, rest: list[Word], bodies: str) -> Targets:
+    """Files that come out of an archive have names that nobody knows."""
+    starts = UNPACKING.get(name)
+    return [] if starts and rest and rest[0].text.startswith(starts) else None
+
+
+def _by_query(name: str, rest: list[Word], bodies: str) -> Targets:
+    """A database that is given anything but plain questions."""
+    if not name.startswith("sqlite3") and name != "duckdb":
+        return None
+    given = _given("sqlite3", rest)
+    if not given or "-readonly" in [word.text for word in rest]:
+        return None
+    said = ";".join([*[word.text for word in given[1:]], bodies])
+    parts = [part.strip().lower() + " " for part in said.replace("\n", ";").split(";") if part.strip()]
+    is_plain = bool(parts) and all(word.is_sure for word in given[1:])
+    if is_plain and all(part.startswith(ASKING) and not (part.startswith("pragma") and "=" in part) for part in parts):
+        return None
+    return given[:1]
+
+
+def _written(name: str, rest: list[Word]) -> Targets:
+    """What the options of a program name that it writes; None if none does."""
+    options, found = OUTPUT[name], list[Word]()
+    letters = tuple([option[1] for option in options if len(option) == 2])
+    for index, word in enumerate(rest):
+        text, following = word.text, rest[index + 1 : index + 2]
+        is_cluster = name in CLUSTERED and len(text) > 2 and text[0] == "-" and text[1] != "-" and text[1:].isalpha()
+        if text in options or (is_cluster and text.endswith(letters)):
+            found += following
+            continue
+        for option in options:
+            if text.startswith(option + "="):
+                found.append(word.after(option + "="))
+            elif text.startswith(option) and len(option) == 2:
+                found.append(word.after(option))
+    texts = [word.text for word in rest]
+    if name == "curl" and ("--remote-name" in texts or any(text[1:].isalpha() and "O" in text for text in texts)):
+        found += [Word(word.text.rpartition("/")[2]) for word in _given(name, rest) if "/" in word.text]
+    named = [word for word in found if word.text != "-" and not word.text.startswith(NOWHERE)]
+    return named or None
+
+
+def _unpacks(texts: list[str]) -> bool:
+    """Does `tar` take files out of an archive? Of those nobody knows the names."""
+    if "--extract" in texts or "--get" in texts:
+        return True
+    clusters = [text[1:] for text in texts if text[:1] == "-" and text[1:2] != "-"]
+    if texts and texts[0][:1] != "-":
+        return "x" in texts[0]  # without a dash no option has its value in the same word
+    for cluster in clusters:
+        end = min([at for at in map(cluster.find, "fCTXIbKNVFgH") if at >= 0], default=len(cluster))
+        if "x" in cluster[:end]:
+            return True
+    return False
+
+
+def _by_code(name: str, rest: list[Word], bodies: str) -> Targets:
+    """Code for an interpreter, on its command line or in a here-document: a word that destroys is enough."""
+    if name in AWK:
+        given = _given(name, rest)[:1]
+        code = "".join([word.text for word in given]).replace('> "/dev/', "")
+        return [] if any(word in code for word in WRITING) else None
+    if not name.startswith(INTERPRETERS):
+        return None
+    flags = [index for index, word in enumerate(rest) if _gives_code(word.text)]
+    given = [word for index in flags for word in rest[index + 1 : index + 2]]
+    code = bodies + "".join([word.text for word in given])
+    if any(not word.is_sure for word in given):
+        return []
+    words = (*DESTROYING, *CMDLETS) if name.startswith(POWERSHELL) else DESTROYING
+    return [] if any(word in code for word in words) else None
+
+
+def _gives_code(text: str) -> bool:
+    """Is this the option or word behind which an interpreter's code stands: `-e`, `-we`, `-c`, `eval`, `-Command`?"""
+    if text in ("eval", "--eval", "--print", "-p", "--execute") or text.lower() in ("-command", "-encodedcommand"):
+        return True
+    return text[:1] == "-" and text[1:2] != "-" and len(text) < 6 and text[-1] in "ceEr"
+
+
+def _is_rebound(name: str, command: str) -> bool:
+    """Is this variable set at more than one place of the command?"""
+    at, count = command.find(name), 0
+    while at >= 0:
+        before, after = command[max(0, at - 7) : at], command[at + len(name) : at + len(name) + 2]
+        if before[-1:] not in NAME and after[:1] not in NAME:
+            count += before.endswith(("for ", "select ")) or after.startswith(BOUND)
+        at = command.find(name, at + 1)
+    return count != 1
+
+
+def _given(name: str, rest: list[Word]) -> list[Word]:
+    """The arguments that are no options."""
+    found, values, is_over, skip = [], WITH_VALUE.get(name, ()), False, False
+    for word in rest:
+        if skip:
+            skip = False
+        elif is_over or not word.text.startswith("-") or word.text == "-":
+            found.append(word)
+        elif word.text == "--":
+            is_over = True
+        else:
+            skip = word.text in values
+    return [word for word in found if word.text != "-"]
+
+
+def _without_options(name: str, rest: list[Word]) -> list[Word]:
+    """What follows the options at the front."""
+    values = WITH_VALUE.get(name, ())
+    at = 0
+    while at < len(rest) and rest[at].text.startswith("-"):
+        if rest[at].text == "--":
+            return rest[at + 1 :]
+        at += 2 if rest[at].text in values else 1
+    return rest[at:]
+
+
+def _has_script(rest: list[Word]) -> bool:
+    return any(word.text.startswith(("-e", "-f", "--expression", "--file")) for word in rest)
+
+
+def _value_of(rest: list[Word], short: str, long: str) -> Word | None:
+    for index, word in enumerate(rest):
+        if word.text == short and index + 1 < len(rest):
+            return rest[index + 1]
+        if word.text.startswith(long + "="):
+            return word.after(long + "=")
+    return None

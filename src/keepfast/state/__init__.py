@@ -1,0 +1,1 @@
+"""What processes tell one another through small files: pending events, sessions, workers, notices."""

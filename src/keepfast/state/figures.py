@@ -1,0 +1,93 @@
+"""The figures of a session that only the client's status line is told, kept for hooks: one small file per session."""
+
+from __future__ import annotations
+
+from posix import O_CLOEXEC, O_CREAT, O_RDONLY, O_TRUNC, O_WRONLY, close, getpid, mkdir, read, rename, unlink, write
+from posix import open as open_fd
+
+from keepfast.model.light_json import dumps, loads
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+MOST = 65536
+PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
+INPUT = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+
+
+def figures(payload: dict[str, Any], at: int) -> dict[str, Any]:
+    """What is worth keeping of a status line's payload. Figures that are not there are None."""
+    window = _object(payload.get("context_window"))
+    usage = _object(window.get("current_usage"))
+    counts = [_number(usage.get(name)) for name in INPUT]
+    limits = {
+        name: {"percent": _number(limit.get("used_percentage")), "resets_at": _number(limit.get("resets_at"))}
+        for name, limit in _object(payload.get("rate_limits")).items()
+        if isinstance(limit, dict)
+    }
+    return {
+        "at": at,
+        "model": str(_object(payload.get("model")).get("id") or ""),
+        "window": _number(window.get("context_window_size")),
+        "used": sum(count or 0 for count in counts) if usage else None,
+        "percent": _number(window.get("used_percentage")),
+        "limits": limits,
+    }
+
+
+def keep(folder: str, session: str, kept: dict[str, Any]) -> bool:
+    """Write the figures for that session below a workspace's folder in the store; False if that cannot be done."""
+    path = path_of(folder, session)
+    if not path:
+        return False
+    beside = f"{path}.{getpid()}"
+    try:
+        try:
+            fd = open_fd(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
+        except FileNotFoundError:
+            mkdir(folder + "/sessions", 0o700)
+            fd = open_fd(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
+        try:
+            write(fd, dumps(kept).encode("ascii"))
+        finally:
+            close(fd)
+        rename(beside, path)
+    except OSError:
+        try:
+            unlink(beside)
+        except OSError:
+            pass  # it was never made
+        return False
+    return True
+
+
+def kept(folder: str, session: str) -> dict[str, Any] | None:
+    """The figures of that session as last kept, or None."""
+    path = path_of(folder, session)
+    if not path:
+        return None
+    try:
+        fd = open_fd(path, O_RDONLY | O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        found = loads(read(fd, MOST))
+    except (OSError, ValueError):
+        return None
+    finally:
+        close(fd)
+    return found if isinstance(found, dict) else None
+
+
+def path_of(folder: str, session: str) -> str:
+    """Where the figures are; empty for a session whose name is no name for a file."""
+    return f"{folder}/sessions/{session}.usage" if 0 < len(session) <= 128 and PLAIN.issuperset(session) else ""
+
+
+def _object(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _number(value: object) -> int | float | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) and value == value else None

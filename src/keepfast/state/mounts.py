@@ -1,0 +1,99 @@
+"""Who has the store mounted: while a mount holds its shared lock, nothing that it shows is swept."""
+
+from __future__ import annotations
+
+from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
+from posix import O_APPEND, O_CLOEXEC, O_CREAT, O_EXCL, O_RDWR, close, ftruncate, getpid, kill
+from posix import open as open_fd
+
+from keepfast.fsutil.durable import Lock, write_all
+from keepfast.model.errors import Busy
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+
+NAME = "/mounted.lock"
+
+
+def hold(store: str, where: str) -> int:
+    """Keep contents from being swept until the returned descriptor is closed. Raises `Busy` during a compaction.
+
+    `where` and our process are written into the file for people; only the kernel's lock decides anything.
+    """
+    path = store + NAME
+    try:
+        fd = open_fd(path, O_RDWR | O_APPEND | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+        new = True
+    except FileExistsError:
+        fd = open_fd(path, O_RDWR | O_APPEND | O_CLOEXEC)
+        new = False
+    try:
+        try:
+            flock(fd, LOCK_EX | LOCK_NB)
+            ftruncate(fd, 0)  # nobody else has it: what the file says is of mounts that are no more
+        except BlockingIOError:
+            pass
+        try:
+            flock(fd, LOCK_SH | LOCK_NB)
+        except BlockingIOError:
+            raise Busy("A compaction is running.") from None
+        write_all(fd, f"{getpid()} {where}".replace("\n", "\\n").encode("utf-8", "surrogateescape") + b"\n")
+        if new:
+            # A compaction that began before the file was there knows nothing of us: wait for its end.
+            with Lock(store + "/compact.lock"):
+                pass
+    except BaseException:
+        close(fd)
+        raise
+    return fd
+
+
+class Unmounted:
+    """For as long as this lasts nobody can mount the store. Raises `Busy` naming the mounts if somebody has."""
+
+    def __init__(self, store: str) -> None:
+        self.store, self.fd = store, -1
+
+    def __enter__(self) -> None:
+        try:
+            # It is not made here: where no inode is left, compaction must still be able to help.
+            self.fd = open_fd(self.store + NAME, O_RDWR | O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        try:
+            flock(self.fd, LOCK_EX | LOCK_NB)
+        except BlockingIOError:
+            close(self.fd)
+            raise Busy(f"The store is mounted{_named(self.store)}; nothing is swept.", "Unmount it first.") from None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.fd >= 0:
+            close(self.fd)
+            self.fd = -1
+
+
+def _named(store: str) -> str:
+    try:
+        with open(store + NAME, "rb") as file:
+            lines = file.read(65536).decode("utf-8", "replace").splitlines()
+    except OSError:
+        return ""
+    places = []
+    for text in lines:
+        process, _, where = text.partition(" ")
+        if where and process.isdigit() and _lives(int(process)):
+            places.append(f"{where} (process {process})")
+    return f" at {', '.join(places)}" if places else ""
+
+
+def _lives(process: int) -> bool:
+    try:
+        kill(process, 0)
+    except PermissionError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return True

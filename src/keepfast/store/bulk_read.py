@@ -1,0 +1,197 @@
+"""Many contents at once: found together, read frame by frame, unpacked and handed over by two threads."""
+
+from __future__ import annotations
+
+from _collections import deque  # type: ignore[import-not-found]  # `collections` itself costs 4 ms
+from _thread import allocate_lock, get_ident
+from posix import close
+
+from keepfast.model.compiled import demand
+from keepfast.model.errors import Damaged
+from keepfast.store.compression import native
+from keepfast.store.digest import digest
+from keepfast.store.packs import MOST_SHARED
+from keepfast.store.rows import CONTENT
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from keepfast.store.repository import Repository
+    from keepfast.store.rows import Location
+
+    Part = tuple[int, int, int]
+    """Number, offset and length."""
+    Take = Callable[[bytes, list[Part]], None]
+    Frame = list[tuple[int, Location]]
+    """Wanted contents of one frame: their numbers, and where they lie."""
+    Unpack = Callable[[int, int, int, int, Frame, list[bytes]], tuple[bytes, list[Part]] | None]
+
+MANY = 8
+"""Frames from which on another thread helps: unpacking and whatever writes files need no Python."""
+FIRST, ASKED = 512, 4096
+"""Contents whose places are asked for at once: few at first, because nobody has anything to do until they are known."""
+FEW = 64
+"""Contents up to which Python does it all: of each frame it unpacks no more than it must."""
+MOST_OPEN = 64
+"""Packs that are held open at once; what lies in more of them is read as always."""
+ENOUGH = 768 << 10
+"""Wanted bytes for which a frame is unpacked although more may be wanted of it later: three quarters of an ordinary frame."""
+MOST_WAITING = 8192
+"""Wanted contents of one frame that wait for the rest of it. A frame of tiny files has a hundred thousand and more: it is cheaper
+to unpack it once more for each so many of them than to hold all their places at once."""
+LOW = 6
+"""Frames below which more places are asked for, while the other thread still has something to do."""
+
+
+def hand_over(repository: Repository, keys: Sequence[bytes], take: Take, accelerated: bool = True) -> list[int]:
+    """Call `take(frame, parts)` with all contents, checked, frame by frame, perhaps from two threads at once.
+
+    `accelerated`: where there are many, frames are read, unpacked and checked by our own compiled module, if it was built.
+    Return the numbers of those that come in parts, which are left to the caller. Raises `Damaged` for a content that is
+    not there or does not match its digest.
+    """
+    work = _Work(repository, list(keys), take)
+    work.ask()
+    if len(work.frames) < MANY and len(keys) <= FIRST:
+        work.go_on()
+    else:
+        work.unpack = _unpacking() if accelerated and len(keys) > FEW else None
+        try:
+            work.go_on_by_two()
+        finally:
+            work.close()
+    return sorted(work.in_parts)
+
+
+def _unpacking() -> Unpack | None:
+    """What unpacks and checks a whole frame without Python; None if it was not built, or finds no Zstandard."""
+    try:
+        from keepfast.store import _unpack  # type: ignore[attr-defined]
+
+        demand(_unpack)
+    except ImportError:
+        return None
+    module: Any = native()
+    path = getattr(module.__spec__, "origin", None)
+    return _unpack.unpack if path and _unpack.use(path) else None
+
+
+def _bytes(wanted: Frame) -> int:
+    return sum([place.length for _, place in wanted])
+
+
+class _Work:
+    """What is left to be done."""
+
+    def __init__(self, repository: Repository, keys: list[bytes], take: Take) -> None:
+        self.repository, self.keys, self.take = repository, keys, take
+        self.frames: deque[Frame] = deque()
+        self.in_parts: list[int] = []
+        self.unpack: Unpack | None = None
+        self._files: dict[str, int] = {}
+        self._asked = 0
+        self._first = get_ident()
+        self._asking, self._opening = allocate_lock(), allocate_lock()
+        self._open: dict[tuple[str, int], Frame] = {}
+
+    def ask(self) -> None:
+        """Find out where the next contents lie. Only one thread does so at a time."""
+        start = self._asked
+        end = min(start + (ASKED if start else FIRST), len(self.keys))
+        keys = self.keys[start:end]
+        places = self.repository.ledger.locate(list(dict.fromkeys(keys)))
+        frames, self._open = self._open, {}
+        for number, key in enumerate(keys, start):
+            place = places.get(key)
+            if place is None:
+                raise Damaged(f"The store has no content {key.hex()}.")
+            if place.kind == CONTENT:
+                slot = place.pack, place.frame
+                if slot in frames:
+                    frames[slot].append((number, place))
+                else:
+                    frames[slot] = [(number, place)]
+            else:
+                self.in_parts.append(number)
+        if end < len(self.keys) and keys:
+            # Files that follow one another mostly lie in one frame: the last one waits for the rest of them. In a compacted
+            # pack kin from many folders do: such a frame waits while more of it is asked for, or little of it was.
+            last = places[keys[-1]]
+            waiting = [
+                slot
+                for slot, wanted in frames.items()
+                if len(wanted) < MOST_WAITING
+                and (slot == (last.pack, last.frame) or (start and wanted[-1][0] >= start) or _bytes(wanted) < ENOUGH)
+            ]
+            self._open = {slot: frames.pop(slot) for slot in waiting}
+        self.frames.extend([frames[slot] for slot in sorted(frames)])
+        self._asked = end  # at last: whoever finds nothing to do then knows that there is nothing more
+
+    def _next(self) -> Frame | None:
+        while True:
+            all_asked = self._asked >= len(self.keys)
+            if not all_asked and len(self.frames) < LOW and self._asking.acquire(not self.frames):
+                try:
+                    if self._asked < len(self.keys) and len(self.frames) < LOW:
+                        self.ask()
+                finally:
+                    self._asking.release()
+            try:
+                # From both ends: files of neighbouring frames lie in one folder, which takes a new file at a time.
+                frame: Frame = self.frames.popleft() if get_ident() == self._first else self.frames.pop()
+                return frame
+            except IndexError:
+                if all_asked:
+                    return None
+
+    def go_on(self) -> None:
+        while (frame := self._next()) is not None:
+            self._one(frame)
+
+    def go_on_by_two(self) -> None:
+        from keepfast.fsutil.threads import by_two
+
+        by_two(self._next, self._one)
+
+    def _one(self, wanted: Frame) -> None:
+        """All wanted contents of one frame, checked."""
+        keys = self.keys
+        try:
+            most = max([place.offset + place.length for _, place in wanted])
+            done = self.unpack and self._at_once(self.unpack, wanted, most)
+            if done:
+                self.take(*done)
+                return
+            frame = self.repository.frame(wanted[0][1], most, keep=False)
+        except FileNotFoundError:
+            for number, _ in wanted:  # compaction has moved them since we asked
+                data = self.repository.blob(keys[number])[0]
+                self.take(data, [(number, 0, len(data))])
+            return
+        view = memoryview(frame)
+        parts = []
+        for number, place in wanted:
+            offset, length = place.offset, place.length
+            # A frame that is too short gives less, which has another digest.
+            if digest(view[offset : offset + length]) != keys[number]:
+                raise Damaged(f"The content {keys[number].hex()} in pack {place.pack} does not match its digest.")
+            parts.append((number, offset, length))
+        self.take(frame, parts)
+
+    def _at_once(self, unpack: Unpack, wanted: Frame, most: int) -> tuple[bytes, list[Part]] | None:
+        """The frame and the parts of it, checked; None where something is not as it should be, or not for us to unpack."""
+        place = wanted[0][1]
+        with self._opening:
+            if place.pack not in self._files:
+                if len(self._files) >= MOST_OPEN:
+                    return None
+                self._files[place.pack] = self.repository.blobs.descriptor(place.pack)
+            file = self._files[place.pack]
+        return unpack(file, place.frame, place.stored, max(MOST_SHARED, most), wanted, self.keys) if file >= 0 else None
+
+    def close(self) -> None:
+        for file in self._files.values():
+            if file >= 0:
+                close(file)

@@ -1,0 +1,220 @@
+"""Writing checkpoints into a bundle: documents that follow one another, and every content they need."""
+
+from __future__ import annotations
+
+from blake3 import blake3
+
+from keepfast.fsutil.durable import FULL, Lock
+from keepfast.model import document
+from keepfast.model.entry import FILE, GONE, SEALED, UNREADABLE, gone
+from keepfast.model.errors import Damaged, Failed, KeepfastError, NotFound
+from keepfast.store.bundle_writer import BundleWriter, exists, taken
+from keepfast.store.conversations import ids_of
+from keepfast.store.digest import add, digest, weight
+from keepfast.store.maintenance.salvage import header_from_ledger
+from keepfast.store.rows import CHUNKS, DOCUMENT, LIST
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from keepfast.model.entry import Entry
+    from keepfast.store.place import Place
+    from keepfast.store.repository import Repository
+    from keepfast.store.rows import CheckpointRow, WorkspaceRow
+
+    Progress = Callable[[int, int], None]
+
+
+class LeftOut:
+    """What a bundle does not have because it is sealed: contents, of which files, and how many conversations."""
+
+    def __init__(self, contents: int, files: list[bytes], conversations: int) -> None:
+        self.contents, self.files, self.conversations = contents, files, conversations
+
+
+def export(
+    repository: Repository,
+    place: Place,
+    workspace: WorkspaceRow,
+    chosen: Sequence[CheckpointRow],
+    path: str,
+    *,
+    tool: str,
+    now: int,
+    force: bool = False,
+    progress: Progress | None = None,
+    keys: dict[str, Any] | None = None,
+) -> tuple[int, LeftOut]:
+    """Write these checkpoints of one workspace into the file `path`; return its size, and what was left out.
+
+    With `keys`, which are under a passphrase, sealed contents go along; without, they are left out. Nothing is left
+    behind unless all of it is written. Raises `Conflict` if the file is there and `force` is not given.
+    """
+    if not force and exists(path):
+        raise taken(path)
+    guard = _without_compaction(place)
+    try:
+        writer = BundleWriter(path, place.durable)
+        try:
+            return _Exporting(repository, workspace, writer, progress, keys).run(chosen, tool, now, force)
+        except BaseException:
+            writer.abort()
+            raise
+    except OSError as error:
+        if error.errno in FULL:
+            raise Failed(f"The disk is full; {path} was not written.", "Write it to another disk.") from None
+        raise Failed(f"{path} cannot be written: {error.strerror}.") from None
+    finally:
+        if guard is not None:
+            guard.__exit__(None, None, None)
+
+
+def _without_compaction(place: Place) -> Lock | None:
+    """What is being exported must not be swept meanwhile. In a store that cannot be written nothing is."""
+    guard = Lock(place.path + "/compact.lock")
+    try:
+        return guard.__enter__()
+    except OSError:
+        return None
+
+
+class _Exporting:
+    def __init__(
+        self,
+        repository: Repository,
+        workspace: WorkspaceRow,
+        writer: BundleWriter,
+        progress: Progress | None,
+        keys: dict[str, Any] | None,
+    ) -> None:
+        self.repository, self.workspace, self.writer, self.progress = repository, workspace, writer, progress
+        self.keys = keys
+        self.shown: int = 0
+        """The sum over the rows as the bundle has them."""
+        self.left_out: set[bytes] = set()
+        self.left_files: set[bytes] = set()
+        self.left_conversations: set[str] = set()
+        self.state: dict[bytes, Entry] = {}
+        self.sum = 0
+        self.written: set[bytes] = set()
+        self.done = self.total = 0
+
+    def run(self, chosen: Sequence[CheckpointRow], tool: str, now: int, force: bool) -> tuple[int, LeftOut]:
+        chosen = sorted(chosen, key=lambda row: row.version)
+        listed: list[dict[str, Any]] = []
+        before: CheckpointRow | None = None
+        for row in chosen:
+            header, rows = self._step(before, row)
+            self._contents({entry.content for entry in rows if entry.kind == FILE} | set(ids_of(header)))
+            labels = {"name": row.name or None, "pinned": bool(row.pinned)}  # they may have been given later
+            order = {"keyframe": before is None, "parent": listed[-1]["doc"] if listed else None}
+            data = document.encode({**header, **labels, **order, "workspace": row.workspace}, rows)
+            key = digest(data)
+            self.writer.pack.add(key, data, DOCUMENT)
+            listed.append({"version": row.version, "id": row.id, "doc": key.hex(), "tree": header["tree"]})
+            before = row
+        workspace = self.workspace
+        manifest: dict[str, Any] = {
+            "v": 1,
+            "workspace": workspace.id,
+            "folder": workspace.path.rpartition(b"/")[2].decode("utf-8", "surrogateescape"),
+            "created_at": now,
+            "tool": tool,
+            "versions": listed,
+        }
+        if self.keys is not None:
+            manifest["keys"] = self.keys
+        if self.left_out:
+            manifest["left_out"] = len(self.left_out)
+        left = LeftOut(len(self.left_out), sorted(self.left_files), len(self.left_conversations))
+        return self.writer.finish(manifest, force), left
+
+    def _step(self, before: CheckpointRow | None, row: CheckpointRow) -> tuple[dict[str, Any], list[Entry]]:
+        """Return the version's header and the rows that lead to it from the state so far; go there."""
+        header = header_from_ledger(self.repository, row)
+        rows = self._change_set(row) if before is not None and row.version == before.version + 1 else None
+        if rows is None:
+            new = {entry.path: entry for entry in self.repository.ledger.state(row.workspace, row.version)}
+            rows = [entry for path, entry in new.items() if self.state.get(path) != entry]
+            rows += [gone(path) for path in self.state if path not in new]
+            rows.sort()
+        for entry in rows:
+            old = self.state.pop(entry.path, None)
+            if old is not None:
+                self.sum = add(self.sum, minus=weight(old))
+                self.shown = add(self.shown, minus=weight(self._open(old)))
+            if entry.kind != GONE:
+                self.state[entry.path] = entry
+                self.sum = add(self.sum, plus=weight(entry))
+                self.shown = add(self.shown, plus=weight(self._open(entry)))
+        if f"{self.sum:064x}" != row.tree:
+            now = self.repository.ledger.checkpoint(row.workspace, row.version)
+            if now is None or now.forgotten:
+                raise NotFound(f"v{row.version} was forgotten in the meantime.")
+            raise Damaged(f"The state of v{row.version} does not add up; nothing was exported.")
+        if self.keys is not None:
+            return {**header, "tree": row.tree}, rows
+        return self._without_secrets(header), [self._open(entry) for entry in rows]
+
+    def _open(self, entry: Entry) -> Entry:
+        """The row as the bundle has it: what is sealed and does not go along is named, as something that was not kept."""
+        if self.keys is not None or not entry.flags & SEALED or entry.kind != FILE:
+            return entry
+        self.left_out.add(entry.content)
+        self.left_files.add(entry.path)
+        return entry._replace(kind=UNREADABLE, content=b"", group=0)
+
+    def _without_secrets(self, header: dict[str, Any]) -> dict[str, Any]:
+        counts = dict(header["counts"])
+        sealed = [entry for entry in self.state.values() if self._open(entry) is not entry]
+        if sealed:
+            counts[FILE] = counts.get(FILE, 0) - len(sealed)
+            counts["bytes"] = counts.get("bytes", 0) - sum(entry.size for entry in sealed)
+            counts[UNREADABLE] = counts.get(UNREADABLE, 0) + len(sealed)
+            counts = {kind: number for kind, number in counts.items() if number}
+        header = {**header, "counts": counts, "tree": f"{self.shown:064x}"}
+        if header.get("conversation"):
+            self.left_out.update(ids_of(header))
+            self.left_conversations.add(str(header["conversation"].get("session") or header["id"]))
+            header["conversation"] = {"left_out": True}
+        return header
+
+    def _change_set(self, row: CheckpointRow) -> list[Entry] | None:
+        try:
+            header, rows = self.repository.document(row)
+        except KeepfastError:
+            return None  # the ledger has the state too
+        return None if header["keyframe"] else rows
+
+    def _contents(self, wanted: set[bytes]) -> None:
+        keys = list(wanted - self.written)
+        places = self.repository.ledger.locate(keys)
+        self.total += len(keys)
+        # In the order in which they lie in the packs, so that each frame is unpacked once.
+        for key in sorted(keys, key=lambda key: places[key][:4] if key in places else ("", 0, 0, 0)):
+            data, kind = self.repository.blob(key)
+            if kind == CHUNKS:
+                self._chunks(key, data)
+            elif kind == LIST:
+                self._contents({data[at : at + 32] for at in range(0, len(data), 32)})
+            self._add(key, data, kind)
+            self.done += 1
+            if self.progress is not None and not self.done & 63:
+                self.progress(self.done, self.total)
+
+    def _chunks(self, key: bytes, chunks: bytes) -> None:
+        total = blake3()
+        for at in range(0, len(chunks), 32):
+            chunk = chunks[at : at + 32]
+            data, kind = self.repository.blob(chunk)
+            total.update(data)
+            self._add(chunk, data, kind)
+        if total.digest() != key:
+            raise Damaged(f"The chunks of {key.hex()} do not add up to their digest; nothing was exported.")
+
+    def _add(self, key: bytes, data: bytes, kind: int) -> None:
+        if key not in self.written:
+            self.written.add(key)
+            self.writer.pack.add(key, data, kind)

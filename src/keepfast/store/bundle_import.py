@@ -1,0 +1,258 @@
+"""Taking checkpoints over from a bundle: everything is checked first, then all of it comes with one commit."""
+
+from __future__ import annotations
+
+from keepfast.fsutil.durable import Lock, explain, make_folder
+from keepfast.model import document
+from keepfast.model.entry import FILE, gone
+from keepfast.model.errors import Failed, NoWorkspace
+from keepfast.model.retention import KEPT
+from keepfast.model.steps import step
+from keepfast.store.digest import ZERO, digest
+from keepfast.store.rows import DOCUMENT, Query, WorkspaceRow
+from keepfast.store.save import Saving, Swept
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Any
+
+    from keepfast.model.entry import Entry
+    from keepfast.store.bundle import Carried
+    from keepfast.store.bundle_proof import Checked
+    from keepfast.store.place import Place
+    from keepfast.store.ports import Transaction
+    from keepfast.store.repository import Repository
+
+    Progress = Callable[[int, int], None]
+
+ATTEMPTS = 5
+TRIGGER, TAG = "import", "imported from "
+
+
+class Imported:
+    """What was taken over: (version there, version here, id here) of each, and ids that were here already."""
+
+    def __init__(self, workspace: str, is_new: bool) -> None:
+        self.workspace, self.is_new = workspace, is_new
+        self.versions: list[tuple[int, int, str]] = []
+        self.skipped: list[str] = []
+
+
+def take(
+    repository: Repository,
+    place: Place,
+    checked: Checked,
+    target: str,
+    *,
+    path: bytes,
+    now: int,
+    new_id: Callable[[], str],
+    progress: Progress | None = None,
+) -> Imported:
+    """Take over all checkpoints of a bundle into the workspace `target`, which is made with `path` if it is unknown.
+
+    All of them, or none. Raises `Damaged` if any content is not what its digest says.
+    """
+    try:
+        for _ in range(ATTEMPTS):
+            try:
+                return _Importing(repository, place, checked, target, path, now, new_id, progress).run()
+            except Swept:
+                continue
+        raise Failed("The store kept changing while the file was imported; nothing was changed.", "Try again.")
+    except OSError as error:
+        raise explain(error, "Importing", place.path) from None
+
+
+class _Importing:
+    """One attempt."""
+
+    def __init__(
+        self,
+        repository: Repository,
+        place: Place,
+        checked: Checked,
+        target: str,
+        path: bytes,
+        now: int,
+        new_id: Callable[[], str],
+        progress: Progress | None,
+    ) -> None:
+        self.repository, self.place, self.checked, self.bundle = repository, place, checked, checked.bundle
+        self.target, self.path, self.now, self.new_id, self.progress = target, path, now, new_id, progress
+
+    def run(self) -> Imported:
+        row = self.repository.workspace(self.target)
+        if row is None and self.target != self.bundle.workspace:
+            raise NoWorkspace(f"The store does not know the workspace {self.target}.")
+        self.repository.renew_reserve()
+        blank = WorkspaceRow(self.target, self.path, self.now, "", 0, b"", 0, ZERO, 0, "0" * 64, "{}")
+        self.saving = Saving(self.repository, row if row is not None else blank)
+        try:
+            self._copy()
+            step("import:copied")
+            folder = self.place.folder(self.target)
+            make_folder(folder)
+            with Lock(folder + "/lock"):  # no save may come between the state we build on and our commit
+                return self._add()
+        except BaseException:
+            self.saving.abort()
+            raise
+
+    def _copy(self) -> None:
+        """Check every blob, also those that nobody needs, and store what is needed and not here yet."""
+        checked, total = self.checked, len(self.bundle.entries)
+        for number, (key, data, kind) in enumerate(self.bundle.all_blobs()):
+            if kind != DOCUMENT and (key in checked.sizes or key in checked.chunks):
+                self.saving.keep(key, data, kind)
+            if self.progress is not None and not number & 63:
+                self.progress(number, total)
+        self.saving.settle()
+
+    def _add(self) -> Imported:
+        repository = self.repository
+        row = repository.workspace(self.target)
+        is_new = row is None
+        if row is not None:
+            self.saving.row = row
+            self.saving.whole = row.version == 0 or not row.tree
+            self.saving._state = None
+        row = self.saving.row
+        result = Imported(self.target, is_new)
+        wanted = [one for one in self.bundle.versions if not self._is_here(one, is_new)]
+        taken = {one.id for one in wanted}
+        result.skipped = [one.id for one in self.bundle.versions if one.id not in taken]
+        if not wanted:
+            self.saving.abort()
+            return result
+        numbers = self._numbers(wanted, is_new)
+        records: list[dict[str, Any]] = []
+        for header, key in self._documents(wanted, numbers, is_new):
+            number = header["version"]
+            result.versions.append((wanted[len(records)].version, number, header["id"]))
+            records.append(
+                {"r": "checkpoint", "v": number, "id": header["id"], "doc": key.hex(), "at": header["created_at"]}
+            )
+        self._commit(records, is_new)
+        return result
+
+    def _is_here(self, one: Carried, is_new: bool) -> bool:
+        find = self.repository.ledger.find
+        if is_new:  # it keeps its id, and no id is twice in a store
+            return bool(find(Query(id_prefix=one.id, limit=1, forgotten=True)))
+        if find(Query(workspace=self.target, id_prefix=one.id, limit=1)):
+            return True
+        return bool(find(Query(workspace=self.target, tag=TAG + one.id, limit=1)))
+
+    def _numbers(self, wanted: list[Carried], is_new: bool) -> list[int]:
+        versions = [one.version for one in wanted]
+        if is_new and versions == list(range(versions[0], versions[0] + len(versions))):
+            return versions  # they are called here as they were there
+        first = self.saving.row.version + 1
+        return list(range(first, first + len(versions)))
+
+    def _documents(
+        self, wanted: list[Carried], numbers: list[int], is_new: bool
+    ) -> Iterator[tuple[dict[str, Any], bytes]]:
+        """Write the documents that lead from the workspace's newest state through all that are wanted."""
+        saving, row = self.saving, self.saving.row
+        state, whole = dict(saving.state()), saving.whole
+        parent, left, number = row.document.hex() or None, set(wanted), iter(numbers)
+        touched, counts = set(state), _Counts(state.values())
+        for one, header, rows, there in self.checked.versions():
+            touched.update([entry.path for entry in rows])
+            if one not in left:
+                continue
+            changed = []
+            for path in sorted(touched):
+                new, old = there.get(path), state.get(path)
+                if new == old:
+                    continue
+                counts.change(old, new)
+                changed.append(new if new is not None else gone(path))
+                if new is not None:
+                    state[path] = new
+                else:
+                    del state[path]
+            touched.clear()
+            header = {
+                **header, **({} if is_new else self._own(one, header)),
+                "workspace": self.target, "version": next(number), "parent": parent, "keyframe": whole,
+                "counts": counts.shown(),
+            }  # fmt: skip
+            data = document.encode(header, changed)
+            key = digest(data)
+            saving.writer.add(key, data, DOCUMENT)
+            parent, whole = key.hex(), False
+            yield header, key
+
+    def _own(self, one: Carried, header: dict[str, Any]) -> dict[str, Any]:
+        """What an imported version says of itself among versions of another origin."""
+        return {
+            "id": self.new_id(),
+            "created_at": self.now,
+            "trigger": TRIGGER,
+            "tags": [*header["tags"], TAG + one.id],
+            # What was not for the policy to drop must not become so by being carried.
+            "pinned": header["pinned"] or header["trigger"] in KEPT,
+            "origin": {
+                "workspace": self.bundle.workspace, "folder": self.bundle.folder, "id": one.id, "version": one.version,
+                "trigger": header["trigger"], "created_at": header["created_at"],
+            },
+        }  # fmt: skip
+
+    def _commit(self, records: list[dict[str, Any]], is_new: bool) -> None:
+        repository, saving, row = self.repository, self.saving, self.saving.row
+        for writer in saving.writers:
+            writer.sync()
+        names = [writer.name for writer in saving.writers]
+
+        def work(tx: Transaction, now: WorkspaceRow | None) -> list[dict[str, Any]]:
+            ledger = repository.ledger
+            if (now is None) != is_new or (now is not None and now.version != row.version):
+                raise Swept("The workspace got a newer version in the meantime.")
+            relied = list(saving.relied)
+            if len(ledger.locate(relied)) != len(relied):
+                raise Swept("Contents were swept in the meantime.")
+            for writer in saving.writers:
+                tx.add_pack(writer.name, writer.size, writer.entries())
+                writer.finish()
+            seq = self.repository.sequence()
+            for number, record in enumerate(records):
+                size = 0 if number else sum(writer.size for writer in saving.writers)
+                record.update({"packs": names, "seq": seq + 1 + number, "size": size})
+            path = self.path.decode("utf-8", "surrogateescape")
+            first = {"r": "workspace", "id": self.target, "path": path, "at": self.now}
+            return [first, *records] if is_new else records
+
+        try:
+            repository.commit(self.target, work)
+        except BaseException:
+            repository.take_back(names, self.target)
+            raise
+        step("import:committed")
+
+
+class _Counts:
+    """How many rows of each kind a state has, and the bytes of its files; it goes along with the state."""
+
+    def __init__(self, rows: Iterable[Entry]) -> None:
+        self._counts: dict[str, int] = {}
+        for row in rows:
+            self._add(row, 1)
+
+    def change(self, old: Entry | None, new: Entry | None) -> None:
+        for row, sign in ((old, -1), (new, 1)):
+            if row is not None:
+                self._add(row, sign)
+
+    def shown(self) -> dict[str, int]:
+        return {
+            name: count for name, count in self._counts.items() if count or (name == "bytes" and FILE in self._counts)
+        }
+
+    def _add(self, row: Entry, sign: int) -> None:
+        self._counts[row.kind] = self._counts.get(row.kind, 0) + sign
+        if row.kind == FILE:
+            self._counts["bytes"] = self._counts.get("bytes", 0) + sign * row.size

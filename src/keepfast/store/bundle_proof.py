@@ -1,0 +1,185 @@
+"""The documents of a bundle, proven to fit one another and the contents that they need (docs/format/bundle.md)."""
+
+from __future__ import annotations
+
+from blake3 import blake3
+
+from keepfast.model import document
+from keepfast.model.entry import FILE, GONE
+from keepfast.model.errors import KeepfastError
+from keepfast.model.header import refuse_long, refuse_odd, refuse_odd_attributes
+from keepfast.model.restore_plan import refuse_crafted
+from keepfast.store.bundle import MOST_BLOBS
+from keepfast.store.contents import MOST_NESTED, MOST_PARTS
+from keepfast.store.conversations import checked, ids_of
+from keepfast.store.digest import add, weight
+from keepfast.store.rows import CONTENT, DOCUMENT, LIST, SEALED
+from keepfast.store.save import CHUNK_MAX
+from keepfast.store.sealed import length_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from keepfast.model.entry import Entry
+    from keepfast.store.bundle import Bundle, Carried
+
+MOST_HEADER = 8 << 20
+MOST_EXPANDED, MOST_RATIO = 16 << 30, 256
+"""So many bytes of large contents are put together, or so many times the size of the file: chunks may be named over and over."""
+
+
+class _Measure:
+    """Of a sealed content or a part of one: its length, how many names all its lists have, and how deep they are nested."""
+
+    def __init__(self, length: int, count: int, height: int) -> None:
+        self.length, self.count, self.height = length, count, height
+
+
+class Checked:
+    """The documents of a bundle, proven to fit one another, and the contents they need. Raises `Damaged` if they do not."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        self.bundle = bundle
+        self.sizes: dict[bytes, int] = {}
+        self.conversations: dict[bytes, int] = {}
+        for _ in self.versions():
+            pass
+        self.chunks: set[bytes] = set()
+        self.lists: list[bytes] = []
+        self.expanded = 0
+        """Bytes of the large contents that were put together."""
+        self._measures: dict[bytes, _Measure] = {}
+        self._parts = 0
+        """Names in the lists of all sealed files: whoever restores them follows each."""
+        self._contents()
+
+    def versions(self) -> Iterator[tuple[Carried, dict[str, Any], list[Entry], dict[bytes, Entry]]]:
+        """Yield each version, its header, the rows that changed, and the whole state, which goes on changing."""
+        bundle = self.bundle
+        state: dict[bytes, Entry] = {}
+        total, parent = 0, None
+        for one in bundle.versions:
+            if one.doc not in bundle.places or bundle.places[one.doc].kind != DOCUMENT:
+                raise bundle.damaged(f"it lacks the document of v{one.version}")
+            header, rows = self._decode(one)
+            said = header.get("workspace"), header["id"], header["tree"], header["keyframe"], header.get("parent")
+            if said != (bundle.workspace, one.id, one.tree, parent is None, parent):
+                raise bundle.damaged(f"the document of v{one.version} is another one")
+            for row in rows:
+                old = state.pop(row.path, None)
+                if old is not None:
+                    total = add(total, minus=weight(old))
+                if row.kind != GONE:
+                    state[row.path] = row
+                    total = add(total, plus=weight(row))
+            if f"{total:064x}" != one.tree:
+                raise bundle.damaged(f"the state of v{one.version} does not add up")
+            parent = one.doc.hex()
+            yield one, header, rows, state
+
+    def _decode(self, one: Carried) -> tuple[dict[str, Any], list[Entry]]:
+        bundle, data = self.bundle, self.bundle.blob(one.doc)
+        if int.from_bytes(data[8:16], "little") > MOST_HEADER:
+            raise bundle.damaged(
+                "a header is larger than any may be"
+            )  # before it is read: that takes 30 times its size
+        try:
+            header, rows = document.decode(data)
+            refuse_odd(header)
+            refuse_long(rows)
+            refuse_odd_attributes(rows)
+            refuse_crafted([row for row in rows if row.kind != GONE])
+        except KeepfastError as error:
+            raise bundle.damaged(str(error).rstrip(".")) from None
+        said = header.get("conversation")
+        told = checked(said)
+        if told is None and said and said != {"left_out": True}:
+            raise bundle.damaged("a header has a conversation that makes no sense")
+        if told is not None:
+            lengths = [one["bytes"] for one in (told, *told.get("beside", []))]
+            self.conversations.update(zip(ids_of(header), lengths, strict=True))
+        for row in rows:
+            if row.kind == FILE and self.sizes.setdefault(row.content, row.size) != row.size:
+                raise bundle.damaged("one content has two sizes")
+        return header, rows
+
+    def _contents(self) -> None:
+        """See that every content is there, as large as it should be; put large ones together once."""
+        places, damaged = self.bundle.places, self.bundle.damaged
+        for key, size in self.sizes.items():
+            place = places.get(key)
+            if place is None or place.kind == DOCUMENT:
+                raise damaged(f"it lacks the content {key.hex()}")
+            if place.kind == CONTENT:
+                if place.length != size:
+                    raise damaged(f"the content {key.hex()} has another size")
+                continue
+            if place.kind in (SEALED, LIST):
+                self._sealed(key, size)
+                continue
+            self.lists.append(key)
+            self._list(key, size)
+        for key, size in self.conversations.items():
+            if key not in places or places[key].kind not in (SEALED, LIST):
+                raise damaged("it lacks a conversation")
+            self._sealed(key, size)
+
+    def _sealed(self, key: bytes, size: int) -> None:
+        """What is sealed cannot be looked into, but its parts must be there and say that they are as long as the whole."""
+        measure = self._measured(key, MOST_NESTED)
+        if measure.length != size:
+            raise self.bundle.damaged(f"the sealed content {key.hex()} has another size")
+        self._parts += measure.count if key in self.sizes else 0
+        if self._parts > MOST_BLOBS:
+            raise self.bundle.damaged("its sealed files claim to have more parts than any may")
+
+    def _measured(self, key: bytes, deep: int) -> _Measure:
+        """Asked once of each part, however often lists name it: lists of lists would multiply otherwise."""
+        found = self._measures.get(key)
+        if found is None:
+            if deep < 0:
+                raise self.bundle.damaged("lists of a sealed content are nested too deep")
+            found = self._measures[key] = self._measure(key, deep)
+        if found.height > deep:
+            raise self.bundle.damaged("lists of a sealed content are nested too deep")
+        return found
+
+    def _measure(self, key: bytes, deep: int) -> _Measure:
+        bundle, place = self.bundle, self.bundle.places.get(key)
+        if place is None or place.kind not in (SEALED, LIST):
+            raise bundle.damaged(f"a sealed content lacks its part {key.hex()}")
+        self.chunks.add(key)
+        try:
+            data = bundle.blob(key)
+            if place.kind == SEALED:
+                return _Measure(length_of(data), 0, 0)
+        except KeepfastError as error:
+            raise bundle.damaged(str(error).rstrip(".")) from None
+        if not data:
+            raise bundle.damaged(f"the list {key.hex()} of a sealed content names nothing")
+        parts = [self._measured(data[at : at + 32], deep - 1) for at in range(0, len(data), 32)]
+        length, count = sum([part.length for part in parts]), sum([1 + part.count for part in parts])
+        if length >> 63 or count > MOST_PARTS:
+            raise bundle.damaged(f"the sealed content {key.hex()} claims to have more parts than any may")
+        return _Measure(length, count, 1 + max([part.height for part in parts], default=0))
+
+    def _list(self, key: bytes, size: int) -> None:
+        bundle, places = self.bundle, self.bundle.places
+        data = bundle.blob(key)
+        chunks = [data[at : at + 32] for at in range(0, len(data), 32)]
+        found = [places.get(chunk) for chunk in chunks]
+        if any(place is None or place.kind != CONTENT or not 0 < place.length <= CHUNK_MAX for place in found):
+            raise bundle.damaged(f"a large content {key.hex()} lacks some of its chunks")
+        if sum(place.length for place in found if place is not None) != size:
+            raise bundle.damaged(f"the content {key.hex()} has another size")
+        self.expanded += size
+        if self.expanded > max(MOST_EXPANDED, MOST_RATIO * bundle.length):
+            raise bundle.damaged("its large contents are much larger than all that is in it")
+        total = blake3()
+        for chunk in chunks:
+            total.update(bundle.blob(chunk))
+        if total.digest() != key:
+            raise bundle.damaged(f"the chunks of {key.hex()} do not add up to their digest")
+        self.chunks.update(chunks)

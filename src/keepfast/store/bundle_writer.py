@@ -1,0 +1,99 @@
+"""A bundle being written: all of it beside its place, then there, whole (docs/format/bundle.md)."""
+
+from __future__ import annotations
+
+from posix import O_CLOEXEC, O_CREAT, O_EXCL, O_WRONLY, close, fsync, link, lstat, rename, unlink, urandom
+from posix import open as open_fd
+from struct import pack as pack_numbers
+
+from blake3 import blake3
+
+from keepfast.fsutil.durable import sync_folder, write_all
+from keepfast.model.errors import Conflict
+from keepfast.model.light_json import dumps
+from keepfast.store.bundle import END, MAGIC
+from keepfast.store.packs import PackWriter
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class BundleWriter:
+    """A bundle being written beside its place, where nobody sees it until `finish`; the blobs port of its own pack."""
+
+    def __init__(self, path: str, durable: bool = True) -> None:
+        self.path, self.durable = path, durable
+        self.temporary = f"{path}.{urandom(6).hex()}"
+        self.fd = open_fd(self.temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+        self.total = blake3()
+        self.size = 0
+        self.pack = PackWriter(self)  # type: ignore[arg-type]  # it only creates and writes
+
+    def create(self) -> BundleWriter:
+        self._write(MAGIC)
+        return self
+
+    def write(self, data: bytes) -> None:
+        self._write(data)
+
+    def sync(self) -> None:
+        """The pack is whole; the bundle is made durable when it is finished."""
+
+    def finish(self, manifest: dict[str, Any], force: bool) -> int:
+        """Write the rest and put the bundle in its place; return its size. Raises `Conflict` if something is there."""
+        self.pack.sync()
+        length, text = self.size - len(MAGIC), dumps(manifest).encode("ascii")
+        self._write(text + pack_numbers("<QQ", length, len(text)))
+        self._write(self.total.digest() + END)
+        if self.durable:
+            fsync(self.fd)
+        if force:
+            rename(self.temporary, self.path)
+        else:
+            self._put_where_nothing_is()
+        close(self.fd)
+        self.fd = -1
+        if self.durable:
+            sync_folder(self.path.rpartition("/")[0] or "/")
+        return self.size
+
+    def abort(self) -> None:
+        self.pack.upload = None  # it is this writer
+        self.pack.abort()
+        if self.fd >= 0:
+            close(self.fd)
+            self.fd = -1
+            try:
+                unlink(self.temporary)
+            except FileNotFoundError:
+                pass
+
+    def _put_where_nothing_is(self) -> None:
+        try:
+            link(self.temporary, self.path)
+        except FileExistsError:
+            raise taken(self.path) from None
+        except OSError:  # a file system without hard links
+            if exists(self.path):
+                raise taken(self.path) from None
+            rename(self.temporary, self.path)
+            return
+        unlink(self.temporary)
+
+    def _write(self, data: bytes) -> None:
+        write_all(self.fd, data)
+        self.total.update(data)
+        self.size += len(data)
+
+
+def exists(path: str) -> bool:
+    try:
+        lstat(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def taken(path: str) -> Conflict:
+    return Conflict(f"{path} is there already.", "Give another name, or --force to replace it.")

@@ -1,0 +1,126 @@
+"""Opening a store, making a new one, and what may be wrong with either."""
+
+from __future__ import annotations
+
+from posix import O_CLOEXEC, O_CREAT, O_RDWR, close, rename, stat, unlink, urandom
+from posix import open as open_fd
+
+from keepfast.fsutil.durable import Lock, explain, make_folder, replace, sync_folder
+from keepfast.model.errors import NoWorkspace
+from keepfast.model.frozen import STORE
+from keepfast.store.local import LocalBlobs, LocalRecords
+from keepfast.store.place import FORMAT, store_id
+from keepfast.store.reserve import renew
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from keepfast.store.repository import Repository
+
+EMPTY, FULL = ("tmp", "workspaces"), ("packs", "log")
+FOLDERS = (*FULL, *EMPTY)
+"""The folders of a store. Without what was in the first two, checkpoints are lost: those are made again by a repair only."""
+
+
+def open_store(path: str, *, durable: bool = True, keys: str = "", beside: bool = False) -> Repository:
+    """Return the repository in this folder; `keys` is where its keys lie. Raises as `store_id` does.
+
+    `beside`: this process has it open already, and this one asks for little.
+    """
+    identity = store_id(path)
+    make_again(path, EMPTY)
+    from keepfast.store.ledger.sqlite import SqliteLedger
+    from keepfast.store.ledger.sqlite_file import CACHE, SMALL_CACHE
+    from keepfast.store.repository import Repository
+
+    cache = SMALL_CACHE if beside else CACHE
+    repository = Repository(
+        identity,
+        LocalBlobs(path, durable),
+        LocalRecords(path, durable),
+        SqliteLedger(path + "/ledger.db", path + "/lock", durable=durable, cache=cache),
+    )
+    repository.folder = path
+    repository.keys = path, keys or path.rpartition("/")[0] + "/keys", durable
+    return repository
+
+
+def create_store(path: str, *, durable: bool = True, keys: str = "", identity: str = "") -> Repository:
+    """Make a store in this folder unless there is one, and open it. `identity`: the id that it had, if it is known."""
+    try:
+        store_id(path)
+    except NoWorkspace:
+        try:
+            make_folders(path)
+            with Lock(path + "/lock"):
+                if not _exists(path + "/format"):
+                    for name in FOLDERS:
+                        make_folder(f"{path}/{name}")
+                    for name in ("compact.lock", "log/store.log"):
+                        _touch(f"{path}/{name}")  # now: compaction needs them when no inode may be left
+                    if not _exists(path + "/ledger.db"):  # it gets that name whole, so one that is there is good
+                        _make_ledger(path, durable)
+                    renew(path)
+                    # The format file comes last: a folder without it is not a store yet.
+                    describe(path, identity or urandom(16).hex())
+        except OSError as error:
+            raise explain(error, "Making the store", path) from None
+    return open_store(path, durable=durable, keys=keys)
+
+
+def _make_ledger(path: str, durable: bool) -> None:
+    """Whole or not at all: it gets its name when it is done."""
+    from keepfast.store.ledger.sqlite import SqliteLedger
+
+    new = f"{path}/tmp/ledger-{urandom(6).hex()}"
+    _remove(path + "/ledger.db-journal")
+    SqliteLedger(new, new + "-lock", durable=durable, create=True)
+    rename(new, path + "/ledger.db")
+    sync_folder(path)
+    for leftover in ("-lock", "-journal"):
+        _remove(new + leftover)
+
+
+def make_again(path: str, names: tuple[str, ...]) -> list[str]:
+    """Make those of these folders that a store has lost, as far as it can be written; return their names."""
+    made = [name for name in names if not _exists(f"{path}/{name}")]
+    for name in list(made):
+        try:
+            make_folder(f"{path}/{name}")
+        except OSError:
+            made.remove(name)  # who needs it says what is wrong
+    return made
+
+
+def describe(path: str, identity: str) -> None:
+    text = f"{STORE}\nversion {FORMAT}\nid {identity}\n"
+    replace(path + "/format", text.encode("ascii"), growing=path + "/tmp")
+
+
+def make_folders(path: str) -> None:
+    """Make a folder and those above it, durably."""
+    missing = []
+    while not _exists(path):
+        missing.append(path)
+        path = path.rpartition("/")[0] or "/"
+    for folder in reversed(missing):
+        make_folder(folder)
+        sync_folder(folder.rpartition("/")[0] or "/")
+
+
+def _remove(path: str) -> None:
+    try:
+        unlink(path)
+    except FileNotFoundError:
+        pass
+
+
+def _touch(path: str) -> None:
+    close(open_fd(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600))
+
+
+def _exists(path: str) -> bool:
+    try:
+        stat(path)
+    except FileNotFoundError:
+        return False
+    return True

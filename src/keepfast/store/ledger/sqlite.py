@@ -1,0 +1,332 @@
+"""The embedded ledger: SQLite, one short durable transaction at a time, writers queued on a kernel lock."""
+
+from __future__ import annotations
+
+from keepfast.model.entry import LEFT_OUT, Entry
+from keepfast.model.light_json import loads
+from keepfast.store.ledger.light_sqlite import sqlite3
+from keepfast.store.ledger.sqlite_file import SqliteFile
+from keepfast.store.ledger.transaction import CHECKPOINT, MANY_PATHS, NODE, WORKSPACE, SqliteTransaction, marks
+from keepfast.store.rows import SAFETY, CheckpointRow, Location, PackRow, WorkspaceRow
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any
+
+    from keepfast.store.rows import Query
+
+ASKED = 500
+"""Digests by one question."""
+PAGE = 5000
+"""Long readers read this many rows at a time, so that no writer waits for them."""
+
+N = type(None)
+KINDS = frozenset("fldxoius")
+# Which types a row may have: a flipped bit can turn a number into a text or into nothing.
+NODE_TYPES = (bytes, str, int, int, int, int, int, bytes, bytes)
+NODES = frozenset([NODE_TYPES])
+INTERVALS = frozenset([(int, int, *NODE_TYPES), (int, N, *NODE_TYPES)])
+WORKSPACES = frozenset([(str, bytes, int, str, int, bytes, int, bytes, int, str, str)])
+CHECKPOINTS = frozenset([(str, int, str, bytes, int, int, *(str,) * 7, *(int,) * 6, str)])
+PLACES = frozenset([(bytes, str, int, int, int, int, int)])
+PACKS = frozenset([(str, int)])
+NUMBERS = frozenset([(int,)])
+KEYS = frozenset([(bytes,)])
+WANTED = frozenset([(int, bytes, str, bytes)])
+TAGS = frozenset([(str, int)])
+META = frozenset([(str,)])
+TEXTS = frozenset([(str, str)])
+
+
+make: Any = tuple.__new__
+"""From a row whose types are known, in its class: of many rows, calling the class takes longer than reading them."""
+
+
+class SqliteLedger(SqliteFile):
+    """The ledger port on one SQLite file."""
+
+    # Reading
+
+    def workspace(self, workspace: str) -> WorkspaceRow | None:
+        rows = self._rows(WORKSPACES, f"SELECT {WORKSPACE} FROM workspace WHERE id = ?", (workspace,))
+        return self._workspace(rows[0]) if rows else None
+
+    def workspaces(self) -> list[WorkspaceRow]:
+        rows = self._rows(WORKSPACES, f"SELECT {WORKSPACE} FROM workspace ORDER BY key")
+        return [self._workspace(row) for row in rows]
+
+    def checkpoint(self, workspace: str, version: int) -> CheckpointRow | None:
+        rows = self._rows(
+            CHECKPOINTS,
+            f"SELECT ?1, {CHECKPOINT} FROM checkpoint WHERE ws = ?2 AND version = ?3",
+            (workspace, self._key(workspace), version),
+        )
+        return CheckpointRow(*rows[0]) if rows else None
+
+    def count(self, workspace: str) -> int:
+        statement = "SELECT count(*) FROM checkpoint WHERE ws = ? AND forgotten = 0"
+        return int(self._rows(NUMBERS, statement, (self._key(workspace),))[0][0])
+
+    def find(self, query: Query) -> list[CheckpointRow]:
+        where: list[str] = []
+        values: list[str | int] = []
+        source = "checkpoint c"
+        columns = "c." + CHECKPOINT.replace(", ", ", c.")
+        if query.workspace:
+            where.append("c.ws = ?")
+            values.append(self._key(query.workspace))
+        for column, value in (("session", query.session), ("task", query.task), ("name", query.name)):
+            if value:
+                where.append(f"c.{column} = ? AND c.{column} <> ''")
+                values.append(value)
+        if query.trigger:
+            where.append("c.trigger = ?")
+            values.append(query.trigger)
+        if query.tag:
+            source = "tag t JOIN checkpoint c ON c.ws = t.ws AND c.version = t.version"
+            where.append("t.tag = ?")
+            values.append(query.tag)
+            if query.workspace:
+                where.append("t.ws = ?")
+                values.append(self._key(query.workspace))
+        if query.id_prefix:
+            where.append("c.id >= ? AND c.id < ?")
+            values += [query.id_prefix, query.id_prefix + "\U0010ffff"]
+        if query.before:
+            where.append("c.version < ?")
+            values.append(query.before)
+        if query.created_until:
+            where.append("c.created_at <= ?")
+            values.append(query.created_until)
+        if not query.forgotten:
+            where.append("c.forgotten = 0")
+        if not query.safety:
+            where.append(f"c.trigger NOT IN ({marks(SAFETY)})")
+            values += SAFETY
+        order = ("t.version" if query.tag else "c.version") if query.workspace else "c.seq"
+        rows = self._rows(
+            CHECKPOINTS,
+            f"SELECT (SELECT id FROM workspace WHERE key = c.ws), {columns} FROM {source}"
+            f" WHERE {' AND '.join(where) or '1'} ORDER BY {order} DESC LIMIT ?",
+            (*values, query.limit or -1),
+        )
+        return [CheckpointRow(*row) for row in rows]
+
+    def current(self, workspace: str, paths: Sequence[bytes]) -> dict[bytes, Entry]:
+        key = self._key(workspace)
+        if len(paths) > MANY_PATHS:
+            return self._current_many(key, paths)
+        result = {}
+        for path in paths:
+            rows = self._nodes(
+                INTERVALS,
+                f"SELECT since, until, {NODE} FROM node WHERE ws = ? AND path = ? ORDER BY since DESC LIMIT 1",
+                (key, path),
+            )
+            if rows and rows[0][1] is None:
+                result[path] = Entry(*rows[0][2:])
+        return result
+
+    def _current_many(self, key: int, paths: Sequence[bytes]) -> dict[bytes, Entry]:
+        """The same in few questions; each reads the whole history of its paths."""
+        result = {}
+        for start in range(0, len(paths), 500):
+            part = paths[start : start + 500]
+            rows = self._nodes(
+                NODES,
+                f"SELECT {NODE} FROM node WHERE ws = ? AND path IN ({marks(part)}) AND until IS NULL",
+                (key, *part),
+            )
+            result.update({row[0]: make(Entry, row) for row in rows})
+        return result
+
+    def state(self, workspace: str, version: int, below: bytes = b"") -> Iterator[Entry]:
+        key, after = self._key(workspace), b""
+        limits, values = "", list[bytes]()
+        if below:
+            limits, values = " AND (path = ? OR (path >= ? AND path < ?))", [below, below + b"/", below + b"0"]
+        while True:
+            rows = self._nodes(
+                NODES,
+                f"SELECT {NODE} FROM node WHERE ws = ? AND path > ? AND since <= ? AND (until IS NULL OR until > ?)"
+                f"{limits} ORDER BY path LIMIT {PAGE}",
+                (key, after, version, version, *values),
+            )
+            for row in rows:
+                yield make(Entry, row)
+            if len(rows) < PAGE:
+                return
+            after = self._onward(after, rows[-1][0])
+
+    def left_out(self, workspace: str, version: int, below: bytes = b"") -> list[Entry]:
+        limits, values = "", list[bytes]()
+        if below:
+            limits, values = " AND (path = ? OR (path >= ? AND path < ?))", [below, below + b"/", below + b"0"]
+        rows = self._nodes(
+            NODES,
+            f"SELECT {NODE} FROM node WHERE ws = ? AND since <= ? AND (until IS NULL OR until > ?)"
+            f" AND kind IN ({marks(LEFT_OUT)}){limits} ORDER BY path",
+            (self._key(workspace), version, version, *LEFT_OUT, *values),
+        )
+        return [make(Entry, row) for row in rows]
+
+    def at(self, workspace: str, version: int, path: bytes) -> Entry | None:
+        rows = self._nodes(
+            INTERVALS,
+            f"SELECT since, until, {NODE} FROM node WHERE ws = ? AND path = ? AND since <= ?"
+            " ORDER BY since DESC LIMIT 1",
+            (self._key(workspace), path, version),
+        )
+        if not rows or (rows[0][1] is not None and rows[0][1] <= version):
+            return None
+        return Entry(*rows[0][2:])
+
+    def history(self, workspace: str, path: bytes) -> list[tuple[int, int | None, Entry]]:
+        rows = self._nodes(
+            INTERVALS,
+            f"SELECT since, until, {NODE} FROM node WHERE ws = ? AND path = ? ORDER BY since",
+            (self._key(workspace), path),
+        )
+        return [(row[0], row[1], Entry(*row[2:])) for row in rows]
+
+    def intervals(self, workspace: str) -> Iterator[tuple[int, int | None, Entry]]:
+        key, path, since = self._key(workspace), b"", 0
+        while True:
+            rows = self._nodes(
+                INTERVALS,
+                f"SELECT since, until, {NODE} FROM node WHERE ws = ? AND (path, since) > (?, ?)"
+                f" ORDER BY path, since LIMIT {PAGE}",
+                (key, path, since),
+            )
+            for row in rows:
+                yield row[0], row[1], Entry(*row[2:])
+            if len(rows) < PAGE:
+                return
+            path, since = self._onward((path, since), (rows[-1][2], rows[-1][0]))
+
+    def paths(self, workspace: str, text: bytes, limit: int) -> list[bytes]:
+        # Distinct paths by jumping from one to the next: the cost is the number of paths, not of intervals.
+        rows = self._all(
+            "WITH RECURSIVE each(path) AS ("
+            " SELECT min(path) FROM node WHERE ws = ?1"
+            " UNION ALL SELECT (SELECT min(path) FROM node WHERE ws = ?1 AND path > each.path) FROM each"
+            " WHERE each.path IS NOT NULL)"
+            " SELECT path FROM each WHERE path IS NOT NULL"
+            # Compared as bytes: SQLite's lower() changes ASCII letters only, and leaves alone what is not UTF-8.
+            " AND instr(CAST(lower(CAST(path AS TEXT)) AS BLOB), ?2) LIMIT ?3",
+            (self._key(workspace), text.lower(), limit),
+        )
+        return [row[0] for row in rows]
+
+    def locate(self, digests: Sequence[bytes]) -> dict[bytes, Location]:
+        result = {}
+        for start in range(0, len(digests), 500):
+            part = digests[start : start + 500]
+            for row in self._rows(
+                PLACES,
+                "SELECT b.digest, p.name, b.frame, b.stored, b.offset, b.length, b.kind FROM blob b"
+                f" JOIN pack p ON p.key = b.pack WHERE b.digest IN ({','.join('?' * len(part))})",
+                part,
+            ):
+                result[row[0]] = make(Location, row[1:])
+        return result
+
+    def known(self, digests: Sequence[bytes]) -> set[bytes]:
+        found: list[Any] = []
+        for start in range(0, len(digests), ASKED):
+            part = list(digests[start : start + ASKED])
+            part += part[-1:] * (-len(part) % 100)  # few lengths: a statement that was asked before is not read again
+            found += self._rows(
+                KEYS,
+                "SELECT b.digest FROM blob b JOIN pack p ON p.key = b.pack"
+                f" WHERE b.digest IN ({','.join('?' * len(part))})",
+                part,
+            )
+        return {row[0] for row in found}
+
+    def locations(self) -> Iterator[tuple[bytes, Location]]:
+        after = b""
+        while True:
+            rows = self._rows(
+                PLACES,
+                "SELECT b.digest, ifnull(p.name, ''), b.frame, b.stored, b.offset, b.length, b.kind FROM blob b"
+                f" LEFT JOIN pack p ON p.key = b.pack WHERE b.digest > ? ORDER BY b.digest LIMIT {PAGE}",
+                (after,),
+            )
+            for row in rows:
+                yield row[0], Location(*row[1:])
+            if len(rows) < PAGE:
+                return
+            after = self._onward(after, rows[-1][0])
+
+    def packs(self) -> list[PackRow]:
+        return [PackRow(*row) for row in self._rows(PACKS, "SELECT name, size FROM pack ORDER BY key")]
+
+    def wanted(self) -> set[bytes]:
+        result: set[bytes] = set()
+        for workspace in self.workspaces():
+            for ids in self.kept(workspace.id).values():
+                result.update(ids)
+            key, path, since = self._key(workspace.id), b"", 0
+            while True:
+                rows = self._rows(
+                    WANTED,
+                    "SELECT since, path, kind, content FROM node WHERE ws = ? AND (path, since) > (?, ?)"
+                    f" ORDER BY path, since LIMIT {4 * PAGE}",
+                    (key, path, since),
+                )
+                result.update([row[3] for row in rows if row[2] == "f"])
+                if len(rows) < 4 * PAGE:
+                    break
+                path, since = self._onward((path, since), (rows[-1][1], rows[-1][0]))
+        return result
+
+    def kept(self, workspace: str) -> dict[int, list[bytes]]:
+        beginning = f"kept {workspace} "
+        rows = self._rows(TEXTS, "SELECT key, value FROM meta WHERE key > ? AND key < ?", (beginning, beginning + ":"))
+        try:
+            return {int(key[len(beginning) :]): list(map(bytes.fromhex, value.split())) for key, value in rows}
+        except ValueError:
+            raise self._explain(sqlite3.DatabaseError("what a version needs makes no sense")) from None
+
+    def tags(self, workspace: str) -> list[tuple[str, int]]:
+        """Every tag with each version that has it."""
+        return self._rows(TAGS, "SELECT tag, version FROM tag WHERE ws = ?", (self._key(workspace),))
+
+    def meta(self, key: str) -> str | None:
+        rows = self._rows(META, "SELECT value FROM meta WHERE key = ?", (key,))
+        return rows[0][0] if rows else None
+
+    # Writing
+
+    def transaction(self) -> SqliteTransaction:
+        return SqliteTransaction(self)
+
+    # Private parts
+
+    def _workspace(self, values: Sequence[Any]) -> WorkspaceRow:
+        """The row, if its texts are what the next save can build on."""
+        row = WorkspaceRow(*values)
+        try:
+            counts = loads(row.counts)
+            if len(row.tree) not in (0, 64) or (row.tree and int(row.tree, 16) < 0) or not isinstance(counts, dict):
+                raise ValueError
+            if any(type(number) is not int for number in counts.values()):
+                raise ValueError
+        except ValueError:
+            raise self._explain(sqlite3.DatabaseError("the numbers of a workspace make no sense")) from None
+        return row
+
+    def _nodes(self, types: frozenset[Any], statement: str, values: Sequence[Any]) -> list[Any]:
+        """The same for rows of `node`, alone or after their interval."""
+        rows, at = self._rows(types, statement, values), 1 if types is NODES else 3
+        if not KINDS.issuperset([row[at] for row in rows]):
+            raise self._explain(sqlite3.DatabaseError("a row is of an unknown kind"))
+        return rows
+
+    def _onward(self, before: Any, last: Any) -> Any:
+        """Where the next page begins; a damaged index must not send us in circles."""
+        if last <= before:
+            raise self._explain(sqlite3.DatabaseError("its rows are not in order"))
+        return last

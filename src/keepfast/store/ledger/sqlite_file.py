@@ -1,0 +1,200 @@
+"""The file of the embedded ledger: opened, asked and made by SQLite, and what SQLite says in our words."""
+
+from __future__ import annotations
+
+from posix import O_CLOEXEC, O_CREAT, O_RDWR, close, stat
+from posix import open as open_fd
+
+from keepfast.fsutil.durable import FULL, READ_ONLY, Lock
+from keepfast.model.errors import Busy, Damaged, DiskFull, Failed, KeepfastError, NewerFormat, OutOfMemory, Unreachable
+from keepfast.store.ledger.light_sqlite import sqlite3
+from keepfast.store.ledger.transaction import SCHEMA
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any
+
+VERSION = 1
+ANY_ROW = 32 << 20
+"""Bytes that are more than any row of ours has."""
+
+
+CACHE, SMALL_CACHE = 32 << 10, 4 << 10
+"""Kilobytes of pages that are kept in memory; the small one is for a connection that asks beside another one."""
+
+
+class SqliteFile:
+    """One SQLite file. `lock` is the store's lock file; writers queue there, not in SQLite."""
+
+    def __init__(self, path: str, lock: str, *, durable: bool = True, create: bool = False, cache: int = CACHE) -> None:
+        self.path = path
+        self.cache = cache
+        self.lock = lock
+        self.durable = durable
+        self.inode = -1
+        self._db: sqlite3.Connection | None = None
+        self._keys: dict[str, int] = {}
+        if create:
+            self._run_script()
+
+    def close(self) -> None:
+        if self._db is not None:
+            self._db.close()
+            self._db = None
+            self._keys = {}
+
+    def vacuum(self) -> None:
+        """Give free pages back to the disk if there are many. The caller holds no transaction."""
+        free, total = self._all("PRAGMA freelist_count")[0][0], self._all("PRAGMA page_count")[0][0]
+        if free > 256 and free * 4 > total:
+            with Lock(self.lock):
+                self._all("VACUUM")
+
+    def integrity(self) -> str:
+        """SQLite's own opinion: "ok", or what is wrong with its pages."""
+        return str(self._all("PRAGMA integrity_check(1)")[0][0])
+
+    def shape(self) -> tuple[bytes, list[Any]]:
+        """What is the same in every ledger of ours: the head of the file, and the definitions of its tables."""
+        with open(self.path, "rb") as file:
+            head = file.read(100)
+        # In order of their names: VACUUM writes them down in another one.
+        tables = self._all("SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name")
+        return head[:24] + head[44:48] + head[56:92], tables
+
+    def copy(self, path: str) -> None:
+        """Write all of it, page by page, into a new file."""
+        try:
+            target = sqlite3.connect(path)
+            try:
+                (self._db or self._connect()).backup(target)
+            finally:
+                target.close()
+        except (sqlite3.Error, UnicodeError, MemoryError) as error:
+            raise self._explain(error) from None
+
+    # For those who know the tables
+
+    def _key(self, workspace: str) -> int:
+        key = self._keys.get(workspace)
+        if key is None:
+            rows = self._all("SELECT key FROM workspace WHERE id = ?", (workspace,))
+            key = rows[0][0] if rows else -1
+            if rows:
+                self._keys[workspace] = key
+        return key
+
+    def _all(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
+        try:
+            return (self._db or self._connect()).execute(statement, values).fetchall()
+        except (sqlite3.Error, UnicodeError, OverflowError, MemoryError) as error:
+            raise self._explain(error) from None
+
+    def _rows(self, types: frozenset[Any], statement: str, values: Sequence[Any] = ()) -> list[Any]:
+        """The same for rows that must have one of these combinations of types."""
+        rows = self._all(statement, values)
+        if rows and not _are_of(rows, types):
+            raise self._explain(sqlite3.DatabaseError("a row has a value of the wrong kind"))
+        return rows
+
+    def _many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
+        try:
+            (self._db or self._connect()).executemany(statement, rows)
+        except (sqlite3.Error, UnicodeError, OverflowError) as error:
+            raise self._explain(error) from None
+
+    def _connect(self) -> sqlite3.Connection:
+        self.inode = self._inode()
+        if self.inode < 0:
+            raise Damaged(
+                f"The ledger {self.path} is missing.", "Run `keepfast rebuild`: it is made again from packs and logs."
+            )
+        db = sqlite3.connect(self.path, timeout=120, isolation_level=None, check_same_thread=False)
+        try:
+            # WAL would die with SIGBUS on a full disk, and NORMAL loses acknowledged rows at power loss.
+            mode = db.execute("PRAGMA journal_mode=TRUNCATE").fetchone()[0]
+            db.execute(f"PRAGMA synchronous={'FULL' if self.durable else 'OFF'}")
+            db.execute(f"PRAGMA cache_size=-{self.cache}")
+            version = db.execute("PRAGMA user_version").fetchone()[0]
+        except (sqlite3.Error, UnicodeError):
+            db.close()
+            raise
+        if version > VERSION:
+            db.close()
+            raise NewerFormat(f"The ledger {self.path} has version {version}; this keepfast knows {VERSION}.")
+        if version != VERSION or mode != "truncate":
+            db.close()
+            raise Damaged(f"The ledger {self.path} is not one of ours.", "Run `keepfast rebuild`.")
+        self._db = db
+        return db
+
+    def _run_script(self) -> None:
+        try:
+            # SQLite would give it the mode of any other file, and its journal the same.
+            close(open_fd(self.path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600))
+        except OSError as error:
+            if error.errno in FULL:
+                raise DiskFull(f"The disk is full; the ledger {self.path} was not made.") from None
+            # SQLite says the rest better.
+        try:
+            db = sqlite3.connect(self.path, timeout=120, isolation_level=None)
+            try:
+                db.execute("PRAGMA journal_mode=TRUNCATE")
+                db.execute(f"PRAGMA synchronous={'FULL' if self.durable else 'OFF'}")
+                db.execute("BEGIN IMMEDIATE")
+                # A process that was killed here leaves a file without tables; whoever comes next makes them.
+                if not db.execute("PRAGMA user_version").fetchone()[0]:
+                    for statement in SCHEMA.split(";"):
+                        db.execute(statement)
+                    db.execute(f"PRAGMA user_version={VERSION}")
+                db.execute("COMMIT")
+            finally:
+                db.close()
+        except sqlite3.Error as error:
+            raise self._explain(error) from None
+
+    def _inode(self) -> int:
+        try:
+            return stat(self.path).st_ino
+        except FileNotFoundError:
+            return -1
+
+    def _explain(self, error: Exception) -> KeepfastError:
+        text = str(error)
+        if isinstance(error, MemoryError) and not _is_memory_left():
+            return OutOfMemory(f"There is not enough memory to read the ledger {self.path}.")
+        if isinstance(error, UnicodeEncodeError):
+            return Failed(f"A text has half a character in it (\\u{ord(error.object[error.start]):04x}).")
+        if "locked" in text or "busy" in text:
+            return Busy(f"The ledger {self.path} was busy for two minutes.")
+        if "full" in text:
+            return DiskFull(f"The disk is full; nothing was changed in the ledger {self.path}.")
+        if "readonly" in text or "read-only" in text:
+            return Unreachable(f"The ledger {self.path} cannot be written: {text}.", READ_ONLY)
+        if "unable to open" in text:
+            return Unreachable(f"The ledger {self.path} cannot be opened: {text}.", "Check its permissions.")
+        if "I/O error" in text:
+            return Failed(f"The ledger {self.path} could not be read or written: {text}.")
+        return Damaged(
+            f"The ledger {self.path} is damaged: {text}.",
+            "Run `keepfast rebuild`: it is made again from packs and logs.",
+        )
+
+
+def _is_memory_left() -> bool:
+    """Could memory be had? Then it was a damaged row that asked for more than there ever is."""
+    try:
+        bytearray(ANY_ROW)
+    except MemoryError:
+        return False
+    return True
+
+
+def _are_of(rows: list[Any], types: frozenset[Any]) -> bool:
+    """Has every row one of these combinations of types?"""
+    if len(rows) > 1:  # column by column: where all rows are alike, there is one combination
+        columns = [set(map(type, column)) for column in zip(*rows, strict=True)]
+        if all(len(column) == 1 for column in columns):
+            return tuple([column.pop() for column in columns]) in types
+    return {tuple(map(type, row)) for row in rows} <= types

@@ -1,0 +1,1 @@
+"""Verify, repair, rebuild, forget and compact a store."""

@@ -1,0 +1,44 @@
+"""When everything in the store was last read and compared, and what was found: one small file for whoever asks later."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from keepfast.fsutil.durable import replace
+
+if TYPE_CHECKING:
+    from keepfast.store.maintenance.findings import Problem
+
+NAME = "/verified.json"
+NAMED, LONGEST, CHECKPOINTS = 20, 300, 8
+"""So many problems are written down, so much of each, and so many checkpoints that it costs."""
+MOST = 256 << 10
+
+
+def keep(store: str, at: int, quick: bool, problems: Sequence[Problem], checkpoints: int | None) -> None:
+    """Write it down; `checkpoints` is None if nobody counted. A store that cannot be written has been verified all the same."""
+    found = [{"text": one.text[:LONGEST], "checkpoints": one.checkpoints[:CHECKPOINTS]} for one in problems[:NAMED]]
+    said = {"at": at, "quick": quick, "problems": len(problems), "checkpoints": checkpoints, "found": found}
+    try:
+        replace(store + NAME, json.dumps(said).encode())
+    except OSError:
+        pass
+
+
+def last(store: str) -> dict[str, Any] | None:
+    """What the last verify found; None if nobody knows of one."""
+    try:
+        with open(store + NAME, "rb") as file:
+            said = json.loads(file.read(MOST))
+        counted = said["checkpoints"]
+        return {
+            "at": int(said["at"]), "quick": bool(said["quick"]), "problems": int(said["problems"]),
+            "checkpoints": int(counted) if counted is not None else None,
+            "found": [
+                {"text": str(one["text"]), "checkpoints": [str(name) for name in one["checkpoints"]]} for one in said["found"]
+            ],
+        }  # fmt: skip
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

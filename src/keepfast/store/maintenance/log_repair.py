@@ -1,0 +1,249 @@
+"""Mending logs: lines behind a damage prove themselves, and documents tell of the versions whose lines are lost."""
+
+from __future__ import annotations
+
+from keepfast.model import document
+from keepfast.model.errors import KeepfastError
+from keepfast.model.light_json import loads
+from keepfast.store.digest import ZERO, digest
+from keepfast.store.records import STORE_LOG, Chain, line
+from keepfast.store.rows import DOCUMENT
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from keepfast.store.ports import Records
+    from keepfast.store.repository import Repository
+
+    Record = dict[str, Any]
+    Told = dict[str, tuple[Record, str]]
+    """Documents of one workspace: header and pack by digest in hex."""
+
+NOBODY = "cp-lost"
+"""The id of a version of which nothing is left but its number."""
+
+
+def misplaced(records: Records) -> dict[str, bytes]:
+    """Return logs that lie under another's name, by the name each should have: the first line says whose log it is."""
+    found = {name: records.read(name) for name in records.logs()}
+    owners = {name: _owner(data) for name, data in found.items()}
+    right: dict[str, bytes] = {}
+    for name, owner in owners.items():
+        if owner and owner != name and owners.get(owner) != owner:
+            right[owner] = max(right.get(owner, b""), found[name], key=lambda data: Chain(data).size)
+    return right
+
+
+def _owner(data: bytes) -> str:
+    first = data[: data.find(b"\n") + 1]
+    records = Chain(first).records
+    if not records:
+        return ""
+    identity = records[0].get("id")
+    if records[0].get("r") == "workspace" and isinstance(identity, str) and _is_plain(identity):
+        return identity
+    return STORE_LOG if records[0].get("r") == "compact" else ""
+
+
+def _is_plain(identity: str) -> bool:
+    return len(identity) == 32 and not identity.strip("0123456789abcdef")
+
+
+def workspaces_told(repository: Repository) -> set[str]:
+    """Workspaces that documents speak of, whether they have a log or not."""
+    found = set()
+    for key, place in repository.ledger.locations():
+        header = _header(repository, key) if place.kind == DOCUMENT else None
+        if header is not None and isinstance(header.get("workspace"), str) and _is_plain(header["workspace"]):
+            found.add(header["workspace"])
+    return found
+
+
+def mended(repository: Repository, log: str, path: bytes | None) -> bytes | None:
+    """Return a whole log made of what can be had of this one and of documents, or None if there is nothing to go by.
+
+    `path` is where the workspace was last known to be, for a log that has lost its beginning.
+    """
+    told = _told(repository, log)
+    records = [record for record in _that_hold(repository.records.read(log)) if _makes_sense(record)]
+    if records and records[0]["r"] == "workspace" and records[0].get("id") != log:
+        records = []  # another's
+    if not records or records[0]["r"] != "workspace":
+        made = [record["at"] for record in records if record["r"] == "checkpoint"]
+        moments = made or sorted(header["created_at"] for header, _ in told.values())
+        if path is None or not moments:
+            return None
+        text = path.decode("utf-8", "surrogateescape")
+        records.insert(0, {"r": "workspace", "id": log, "path": text, "at": moments[0]})
+    head, lines = ZERO, []
+    for record in _without_gaps(told, records):
+        text_line, head = line(head, record)
+        lines.append(text_line)
+    return b"".join(lines)
+
+
+def _that_hold(data: bytes) -> list[Record]:
+    """Records of lines that follow from the line before them, as that one is written: whether it holds or not."""
+    found, head = [], ZERO
+    for text in data.split(b"\n")[:-1]:
+        body, _, key = text.rpartition(b" ")
+        if digest(head + body).hex().encode("ascii") == key:
+            try:
+                found.append(loads(body))
+            except ValueError:
+                pass
+        try:
+            head = bytes.fromhex(key.decode("ascii"))
+        except ValueError:
+            head = ZERO
+    return found
+
+
+def _makes_sense(record: object) -> bool:
+    if not isinstance(record, dict) or not isinstance(record.get("r"), str):
+        return False
+    if record["r"] != "checkpoint":
+        return True
+    return all(type(record.get(key)) is int for key in ("v", "seq", "at")) and isinstance(record.get("doc"), str)
+
+
+def _told(repository: Repository, log: str) -> Told:
+    found: Told = {}
+    for key, place in repository.ledger.locations():
+        header = _header(repository, key) if place.kind == DOCUMENT else None
+        if header is not None and header.get("workspace") == log:
+            found[key.hex()] = header, place.pack
+    return found
+
+
+def _header(repository: Repository, key: bytes) -> Record | None:
+    try:
+        return document.header(repository.load(key))
+    except KeepfastError:
+        return None
+
+
+def _without_gaps(told: Told, records: list[Record]) -> list[Record]:
+    """Put back the versions whose lines are lost, and the keyframes."""
+    lost = _Versions(told, [record for record in records if record["r"] == "checkpoint"])
+    result: list[Record] = []
+    known: set[object] = set()
+    last = 0
+    for record in records:
+        if record["r"] == "checkpoint":
+            if record["v"] <= last:
+                continue
+            last = record["v"]
+            added = [*lost.upto(last), record]
+        else:
+            # A line that speaks of a version comes after that version's own.
+            spoken = [version for version in _versions(record) if version in lost.keys]
+            added = lost.upto(max(spoken, default=0) + 1)
+        result += added
+        known.update([each["v"] for each in added])
+        if record["r"] == "checkpoint":
+            continue
+        if isinstance(record.get("v"), list):
+            result.append({**record, "v": [version for version in record["v"] if version in known]})
+        elif "v" not in record or record["v"] in known:
+            result.append(record)
+    result += lost.upto(None)
+    return result + lost.keyframes(result)
+
+
+def _versions(record: Record) -> list[int]:
+    said = record.get("v")
+    return [version for version in (said if isinstance(said, list) else [said]) if type(version) is int]
+
+
+class _Versions:
+    """Versions that documents tell of and no line does."""
+
+    def __init__(self, told: Told, made: list[Record]) -> None:
+        self.told = told
+        self.own = {key: header for key, (header, _) in told.items() if "changed" not in header}
+        """A keyframe that was written later follows nothing."""
+        self.keys: dict[int, str] = {record["v"]: record["doc"] for record in made}
+        self.seq: dict[int, int] = {record["v"]: record["seq"] for record in made}
+        self._by_number()
+        self._backwards()
+        self._onwards()
+        self.left = sorted(self.keys.keys() - self.seq.keys())
+
+    def upto(self, version: int | None) -> list[Record]:
+        """Records of those before this version that were not given yet; a number without any document is named too."""
+        found: list[Record] = []
+        while self.left and (version is None or self.left[0] < version):
+            found.append(self._record(self.left.pop(0)))
+        return found
+
+    def keyframes(self, records: list[Record]) -> list[Record]:
+        """Keyframes that no line speaks of, found by what their own headers say."""
+        ids = {header["id"]: version for version, key in self.keys.items() if (header := self.own.get(key)) is not None}
+        spoken = {record.get("doc") for record in records}
+        found: list[Record] = []
+        for key, (header, pack) in self.told.items():
+            version = _number(header) or ids.get(header["id"], 0)
+            if "changed" in header and key not in spoken and version in self.keys and self.keys[version] != key:
+                found.append({"r": "keyframe", "v": version, "doc": key, "pack": pack})
+        return sorted(found, key=lambda record: (record["v"], record["doc"]))
+
+    def _by_number(self) -> None:
+        claims: dict[int, list[str]] = {}
+        for key, header in self.own.items():
+            if _number(header) and key not in self.keys.values():
+                claims.setdefault(_number(header), []).append(key)
+        for version, keys in claims.items():
+            one = self._believed(keys)
+            if version not in self.keys and one:
+                self.keys[version] = one
+        for key, (header, _) in self.told.items():  # repair may have written one in the place of a version's own
+            if _number(header):
+                self.keys.setdefault(_number(header), key)
+
+    def _backwards(self) -> None:
+        """Every document names the one before it."""
+        for version in sorted(self.keys, reverse=True):
+            while version > 1 and version - 1 not in self.keys:
+                parent = self.own.get(self.keys[version], {}).get("parent")
+                if not isinstance(parent, str) or parent not in self.own:
+                    break
+                version -= 1
+                self.keys[version] = parent
+        for version in range(min(self.keys, default=0), max(self.keys, default=0)):
+            self.keys.setdefault(version, "")
+
+    def _onwards(self) -> None:
+        children: dict[object, list[str]] = {}
+        for key, header in self.own.items():
+            children.setdefault(header.get("parent") or "", []).append(key)
+        last = max(self.keys, default=0)
+        while key := self._believed(children.pop(self.keys.get(last, ""), [])):
+            last += 1
+            self.keys[last] = key
+
+    def _believed(self, keys: list[str]) -> str:
+        """Of several documents that claim to be the same version the one that others build on; none if none is."""
+        if len(keys) == 1:
+            return keys[0]
+        parents = {header.get("parent") for header in self.own.values()}
+        kept = [key for key in keys if key in parents]
+        return kept[0] if len(kept) == 1 else ""
+
+    def _record(self, version: int) -> Record:
+        before = max([seq for known, seq in self.seq.items() if known < version], default=0)
+        after = min([seq for known, seq in self.seq.items() if known > version], default=before + 2)
+        seq = self.seq[version] = max(before, min(before + 1, after - 1))
+        key = self.keys[version]
+        header, pack = self.told.get(key, ({"id": NOBODY, "created_at": 0}, ""))
+        return {
+            "r": "checkpoint", "v": version, "id": header["id"], "doc": key or "0" * 64, "packs": [pack] if pack else [],
+            "at": header["created_at"], "seq": seq, "size": 0,
+        }  # fmt: skip
+
+
+def _number(header: Record) -> int:
+    """The version that a header says it is; 0 if it does not say."""
+    number = header.get("version")
+    return number if type(number) is int and number > 0 else 0

@@ -1,0 +1,340 @@
+"""Making a ledger from packs and logs alone: for `rebuild`, and for `verify`, which compares it with the one in use."""
+
+from __future__ import annotations
+
+from posix import rename, unlink, urandom
+
+from keepfast.fsutil.durable import Lock, explain, make_folder, replace, sync_folder
+from keepfast.model import document
+from keepfast.model.errors import Damaged, KeepfastError
+from keepfast.model.steps import step
+from keepfast.store.digest import ZERO, add, weight
+from keepfast.store.ledger.sqlite import SqliteLedger
+from keepfast.store.local import LocalBlobs, LocalRecords
+from keepfast.store.maintenance.log_repair import mended, misplaced, workspaces_told
+from keepfast.store.packs import read_index
+from keepfast.store.records import STORE_LOG, Chain
+from keepfast.store.replay import checkpoint_row
+from keepfast.store.repository import Repository
+from keepfast.store.rows import CheckpointRow
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from keepfast.model.entry import Entry
+    from keepfast.store.place import Place
+    from keepfast.store.ports import Transaction
+    from keepfast.store.rows import WorkspaceRow
+
+    Progress = Callable[[int, int], None]
+    Copies = frozenset[tuple[str, bytes]]
+    """Blobs by pack and digest: one digest may lie in several packs."""
+
+LOST = "lost"
+"""Trigger of a version that the log speaks of and whose state cannot be had."""
+
+
+class Log:
+    """What became of one log: its size, up to where it is good, and the digest of its last good line."""
+
+    def __init__(self, size: int, good: int, head: bytes) -> None:
+        self.size, self.good, self.head = size, good, head
+
+
+class Rebuilt:
+    """What was made, and what could not be."""
+
+    def __init__(self) -> None:
+        self.workspaces = 0
+        self.checkpoints = 0
+        self.notices: list[str] = []
+        self.logs: dict[str, Log] = {}
+        self.replaced: set[str] = set()
+        """Packs that compaction has put others in the place of."""
+        self.unproven: dict[str, set[int]] = {}
+        """Versions per workspace whose state does not follow from documents that are there; forgotten ones too."""
+        self.lost: dict[str, list[int]] = {}
+        """The same without the forgotten ones."""
+        self.by_keyframe: set[tuple[str, int]] = set()
+        """Versions whose own document could not be read, but a keyframe of the same state could."""
+
+
+def rebuild(place: Place, *, progress: Progress | None = None) -> Rebuilt:
+    """Make a new ledger from packs and logs and put it in the place of the old one."""
+    try:
+        # Compaction sweeps `tmp/`, where the new ledger grows, and knows nothing of it.
+        with Lock(place.path + "/compact.lock"):
+            return replace_ledger(place, progress=progress)
+    except OSError as error:
+        raise explain(error, "Rebuilding the ledger", place.path) from None
+
+
+def replace_ledger(
+    place: Place, bad: Copies = frozenset(), progress: Progress | None = None, *, by_documents: bool = False
+) -> Rebuilt:
+    """The same for a caller who holds `compact.lock` and knows which copies of blobs are `bad`.
+
+    `by_documents`: where nothing but a log could say that there are later versions, documents are asked as well. They
+    may tell of a save that was cut off before its record: more is kept then than was promised.
+    """
+    new = f"{place.path}/tmp/ledger-{urandom(6).hex()}"
+    with Lock(place.path + "/lock"):
+        put_back = put_back_logs(place)
+        repository = _empty(place, new)
+        try:
+            result = fill(repository, bad, progress)
+            notices = put_back + _mend_logs(place, repository, result, by_documents)
+            if notices:
+                repository.ledger.close()
+                remove_ledger(new)
+                repository = _empty(place, new)
+                result = fill(repository, bad, progress)
+                result.notices += notices
+            paths = [(row.id, row.path) for row in repository.ledger.workspaces()]
+            repository.ledger.close()
+            step("rebuild:filled")
+            _settle_journal(place.path + "/ledger.db")
+            rename(new, place.path + "/ledger.db")
+            step("rebuild:renamed")
+            sync_folder(place.path)
+            place.list_paths(paths)
+        finally:
+            repository.ledger.close()
+            remove_ledger(new)
+    return result
+
+
+def _empty(place: Place, ledger: str) -> Repository:
+    try:
+        made = SqliteLedger(ledger, ledger + "-lock", durable=place.durable, create=True)
+    except BaseException:
+        remove_ledger(ledger)  # on a full disk, what there is of it would stay in the way
+        raise
+    return Repository(
+        place.id(),
+        LocalBlobs(place.path, place.durable),
+        LocalRecords(place.path, place.durable),
+        made,
+    )
+
+
+def put_back_logs(place: Place) -> list[str]:
+    """Give logs that lie under another's name their own, for a caller who holds `lock`. Returns what was done, in words."""
+    records = LocalRecords(place.path, place.durable)
+    right = misplaced(records)
+    for log in right:
+        set_aside(place, f"{log}.log", records.read(log))
+    for log, data in right.items():
+        replace(f"{place.path}/log/{log}.log", data, place.durable, growing=place.path + "/tmp")
+        step("rebuild:mended")
+    return [f"The log {log} lay under another name, and was put back." for log in right]
+
+
+def _mend_logs(place: Place, repository: Repository, result: Rebuilt, by_documents: bool) -> list[str]:
+    """Make every damaged log whole: new lines must follow good ones. Returns what was done, in words."""
+    notices = []
+    known = {workspace: path for path, workspace in place.registered().items()}
+    logs = dict(result.logs)
+    for log in sorted(workspaces_told(repository) - logs.keys() if by_documents else ()):
+        logs[log] = Log(0, 0, ZERO)
+    for log, state in logs.items():
+        if state.good == state.size and (not by_documents or log == STORE_LOG):
+            continue
+        old = repository.records.read(log)
+        cut_short = b"\n" not in old[state.good :]  # the trace of a write that never ended
+        new = mended(repository, log, known.get(log)) if log != STORE_LOG and (by_documents or not cut_short) else None
+        if new is None:
+            new = old[: state.good]
+        if new == old:
+            continue
+        if new == old[: state.good]:
+            notices.append(f"{state.size - state.good} bytes at the end of log {log} were set aside.")
+        else:
+            notices.append(f"The log {log} was damaged after byte {state.good}, and mended from documents.")
+        set_aside(place, f"{log}.log", old)
+        replace(f"{place.path}/log/{log}.log", new, place.durable, growing=place.path + "/tmp")
+        step("rebuild:mended")
+    return notices
+
+
+def _settle_journal(path: str) -> None:
+    """See to it that no journal of a killed writer is left: SQLite would roll it into the new ledger.
+
+    SQLite settles it itself when it opens the old one; only if that cannot be read any more, the journal goes.
+    """
+    old = SqliteLedger(path, path + "-lock")
+    try:
+        old.meta("seq")
+    except KeepfastError:
+        try:
+            unlink(path + "-journal")
+        except FileNotFoundError:
+            pass
+        sync_folder(path.rpartition("/")[0])
+    finally:
+        old.close()
+
+
+def remove_ledger(path: str) -> None:
+    """Remove a ledger file that was made for a while, and what SQLite keeps beside it."""
+    for leftover in (path, path + "-lock", path + "-journal"):
+        try:
+            unlink(leftover)
+        except FileNotFoundError:
+            pass
+
+
+def set_aside(place: Place, name: str, data: bytes) -> None:
+    """Keep bytes that are about to be replaced: whatever is wrong with them, nothing is thrown away."""
+    if data:
+        make_folder(place.path + "/damaged")
+        replace(f"{place.path}/damaged/{name}-{urandom(4).hex()}", data)
+
+
+def fill(repository: Repository, bad: Copies = frozenset(), progress: Progress | None = None) -> Rebuilt:
+    """Fill the repository's empty ledger from its packs and logs. What cannot be had is named, never guessed."""
+    return _Filling(repository, bad, progress).run()
+
+
+class _Filling:
+    def __init__(self, repository: Repository, bad: Copies, progress: Progress | None) -> None:
+        self.repository, self.bad, self.progress = repository, bad, progress
+        self.result = Rebuilt()
+        self.forgotten: set[int] = set()
+        self.sum: int | None = 0
+        """Of the state so far, as in the header's `tree`; None if that state is not known."""
+
+    def run(self) -> Rebuilt:
+        repository = self.repository
+        with repository.ledger.transaction() as tx:
+            self._packs(tx)
+            logs = repository.records.logs()
+            for number, log in enumerate(logs):
+                if self.progress is not None:
+                    self.progress(number, len(logs))
+                if log != STORE_LOG:
+                    self._log(tx, log)
+            data = repository.records.read(STORE_LOG)
+            chain = Chain(data)
+            if chain.size:
+                tx.set_meta("store_log", f"{chain.size} {chain.head.hex()}")
+            self.result.logs[STORE_LOG] = Log(len(data), chain.size, chain.head)
+            self.result.replaced = {name for record in chain.records for name in _texts(record.get("gone"))}
+        return self.result
+
+    def _packs(self, tx: Transaction) -> None:
+        for name in self.repository.blobs.names():
+            try:
+                size, entries, _ = read_index(self.repository.blobs, name)
+            except FileNotFoundError:
+                continue
+            except Damaged as error:
+                self.result.notices.append(f"{error}; its contents are taken for lost.")
+                continue
+            tx.add_pack(name, size, [entry for entry in entries if (name, entry[0]) not in self.bad])
+
+    def _log(self, tx: Transaction, log: str) -> None:
+        data = self.repository.records.read(log)
+        chain = Chain(data)
+        state = self.result.logs[log] = Log(len(data), 0, ZERO)
+        if not chain.records or chain.records[0].get("r") != "workspace" or chain.records[0].get("id") != log:
+            self.result.notices.append(f"The log {log} has no readable beginning.")
+            return
+        keyframes = {
+            record["v"]: record
+            for record in chain.records
+            if record.get("r") == "keyframe" and isinstance(record.get("v"), int)
+        }
+        self.forgotten, self.sum = _forgotten(chain.records), 0
+        row: WorkspaceRow | None = None
+        for record, end, head in zip(chain.records, chain.ends, chain.heads, strict=True):
+            try:
+                if record.get("r") == "checkpoint" and row is not None:
+                    row = self._checkpoint(tx, row, record, keyframes.get(record["v"]))
+                    row = row._replace(log_size=end, log_head=head)
+                    tx.update_workspace(row)
+                else:
+                    row = self.repository.replay(tx, row, record, end, head)
+            # A full disk or a failing one says nothing about the log: it must not be cut for that.
+            except (Damaged, KeyError, TypeError, ValueError, AttributeError) as error:
+                self.result.notices.append(f"The log {log} makes no sense after byte {state.good}: {error!r}.")
+                break
+            state.good, state.head = end, head
+        if row is not None and self.sum is None:
+            # The next save must not build on a state that is not known: it writes everything.
+            tx.update_workspace(row._replace(tree=""))
+        self.result.workspaces += 1
+
+    def _checkpoint(
+        self, tx: Transaction, row: WorkspaceRow, record: dict[str, Any], keyframe: dict[str, Any] | None
+    ) -> WorkspaceRow:
+        """Add one version: by its change set if the state before it is known, else by a keyframe, else as lost."""
+        version, own = record["v"], self._document(record)
+        if version <= row.version:
+            raise Damaged(f"v{version} comes after v{row.version}")
+        for found in (own, self._document(keyframe) if keyframe else None):
+            if found is None:
+                continue
+            header, rows = found
+            if not header["keyframe"] and (self.sum is None or version != row.version + 1):
+                continue
+            total = self._sum(row.id, header, rows)
+            if f"{total:064x}" != header["tree"]:
+                continue
+            self.sum = total
+            row = self.repository.apply(tx, row, record, header, rows)
+            self.result.checkpoints += version not in self.forgotten
+            if own is None and keyframe is not None and not keyframe.get("instead"):
+                self.result.by_keyframe.add((row.id, version))
+            return row
+        return self._lost(tx, row, record, own[0] if own is not None else None)
+
+    def _lost(
+        self, tx: Transaction, row: WorkspaceRow, record: dict[str, Any], header: dict[str, Any] | None
+    ) -> WorkspaceRow:
+        """Keep the number of a version whose state is not known. Nobody is shown it."""
+        version = record["v"]
+        self.sum = None
+        self.result.unproven.setdefault(row.id, set()).add(version)
+        if version not in self.forgotten:
+            self.result.lost.setdefault(row.id, []).append(version)
+        if header is not None:
+            known = checkpoint_row(row.id, record, header, 0)
+        else:
+            known = CheckpointRow(
+                row.id, version, record["id"], bytes.fromhex(record["doc"]), record["seq"], record["at"], "", "system",
+                "", "", "", "", "", 0, 0, 0, 0, 0, record.get("size", 0), "",
+            )  # fmt: skip
+        trigger = known.trigger if version in self.forgotten else LOST
+        tx.add_checkpoint(known._replace(trigger=trigger, forgotten=1))
+        tx.set_meta("seq", str(max(record["seq"], self.repository.sequence())))
+        return row._replace(version=version, document=bytes.fromhex(record["doc"]), keyframe=row.keyframe or version)
+
+    def _document(self, record: dict[str, Any]) -> tuple[dict[str, Any], list[Entry]] | None:
+        try:
+            return document.decode(self.repository.load(bytes.fromhex(record["doc"])))
+        except Damaged:
+            return None
+
+    def _sum(self, workspace: str, header: dict[str, Any], rows: list[Entry]) -> int:
+        """The sum over the tree after these rows, from the sum before them."""
+        total = 0
+        if not header["keyframe"]:
+            assert self.sum is not None
+            total = self.sum
+            for old in self.repository.ledger.current(workspace, [row.path for row in rows]).values():
+                total = add(total, minus=weight(old))
+        for row in rows:
+            total = add(total, plus=weight(row))
+        return total
+
+
+def _texts(value: object) -> list[str]:
+    return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []
+
+
+def _forgotten(records: list[dict[str, Any]]) -> set[int]:
+    lists = [record.get("v") for record in records if record.get("r") == "forget"]
+    return {version for versions in lists if isinstance(versions, list) for version in versions if type(version) is int}

@@ -1,0 +1,108 @@
+"""Removing for good: the whole history of a workspace, or a store with everything in it."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from shutil import rmtree
+
+from keepfast.fsutil.durable import Lock, sync_folder
+from keepfast.model.errors import Busy, KeepfastError, NotCompacted
+from keepfast.state.mounts import Unmounted
+from keepfast.store import known_stores as stores
+from keepfast.store.maintenance.space import Compaction, compact, forget, store_size
+from keepfast.store.reserve import with_reserve
+from keepfast.store.rows import Query
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from keepfast.store.place import Place
+    from keepfast.store.repository import Repository
+
+OURS = (
+    "format", "packs", "log", "tmp", "workspaces", "paths", "reserve", "over", "seal", "verified.json", "damaged",
+    "mounted.lock", "compact.lock", "seal.lock", "lock",
+)  # fmt: skip
+"""What lies in a store; the format file is the first to go: a folder without it is no store. The locks go last."""
+DATABASES = ("ledger.db", "search.db")
+"""Beside these lie files with longer names: journals, locks, and copies that a rebuild has put aside."""
+
+
+def remove_workspaces(repository: Repository, place: Place, workspaces: Sequence[str]) -> Compaction:
+    """Remove these workspaces with all their checkpoints, and give their space back.
+
+    Cut off anywhere, each is either there, with its versions hidden perhaps, or gone: done again, it ends. Raises
+    `Conflict` if a restore was cut off in one of them, `Busy` while the store is mounted, and `NotCompacted` if they are
+    gone and their space is not.
+    """
+    with Unmounted(place.path):
+        pass  # asked before anything goes
+    size = store_size(repository)
+    for name in ("search.db", "search.db-journal"):  # it has messages, and is made again when somebody searches
+        _unlink(f"{place.path}/{name}")
+    for workspace in workspaces:
+        versions = [row.version for row in repository.ledger.find(Query(workspace=workspace))]
+        forget(repository, workspace, versions, "purged", place.path)
+        with_reserve(place.path, "Removing its rows", partial(_remove_rows, repository, workspace))
+        rmtree(place.folder(workspace), ignore_errors=True)
+    try:
+        place.list_paths([(row.id, row.path) for row in repository.ledger.workspaces()])
+    except OSError:
+        pass  # disposable: a folder that it still names is not known to the store any more
+    try:
+        done = compact(repository, place.path, everything=True)
+    except KeepfastError as error:
+        raise NotCompacted(f"Removed, but not compacted: {error}", error.hint or None) from None
+    done.bytes_before = max(size, done.bytes_before)
+    return done
+
+
+def _remove_rows(repository: Repository, workspace: str) -> None:
+    """Rows first, then the log: without its rows a log is adopted again; without its log rows would be damage."""
+    while True:
+        with repository.ledger.transaction() as tx:
+            if repository.ledger.workspace(workspace) is None:
+                repository.records.remove(workspace)
+                return
+            tx.drop_workspace(workspace)
+            rows = repository.ledger.find(Query(forgotten=True, limit=1))
+            tx.set_meta("seq", str(rows[0].seq if rows else 0))
+
+
+def remove_store(place: Place) -> list[str]:
+    """Remove the store and its keys; return what is left in its folder, which is not ours. Raises `Busy`."""
+    identity = place.id()
+    guard = Lock(place.path + "/compact.lock")
+    if not guard.try_now():
+        raise Busy("A compaction is running.")
+    try:
+        with Unmounted(place.path), Lock(place.path + "/lock"):
+            databases = [name for name in os.listdir(place.path) if name.startswith(DATABASES)]
+            for name in (OURS[0], *databases, *OURS[1:]):
+                path = f"{place.path}/{name}"
+                if os.path.isdir(path) and not os.path.islink(path):
+                    rmtree(path)
+                else:
+                    _unlink(path)
+    finally:
+        guard.__exit__(None, None, None)
+    left = sorted(os.listdir(place.path))
+    if not left:
+        os.rmdir(place.path)
+        sync_folder(place.path.rpartition("/")[0] or "/")
+    if os.path.isdir(place.keys):
+        for name in os.listdir(place.keys):
+            if name.startswith(identity):
+                _unlink(f"{place.keys}/{name}")
+    stores.remove(place.list, identity)
+    stores.drop_folders(place.folders, identity)
+    return left
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass

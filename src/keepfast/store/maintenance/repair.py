@@ -1,0 +1,303 @@
+"""Healing: what is damaged is made again from another copy, from files on disk, from the ledger, or from the logs."""
+
+from __future__ import annotations
+
+from functools import partial
+from posix import link, rename, urandom
+
+from keepfast.fsutil.durable import Lock, explain, make_folder, replace
+from keepfast.model.errors import Damaged, KeepfastError, NoWorkspace
+from keepfast.model.steps import step
+from keepfast.store.factory import EMPTY, FULL, describe, make_again
+from keepfast.store.keyframes import write_keyframe
+from keepfast.store.local import LocalRecords
+from keepfast.store.maintenance.findings import Problem
+from keepfast.store.maintenance.rebuild import put_back_logs, replace_ledger, set_aside
+from keepfast.store.maintenance.salvage import Kept, header_from_ledger, index_of, log_from_ledger, on_disk
+from keepfast.store.maintenance.verify import examine
+from keepfast.store.packs import PackWriter
+from keepfast.store.records import STORE_LOG, Chain
+from keepfast.store.reserve import make_reserve
+from keepfast.store.search import remove as remove_search
+from keepfast.store.store_log import append_store_record, settle_after_failure
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from keepfast.store.maintenance.findings import Report
+    from keepfast.store.place import Place
+    from keepfast.store.repository import Repository
+    from keepfast.store.rows import CheckpointRow
+
+    Progress = Callable[[int, int], None]
+
+ROUNDS = 8
+"""One thing is healed at a time, then all is looked at again; so many kinds of damage at once are enough."""
+
+
+class Repaired:
+    """What was healed, and what is still wrong."""
+
+    def __init__(self) -> None:
+        self.healed: list[str] = []
+        self.lost: list[Problem] = []
+
+
+def repair(place: Place, *, progress: Progress | None = None) -> Repaired:
+    """Heal what can be healed; name what cannot. Nothing damaged is thrown away: it is moved to `damaged/`."""
+    healing = _Healing(place, progress)
+    try:
+        make_again(place.path, EMPTY)
+        healing.format()
+        with Lock(place.path + "/compact.lock"):
+            return healing.run()
+    except OSError as error:
+        raise explain(error, "Repairing the store", place.path) from None
+
+
+class _Healing:
+    def __init__(self, place: Place, progress: Progress | None) -> None:
+        self.place, self.progress = place, progress
+        self.result = Repaired()
+        self.tried: set[str] = set()
+
+    def format(self) -> None:
+        """Write the format file again if it is damaged, or gone from what is a store otherwise."""
+        try:
+            self.place.id()
+        except (Damaged, NoWorkspace) as error:
+            if isinstance(error, NoWorkspace) and not LocalRecords(self.place.path).logs():
+                raise
+            describe(self.place.path, self.place.expected or urandom(16).hex())
+            self._healed("The store's format file was written again.")
+
+    def run(self) -> Repaired:
+        for name in make_again(self.place.path, FULL):
+            self._healed(f"The folder {name} was gone, and was made again; what was in it is not in it.")
+        with Lock(self.place.path + "/lock"):
+            self.result.healed += put_back_logs(self.place)
+        for rounds in range(ROUNDS, -1, -1):
+            repository = self.place.open()
+            try:
+                report = examine(repository, self.place.path, progress=self.progress)
+                if not rounds or not self._heal(repository, report):
+                    break
+            finally:
+                repository.close()
+        make_reserve(self.place.path)
+        self.result.lost = report.problems
+        return self.result
+
+    def _heal(self, repository: Repository, report: Report) -> bool:
+        """Heal one kind of damage, the one that others are healed from first. False if there is nothing left to try."""
+        rebuild = partial(self._rebuild, report)
+        if report.ledger_unreadable:
+            # The ledger will be made from the indexes of packs, so that each must have one.
+            salvage = partial(self._salvage, repository, set(report.unreadable))
+            if report.unreadable and self._once(f"indexes {sorted(report.unreadable)}", salvage):
+                return True
+            self._last_words(repository, report)
+            return self._once("the ledger that cannot be read", rebuild)
+        for log in sorted(report.damaged_logs):
+            if self._once(f"log {log}", partial(self._rewrite_log, repository, log)):
+                return True
+        for workspace, versions in report.lost.items():
+            if self._once(
+                f"documents {workspace} {versions}", partial(self._documents, repository, workspace, versions)
+            ):
+                return True
+        packs = report.damaged_packs() | report.missing
+        if packs or report.gone:
+            what = f"packs {sorted(packs)} {sorted(report.gone)}"
+            if self._once(what, partial(self._packs, repository, report, packs)):
+                return True
+        if report.seal_wrong and self._once("the sealed keys", partial(self._keys, repository)):
+            return True
+        if report.search_wrong:
+            return self._once("the index for searching", self._search)
+        return report.ledger_wrong and self._once("the ledger that is wrong", rebuild)
+
+    def _once(self, what: str, heal: Callable[[], bool]) -> bool:
+        """Do it unless it was done before: what did not help then does not help now."""
+        if what in self.tried:
+            return False
+        self.tried.add(what)
+        return heal()
+
+    def _healed(self, words: str) -> bool:
+        self.result.healed.append(words)
+        return True
+
+    def _rebuild(self, report: Report) -> bool:
+        aside = self.place.path + "/damaged"
+        make_folder(aside)
+        try:
+            link(self.place.path + "/ledger.db", f"{aside}/ledger-{urandom(4).hex()}.db")
+        except OSError:
+            pass  # there is none, or the file system has no links: the packs and logs hold everything
+        result = replace_ledger(self.place, frozenset(report.bad), self.progress, by_documents=report.ledger_unreadable)
+        step("repair:rebuilt")
+        self.result.healed += result.notices
+        return self._healed(
+            f"The ledger was rebuilt: {result.checkpoints} checkpoints of {result.workspaces} workspaces."
+        )
+
+    def _search(self) -> bool:
+        remove_search(self.place.path)
+        return self._healed("The index for searching was removed; the next search makes it again.")
+
+    # Logs, from the ledger
+
+    def _last_words(self, repository: Repository, report: Report) -> None:
+        """Take from a ledger that will be made anew what nothing else has: log lines, and states without a document."""
+        for log in sorted(report.damaged_logs - {STORE_LOG}):
+            try:
+                row = repository.ledger.workspace(log)
+                if row is not None:
+                    self._replace_log(repository, log, log_from_ledger(repository, row)[0])
+            except KeepfastError:
+                continue  # it is too damaged to tell
+        for workspace, versions in report.lost.items():
+            try:
+                self._documents(repository, workspace, versions)
+            except KeepfastError:
+                continue  # or to be written
+
+    def _replace_log(self, repository: Repository, log: str, data: bytes) -> None:
+        set_aside(self.place, f"{log}.log", repository.records.read(log))
+        replace(f"{self.place.path}/log/{log}.log", data, self.place.durable, growing=self.place.path + "/tmp")
+        step("repair:log")
+        self._healed(f"The log {log} was written again.")
+
+    def _rewrite_log(self, repository: Repository, log: str) -> bool:
+        with repository.ledger.transaction() as tx:
+            if log == STORE_LOG:
+                chain = Chain(repository.records.read(log))
+                data = repository.records.read(log)[: chain.size]
+                tx.set_meta("store_log", f"{chain.size} {chain.head.hex()}")
+            else:
+                row = repository.ledger.workspace(log)
+                if row is None:
+                    return False
+                data, head = log_from_ledger(repository, row)
+                tx.update_workspace(row._replace(log_size=len(data), log_head=head))
+            self._replace_log(repository, log, data)
+        return True
+
+    # Documents, from the ledger
+
+    def _documents(self, repository: Repository, workspace: str, versions: list[int]) -> bool:
+        """The ledger still knows the state of a version whose document is lost: write it as a keyframe."""
+        before, healed = -1, False
+        for version in sorted(versions):
+            # Behind a gap the first version needs a keyframe in any case; the next ones only if their own is lost.
+            first, before = version != before + 1, version
+            row = repository.ledger.checkpoint(workspace, version)
+            readable = row is not None and _is_readable(repository, row)
+            if row is None or (readable and not first):
+                continue
+            try:
+                write_keyframe(repository, row, header_from_ledger(repository, row), instead=not readable)
+            except KeepfastError:
+                before = -1  # it stays lost, so the next one needs its own
+                continue
+            healed = self._healed(f"The document of v{version} was written again from the ledger.")
+        return healed
+
+    def _keys(self, repository: Repository) -> bool:
+        return repository.sealing().heal() and self._healed("The sealed keys were written again from their copy.")
+
+    # Packs, from other copies and from the disk
+
+    def _packs(self, repository: Repository, report: Report, packs: set[str]) -> bool:
+        """Write what is good or can be found again into a new pack, and put the damaged ones aside."""
+        places = {key: place for key, place in repository.ledger.locations() if place.pack in packs}
+        writer = PackWriter(repository.blobs, level=3)
+        kept = Kept(repository, writer)
+        try:
+            for key, place in places.items():
+                if (place.pack, key) not in report.bad:
+                    kept.copy(key, place)
+            missing = (places.keys() | report.gone) - kept.keys
+            for name in repository.blobs.names() if missing else ():
+                for key, place in index_of(repository, name):
+                    if key in missing and (name, key) not in report.bad and kept.copy(key, place, doubtful=True):
+                        missing.discard(key)
+            copied = len(kept.keys)
+            for key, data, kind in on_disk(repository, missing):
+                kept.add(key, data, kind)
+            if not packs and not kept.keys:
+                return False
+            writer.sync()
+            self._keep_twin(writer.name)
+            self._swap(repository, sorted(packs - {writer.name}), writer)
+        finally:
+            writer.abort()  # nothing, once it has its name
+        if len(kept.keys) > copied:
+            self._healed(f"{len(kept.keys) - copied} contents were found again on disk.")
+        if packs:
+            what = "1 damaged pack was" if len(packs) == 1 else f"{len(packs)} damaged packs were"
+            self._healed(f"{what} replaced and moved to {self.place.path}/damaged.")
+        return True
+
+    def _salvage(self, repository: Repository, packs: set[str]) -> bool:
+        """Write what can still be read of packs without a usable index into a new one, with the old ledger's help."""
+        places = [entry for name in sorted(packs) for entry in index_of(repository, name, strict=False)]
+        try:
+            places += [entry for entry in repository.ledger.locations() if entry[1].pack in packs]
+        except KeepfastError:
+            pass  # it cannot be read that far
+        writer = PackWriter(repository.blobs, level=3)
+        kept = Kept(repository, writer)
+        try:
+            for key, place in places:
+                kept.copy(key, place)
+            if kept.keys:
+                writer.sync()
+                self._keep_twin(writer.name)
+                writer.finish()
+        finally:
+            writer.abort()
+        self._put_aside([name for name in packs if name != writer.name])
+        return self._healed(f"{len(kept.keys)} contents were taken over from {len(packs)} packs without an index.")
+
+    def _keep_twin(self, name: str) -> None:
+        """Keep a damaged pack whose very name the new one will get: names say what should be inside."""
+        make_folder(self.place.path + "/damaged")
+        try:
+            link(f"{self.place.path}/packs/{name}.pack", f"{self.place.path}/damaged/{name}.pack")
+        except OSError:
+            pass  # there is none, or it was kept before
+
+    def _put_aside(self, packs: list[str]) -> None:
+        make_folder(self.place.path + "/damaged")
+        for name in packs:
+            rename(f"{self.place.path}/packs/{name}.pack", f"{self.place.path}/damaged/{name}.pack")
+
+    def _swap(self, repository: Repository, packs: list[str], writer: PackWriter) -> None:
+        before: int | None = None
+        # Should this transaction not come to its end, its record is cut off again: if all that it names is still there.
+        gone = [name for name in packs if name in repository.blobs.names()]
+        try:
+            with repository.ledger.transaction() as tx:
+                tx.add_pack(writer.name, writer.size, writer.entries())
+                writer.finish()
+                tx.drop_packs(packs, writer.entries())
+                record = {"r": "compact", "new": [writer.name], "gone": gone}
+                before = append_store_record(repository, tx, record)
+        except BaseException:
+            if before is not None:
+                settle_after_failure(repository)
+            raise
+        step("repair:swapped")
+        repository.forget_frames()
+        self._put_aside(gone)
+
+
+def _is_readable(repository: Repository, row: CheckpointRow) -> bool:
+    try:
+        repository.document(row)
+    except KeepfastError:
+        return False
+    return True

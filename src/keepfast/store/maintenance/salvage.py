@@ -1,0 +1,210 @@
+"""Where lost parts are found again: log lines and headers in the ledger, contents in packs and in files on disk."""
+
+from __future__ import annotations
+
+from posix import O_CLOEXEC, O_NONBLOCK, O_RDONLY, close, fstat, read
+from posix import open as open_fd
+from stat import S_ISREG
+
+from keepfast.model import document
+from keepfast.model.entry import FILE
+from keepfast.model.entry import SEALED as SEALED_FILE
+from keepfast.model.errors import KeepfastError
+from keepfast.store.digest import ZERO, digest
+from keepfast.store.maintenance.verify import adds_up
+from keepfast.store.packs import read_index
+from keepfast.store.records import line
+from keepfast.store.rows import CHUNKS, CONTENT, DOCUMENT, LIST, SEALED, Query
+from keepfast.store.save import CHUNK_AVERAGE, CHUNK_MAX, CHUNK_MIN
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from keepfast.store.packs import PackWriter
+    from keepfast.store.repository import Repository
+    from keepfast.store.rows import CheckpointRow, Location, WorkspaceRow
+
+LARGE = 4 << 20
+"""Contents over this are stored in chunks."""
+PART = 1 << 20
+"""Sealed ones over this are stored in parts."""
+
+
+def header_from_ledger(repository: Repository, row: CheckpointRow) -> dict[str, Any]:
+    """Return the header of a version's document: its own if it can be read, else what the ledger knows of it."""
+    try:
+        return repository.document(row)[0]
+    except KeepfastError:
+        pass
+    counts: dict[str, int] = {}
+    for entry in repository.ledger.state(row.workspace, row.version):
+        counts[entry.kind] = counts.get(entry.kind, 0) + 1
+        if entry.kind == FILE:
+            counts["bytes"] = counts.get("bytes", 0) + entry.size
+    return {
+        "v": 1, "workspace": row.workspace, "version": row.version, "parent": None, "id": row.id, "created_at": row.created_at,
+        "event_at": row.created_at, "scan_started": row.created_at, "scan_ended": row.created_at,
+        "trigger": row.trigger, "created_by": row.created_by, "message": row.message, "name": row.name or None,
+        "tags": row.tags.split("\n") if row.tags else [], "pinned": bool(row.pinned),
+        "session": row.session or None, "task": row.task or None, "cwd": "", "git": None,
+        "notices": ["Written again by repair."], "counts": counts, "tree": row.tree, "tool": "repair",
+    }  # fmt: skip
+
+
+def log_from_ledger(repository: Repository, row: WorkspaceRow) -> tuple[bytes, bytes]:
+    """Return a log that leads to what the ledger knows of a workspace, and the digest of its last line."""
+    head, lines = ZERO, []
+    for record in _records(repository, row):
+        text, head = line(head, record)
+        lines.append(text)
+    return b"".join(lines), head
+
+
+def _records(repository: Repository, row: WorkspaceRow) -> list[dict[str, Any]]:
+    first: dict[str, Any] = {
+        "r": "workspace", "id": row.id, "path": row.path.decode("utf-8", "surrogateescape"), "at": row.created_at,
+    }  # fmt: skip
+    if row.parent:
+        first["parent"] = row.parent
+    found = repository.ledger.find(Query(workspace=row.id, forgotten=True))[::-1]
+    places = repository.ledger.locate([checkpoint.document for checkpoint in found])
+    made: list[dict[str, Any]] = []
+    named: list[dict[str, Any]] = []
+    for checkpoint in found:
+        place = places.get(checkpoint.document)
+        made.append(
+            {
+                "r": "checkpoint", "v": checkpoint.version, "id": checkpoint.id, "doc": checkpoint.document.hex(),
+                "packs": [place.pack] if place else [], "at": checkpoint.created_at, "seq": checkpoint.seq,
+                "size": checkpoint.added,
+            }
+        )  # fmt: skip
+        named.append({"r": "pin" if checkpoint.pinned else "unpin", "v": checkpoint.version})
+        named.append({"r": "name", "v": checkpoint.version, "name": checkpoint.name or None})
+    forgotten = [checkpoint.version for checkpoint in found if checkpoint.forgotten]
+    hidden = [{"r": "forget", "v": forgotten, "why": "repair"}] if forgotten else []
+    # Keyframes follow the forgetting: only then do they set older documents free.
+    return [first, *made, *hidden, *_keyframes(repository, found), *named]
+
+
+def _keyframes(repository: Repository, found: list[CheckpointRow]) -> list[dict[str, Any]]:
+    """Keyframes are found again by what their own headers say."""
+    versions = {checkpoint.id: checkpoint.version for checkpoint in found}
+    own = {checkpoint.document for checkpoint in found}
+    result = []
+    for key, place in repository.ledger.locations():
+        if place.kind != DOCUMENT or key in own:
+            continue
+        try:
+            header = document.header(repository.load(key))
+        except KeepfastError:
+            continue
+        version = versions.get(header["id"], 0)
+        if header["keyframe"] and version:
+            result.append({"r": "keyframe", "v": version, "doc": key.hex(), "pack": place.pack})
+    return sorted(result, key=lambda record: (record["v"], record["doc"]))
+
+
+def on_disk(repository: Repository, keys: set[bytes]) -> Iterator[tuple[bytes, bytes, int]]:
+    """Yield (digest, bytes, kind) of those that files of the workspaces still hold, whole or as chunks."""
+    missing = set(keys)
+    for workspace in repository.ledger.workspaces() if missing else ():
+        for _, until, row in repository.ledger.intervals(workspace.id):
+            if not missing:
+                return
+            # Chunks may lie in any large file; a small one is read only if it is the very content.
+            if row.kind != FILE or (row.content not in missing and (row.size <= PART or until is not None)):
+                continue
+            content = _read(workspace.path + b"/" + row.path)
+            for key, data, kind in _sealed_pieces(repository, content) if row.flags & SEALED_FILE else _pieces(content):
+                if key in missing:
+                    missing.discard(key)
+                    yield key, data, kind
+
+
+def _read(path: bytes) -> bytes:
+    """The file's bytes, or none: what is there now may be anything."""
+    try:
+        fd = open_fd(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        if not S_ISREG(fstat(fd).st_mode):
+            return b""
+        parts = []
+        while part := read(fd, 1 << 20):
+            parts.append(part)
+        return b"".join(parts)
+    except OSError:
+        return b""
+    finally:
+        close(fd)
+
+
+def _pieces(data: bytes) -> Iterator[tuple[bytes, bytes, int]]:
+    """The blobs that saving this content would make."""
+    whole = digest(data)
+    if len(data) <= LARGE:
+        yield whole, data, CONTENT
+        return
+    from pyfastcdc import FastCDC
+
+    cutter = FastCDC(avg_size=CHUNK_AVERAGE, min_size=CHUNK_MIN, max_size=CHUNK_MAX, normalized_chunking=1)
+    keys = []
+    for chunk in cutter.cut_buf(data):
+        part = bytes(chunk.data)
+        keys.append(digest(part))
+        yield keys[-1], part, CONTENT
+    yield whole, b"".join(keys), CHUNKS
+
+
+def _sealed_pieces(repository: Repository, data: bytes) -> list[tuple[bytes, bytes, int]]:
+    """The same for a content that is sealed, under every key that is at hand."""
+    from io import BytesIO
+
+    found: list[tuple[bytes, bytes, int]] = []
+    if repository.keys is not None:
+        repository.sealing().forms_of(
+            BytesIO(data).read,
+            lambda key, part, is_list: found.append((key, part, LIST if is_list else SEALED)),
+            repository.has,
+        )
+    return found
+
+
+class Kept:
+    """What goes into the new pack: each digest once, and only what is proven."""
+
+    def __init__(self, repository: Repository, writer: PackWriter) -> None:
+        self.repository, self.writer = repository, writer
+        self.keys: set[bytes] = set()
+
+    def copy(self, key: bytes, place: Location, *, doubtful: bool = False) -> bool:
+        """Take the copy at this place over, if it is good. A list of chunks proves itself by the chunks alone.
+
+        Unless it is `doubtful`, a list may be taken over without: its chunks may only now be on their way to be healed.
+        """
+        try:
+            data = self.repository.fetch(place)
+            is_whole = digest(data) == key
+            good = is_whole or (place.kind == CHUNKS and (not doubtful or adds_up(self.repository, key, data)))
+        except (KeepfastError, FileNotFoundError):
+            return False
+        if good and key not in self.keys:
+            self.add(key, data, CONTENT if is_whole and place.kind == CHUNKS else place.kind)
+        return good
+
+    def add(self, key: bytes, data: bytes, kind: int) -> None:
+        if key not in self.keys:
+            self.keys.add(key)
+            self.writer.add(key, data, kind)
+
+
+def index_of(repository: Repository, name: str, *, strict: bool = True) -> list[tuple[bytes, Location]]:
+    """The entries of a pack, or none if they cannot be read; not `strict`, each must prove itself."""
+    try:
+        return read_index(repository.blobs, name, strict=strict)[1]
+    except (KeepfastError, FileNotFoundError):
+        return []

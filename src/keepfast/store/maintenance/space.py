@@ -1,0 +1,277 @@
+"""Giving space back: forgetting versions, and compaction, one at a time, with a reserve for a full disk."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+from keepfast.fsutil.durable import Lock, replace
+from keepfast.model.entry import FILE
+from keepfast.model.errors import Busy, Conflict, Damaged, DiskFull, Failed, KeepfastError, NotCompacted, NotFound
+from keepfast.model.steps import step
+from keepfast.state.mounts import Unmounted
+from keepfast.store.keyframes import keyframe_if_worth_it
+from keepfast.store.maintenance.compaction import DEAD_SHARE, DEAD_SHARE_IF_TIGHT, Compacting, NoRoom
+from keepfast.store.records import STORE_LOG, Chain
+from keepfast.store.reserve import free_room, make_reserve, needed, way_out, with_reserve
+from keepfast.store.restore_journal import Journal
+from keepfast.store.rows import Query
+from keepfast.store.store_log import check_store_log, settle_store_log
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from keepfast.store.maintenance.compaction import Progress
+    from keepfast.store.ports import Transaction
+    from keepfast.store.repository import Repository
+    from keepfast.store.rows import WorkspaceRow
+
+ATTEMPTS = 3
+OVER = "/over"
+"""A file in the store; see `note_over`."""
+
+
+class Compaction:
+    """What compaction did."""
+
+    def __init__(self, bytes_before: int, packs_before: int) -> None:
+        self.bytes_before = self.bytes_after = bytes_before
+        self.packs_before = self.packs_after = packs_before
+        self.bytes_left = 0
+        """About how many bytes of what nothing needs stay, because to write their packs anew is not worth it yet."""
+
+    @property
+    def given_back(self) -> int:
+        return max(0, self.bytes_before - self.bytes_after)
+
+
+def store_size(repository: Repository) -> int:
+    """Bytes of all packs."""
+    return sum(pack.size for pack in repository.ledger.packs())
+
+
+def note_over(folder: str, size: int) -> None:
+    """Write down the size that a store over its cap could not be brought below, so that not every save tries again."""
+    try:
+        replace(folder + OVER, str(size).encode("ascii"), durable=False, growing=folder + "/tmp")
+    except OSError:
+        pass  # then the next save tries again
+
+
+def is_over(folder: str, size: int, most: int) -> bool:
+    """Is the store over its cap, and did it grow by a tenth since that could not be helped?"""
+    if size <= most:
+        return False
+    try:
+        with open(folder + OVER, encoding="ascii") as file:
+            tried = int(file.read(32) or 0)
+    except (OSError, ValueError):
+        tried = 0
+    return size > tried + tried // 10
+
+
+def unneeded(repository: Repository, workspace: str, versions: Sequence[int], with_newest: bool = False) -> int:
+    """Return the bytes of contents that nothing would need any more if these versions were forgotten.
+
+    Each content counts once, and not at all where another version, path or workspace has it too. The newest version's
+    stay, whatever becomes of it: the next save builds on them. `with_newest` counts those too if it is among the versions.
+    """
+    row = repository.workspace(workspace)
+    if row is None or not versions:
+        return 0
+    gone = set(versions)
+    left = {one.version for one in repository.ledger.find(Query(workspace=workspace))} - gone
+    living = sorted(left if with_newest and row.version in gone else left | {row.version})
+    freed: dict[bytes, int] = {}
+    needed: set[bytes] = set()
+    for since, until, entry in repository.ledger.intervals(workspace):
+        if entry.kind != FILE:
+            continue
+        at = bisect_left(living, since)
+        if at < len(living) and (until is None or living[at] < until):
+            needed.add(entry.content)
+        else:
+            freed[entry.content] = entry.size
+    freed = {key: size for key, size in freed.items() if key not in needed}
+    for other in repository.ledger.workspaces():
+        if freed and other.id != workspace:
+            for _, _, entry in repository.ledger.intervals(other.id):
+                freed.pop(entry.content, None)
+    return sum(freed.values())
+
+
+def forget(repository: Repository, workspace: str, versions: Sequence[int], why: str, folder: str = "") -> int:
+    """Hide these versions; return at most how many bytes of contents that lets go. Compaction gives them back.
+
+    The bound is cheap: `unneeded` counts exactly.
+
+    All of them, or none. On a full disk the reserve in the store's `folder` is used. Raises `NotFound` for a version that
+    is not there.
+    """
+    wanted = sorted(set(versions))
+
+    def work(tx: Transaction, row: WorkspaceRow | None) -> list[dict[str, Any]]:
+        for version in wanted:
+            found = repository.ledger.checkpoint(workspace, version)
+            if found is None or found.forgotten:
+                raise NotFound(f"There is no v{version} to forget.")
+        return [{"r": "forget", "v": wanted, "why": why}] if wanted else []
+
+    step("forget:begun")
+    if not wanted:
+        return 0
+    busy = needed_by_restore(folder, workspace).intersection(wanted)
+    if busy:
+        raise Conflict(
+            f"v{min(busy)} is needed by a restore that was cut off.",
+            "Run `keepfast restore --continue` or `--abort` first.",
+        )
+
+    def commit() -> None:
+        repository.dropped = 0
+        try:
+            repository.commit(workspace, work)
+        except (DiskFull, Failed, OSError):
+            if not _are_forgotten(repository, workspace, wanted):
+                raise
+
+    with_reserve(folder, "Forgetting", commit)
+    if folder:
+        make_reserve(folder)
+    step("forget:committed")
+    return repository.dropped
+
+
+def _are_forgotten(repository: Repository, workspace: str, versions: Sequence[int]) -> bool:
+    """Did a forgetting that ended with an error become true all the same?
+
+    The log is asked, not the ledger, which may be what failed: a record that could not be cut off is adopted by whoever comes next.
+    """
+    try:
+        records = Chain(repository.records.read(workspace)).records
+    except OSError:
+        return False
+    return any(record.get("r") == "forget" and set(versions) <= set(record["v"]) for record in records)
+
+
+def needed_by_restore(folder: str, workspace: str) -> set[int]:
+    """Versions between which a restore is under way or was cut off: it can end at neither without them."""
+    if not folder:
+        return set()
+    journal = Journal(f"{folder}/workspaces/{workspace}", durable=True).read()
+    return {journal["target"], journal["before"]} if journal is not None else set()
+
+
+def compact(
+    repository: Repository, folder: str, *, everything: bool = False, progress: Progress | None = None
+) -> Compaction:
+    """Merge small packs, drop what no checkpoint needs, and give the space back.
+
+    Raises `Busy` if another one runs, or if the store is mounted: mounts show versions that were forgotten meanwhile.
+    Raises `NotCompacted` where the disk is too full for all of it. Whatever it raises says how much was given back before.
+    """
+    guard = Lock(folder + "/compact.lock")
+    if not guard.try_now():
+        raise Busy("Another compaction is running.")
+    try:
+        with Unmounted(folder):
+            before = store_size(repository)
+            try:
+                return _compact(repository, folder, everything, progress)
+            except (DiskFull, Failed) as error:
+                raise _cut_short(repository, folder, before, error) from None
+    finally:
+        guard.__exit__(None, None, None)
+
+
+def _compact(repository: Repository, folder: str, everything: bool, progress: Progress | None) -> Compaction:
+    """First what gives space back and takes next to none; only then, with the reserve whole again, what is written anew."""
+    result = with_reserve(folder, "Compaction", lambda: _clear(repository))
+    # Where only the reserve was left, one keyframe more is worth it: packs whose documents it replaces can go as they are.
+    is_tight = bool(folder) and not _has_room(folder)
+    with_reserve(folder, "Compaction", lambda: _drop_dead(repository, everything or is_tight))
+    least = DEAD_SHARE_IF_TIGHT if is_tight else DEAD_SHARE
+    result.bytes_left = with_reserve(folder, "Compaction", lambda: _rewrite(repository, everything, progress, least))
+    packs = repository.ledger.packs()
+    result.bytes_after, result.packs_after = sum(pack.size for pack in packs), len(packs)
+    try:
+        getattr(repository.ledger, "vacuum", int)()
+    except (DiskFull, Failed):
+        pass  # free pages stay in the ledger and are used again
+    if folder:
+        make_reserve(folder)
+    return result
+
+
+def _clear(repository: Repository) -> Compaction:
+    """Remove what dead writers left."""
+    for log in repository.records.logs():
+        if log != STORE_LOG:
+            repository.workspace(log)  # adopt what is complete before anything is called an orphan
+    repository.blobs.sweep()
+    _remove_orphans(repository)
+    return Compaction(store_size(repository), len(repository.ledger.packs()))
+
+
+def _has_room(folder: str) -> bool:
+    """Is there more room on the disk than a compaction is likely to need beside the reserve?"""
+    return free_room(folder) >= 2 * needed(folder)
+
+
+def _drop_dead(repository: Repository, every_keyframe: bool) -> None:
+    for workspace in repository.ledger.workspaces():
+        try:
+            keyframe_if_worth_it(repository, workspace.id, every_keyframe)
+        except DiskFull:
+            pass  # then more documents stay, and the packs that they are in
+    for _ in range(ATTEMPTS):
+        if Compacting(repository, False, None).drop_dead():
+            return
+
+
+def _rewrite(repository: Repository, everything: bool, progress: Progress | None, least: float) -> int:
+    """Write packs anew, and return how many bytes of what nothing needs stay where that is not worth it. Raises `NoRoom`."""
+    compacting = Compacting(repository, everything, progress, least)
+    for _ in range(ATTEMPTS):
+        if compacting.run():
+            break
+    return compacting.left
+
+
+def _cut_short(repository: Repository, folder: str, before: int, error: KeepfastError) -> KeepfastError:
+    """What came of it, and how far compaction came: nothing is lost by it, but nobody may be told that nothing was done."""
+    try:
+        given_back = max(0, before - store_size(repository))
+    except KeepfastError:
+        given_back = 0
+    told = f"{given_back:,} bytes were given back before" if given_back else "no space was given back"
+    if isinstance(error, NoRoom):
+        return NotCompacted(
+            f"The disk is full: {error.left:,} bytes that nothing needs stay in packs that cannot be written anew; {told}.",
+            f"Free {error.missing:,} bytes more on the disk of {folder}, and run `keepfast compact`; or forget more.",
+        )
+    if isinstance(error, DiskFull):
+        hint = way_out(folder) if folder and error.hint == DiskFull.hint else error.hint
+        return NotCompacted(f"The disk is full: compaction stopped, {told}.", hint)
+    return Failed(f"{str(error).rstrip('.')}; {told}.", error.hint)
+
+
+def _remove_orphans(repository: Repository) -> None:
+    """Remove packs that no row knows: a save was killed between naming its pack and its record."""
+    with repository.ledger.transaction() as tx:
+        # Under the writers' lock nobody else is between those two steps. A record that has no row yet is adopted first:
+        # its pack is no orphan.
+        for log in repository.records.logs():
+            if log != STORE_LOG:
+                repository.reconcile(tx, log)
+        settle_store_log(repository)
+        check_store_log(repository)
+        known = {pack.name for pack in repository.ledger.packs()}
+        present = set(repository.blobs.names())
+        missing = known - present
+        if missing:
+            raise Damaged(f"Pack {min(missing)} is missing; nothing was removed.", "Run `keepfast verify`.")
+        for name in present - known:
+            repository.blobs.delete(name)
+    step("compact:orphans")

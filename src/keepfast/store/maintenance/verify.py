@@ -1,0 +1,240 @@
+"""Trust, shown: `verify` reads everything and compares all of it with all the rest."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from errno import EROFS
+from posix import urandom
+from tempfile import TemporaryDirectory
+
+from blake3 import blake3
+
+from keepfast.fsutil.durable import FULL, Lock, explain
+from keepfast.model.errors import Damaged, DiskFull, KeepfastError
+from keepfast.store.digest import digest
+from keepfast.store.ledger.sqlite import SqliteLedger
+from keepfast.store.maintenance.comparison import compare
+from keepfast.store.maintenance.findings import Problem, Report, label
+from keepfast.store.maintenance.rebuild import fill, rebuild, remove_ledger
+from keepfast.store.packs import decompress, read_index
+from keepfast.store.records import STORE_LOG
+from keepfast.store.repository import Repository
+from keepfast.store.rows import CHUNKS
+from keepfast.store.search import is_damaged
+from keepfast.store.store_log import settle_after_failure
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from keepfast.store.ports import Records
+    from keepfast.store.rows import Location
+
+    Progress = Callable[[int, int], None]
+
+__all__ = ["Problem", "Report", "adds_up", "examine", "label", "rebuild", "verify"]
+
+
+def verify(repository: Repository, folder: str, *, quick: bool = False, progress: Progress | None = None) -> Report:
+    """Compare everything with everything. `quick` looks at structure only and says nothing of contents."""
+    try:
+        # Nothing may be compacted while packs are read one by one, nor our scratch files be swept; saves go on.
+        with Lock(folder + "/compact.lock"):
+            return examine(repository, folder, quick=quick, progress=progress)
+    except OSError as error:
+        if error.errno != EROFS:
+            raise explain(error, "Verifying", folder) from None
+    # Nobody writes there, so that nobody is kept out; what is to be written down meanwhile lies elsewhere.
+    with TemporaryDirectory(prefix="keepfast-") as elsewhere:
+        report = _examine(repository, folder, elsewhere + "/verify", quick, progress, is_read_only=True)
+    report.is_read_only = True
+    return report
+
+
+def examine(repository: Repository, folder: str, *, quick: bool = False, progress: Progress | None = None) -> Report:
+    """The same for a caller who holds `compact.lock`."""
+    try:
+        return _examine(repository, folder, f"{folder}/tmp/verify-{urandom(6).hex()}", quick, progress)
+    except (DiskFull, OSError) as error:
+        if not isinstance(error, DiskFull) and error.errno not in FULL:
+            raise
+    # No room for scratch files beside a store that fills its disk: they need not be there.
+    with TemporaryDirectory(prefix="keepfast-") as elsewhere:
+        return _examine(repository, folder, elsewhere + "/verify", quick, progress)
+
+
+def _examine(
+    repository: Repository,
+    folder: str,
+    scratch: str,
+    quick: bool,
+    progress: Progress | None,
+    is_read_only: bool = False,
+) -> Report:
+    try:
+        return _Examining(repository, folder, scratch, quick, progress, is_read_only).run()
+    finally:
+        for ledger in (scratch, scratch + "-copy"):
+            remove_ledger(ledger)
+
+
+class _Examining:
+    def __init__(
+        self,
+        repository: Repository,
+        folder: str,
+        temporary: str,
+        quick: bool,
+        progress: Progress | None,
+        is_read_only: bool,
+    ) -> None:
+        self.repository, self.folder, self.quick, self.progress = repository, folder, quick, progress
+        self.is_read_only = is_read_only
+        self.report = Report()
+        self.lists: list[tuple[bytes, Location]] = []
+        self.unreadable: KeepfastError | None = None
+        self.actual = SqliteLedger(temporary + "-copy", temporary + "-copy-lock", durable=False)
+        self.expected = SqliteLedger(temporary, temporary + "-lock", durable=False, create=True)
+
+    def run(self) -> Report:
+        try:
+            self._adopt()
+            packs, records = self._moment()
+            scratch = Repository(self.repository.id, self.repository.blobs, records, self.expected)
+            self._packs(packs)
+            built = fill(scratch, frozenset(self.report.bad))
+            if not self.quick:
+                self._chunk_lists(scratch)
+            compare(self.actual, self.unreadable, self.expected, scratch, built, set(packs), self.report)
+            self._keys()
+            if not self.quick and not self.report.problems:
+                self._search()
+            return self.report
+        finally:
+            self.actual.close()
+            self.expected.close()
+
+    def _adopt(self) -> None:
+        """Let the ledger catch up with what a killed process had already made durable, as any command would."""
+        for log in self.repository.records.logs():
+            if log != STORE_LOG:
+                try:
+                    self.repository.workspace(log)
+                except KeepfastError:
+                    pass  # what is wrong with it is found below, and said with the checkpoints that it concerns
+        if not self.is_read_only:
+            settle_after_failure(self.repository)
+
+    def _moment(self) -> tuple[list[str], Records]:
+        """Copy the ledger between two transactions, and note which logs and packs belong to it: saves go on."""
+        repository = self.repository
+        ledger = SqliteLedger(self.folder + "/ledger.db", self.folder + "/lock")
+        with nullcontext() if self.is_read_only else Lock(self.folder + "/lock"):
+            try:
+                ledger.copy(self.actual.path)
+            except DiskFull:
+                raise
+            except KeepfastError as error:
+                self.unreadable = error
+            finally:
+                ledger.close()
+            logs = {log: repository.records.size(log) for log in repository.records.logs()}
+            return repository.blobs.names(), _Then(repository.records, logs)
+
+    def _packs(self, names: list[str]) -> None:
+        """Check every index and, unless quick, every blob."""
+        blobs, sizes = self.repository.blobs, {}
+        for name in names:
+            try:
+                sizes[name] = blobs.size(name)
+            except FileNotFoundError:
+                self.report.missing.add(name)
+        total, done = sum(sizes.values()), 0
+        for name, size in sizes.items():
+            try:
+                self._pack(name, done, total)
+            except Damaged as error:
+                self.report.unreadable[name] = str(error)
+            done += size
+        self.report.bytes = total
+
+    def _pack(self, name: str, done: int, total: int) -> None:
+        _, entries, frames = read_index(self.repository.blobs, name)
+        self.report.blobs += len(entries)
+        at = 0
+        for offset, stored, raw, count in () if self.quick else frames:
+            if self.progress is not None:
+                self.progress(done + offset, total)
+            part = entries[at : at + count]
+            at += count
+            try:
+                data = decompress(self.repository.blobs.read(name, offset, stored), raw)
+            except (Damaged, EOFError):
+                data = b""
+            for key, place in part:
+                content = data[place.offset : place.offset + place.length]
+                if len(content) != place.length or (place.kind != CHUNKS and digest(content) != key):
+                    self.report.bad.add((name, key))
+                elif place.kind == CHUNKS:
+                    self.lists.append((key, place))
+
+    def _chunk_lists(self, scratch: Repository) -> None:
+        """A chunk list stands under the digest of the whole: put each together once."""
+        good: set[bytes] = set()
+        doubtful = []
+        for key, place in self.lists:
+            try:
+                if adds_up(scratch, key, scratch.fetch(place)):
+                    good.add(key)
+                else:
+                    self.report.bad.add((place.pack, key))
+            except KeepfastError:
+                doubtful.append((place.pack, key))  # a chunk is missing, or the list names one that never was
+        self.report.bad.update([copy for copy in doubtful if copy[1] in good])
+        self.report.gone.update([key for _, key in doubtful if key not in good])
+
+    def _keys(self) -> None:
+        """The keys of sealed contents, as far as the store has them: without these, the key in the key file opens nothing."""
+        problem = self.repository.sealing().problem() if self.repository.keys is not None else ""
+        if problem:
+            self.report.seal_wrong = True
+            self.report.say(problem)
+
+    def _search(self) -> None:
+        """The index for searching is disposable, but what it does not find is not missed by anybody."""
+        if is_damaged(self.repository, self.folder):
+            self.report.search_wrong = True
+            self.report.say("The index for searching is damaged")
+
+
+def adds_up(repository: Repository, key: bytes, chunks: bytes) -> bool:
+    """Do the contents of this chunk list, one after another, have this digest? Raises `Damaged` if one is missing."""
+    total = blake3()
+    for at in range(0, len(chunks), 32):
+        total.update(repository.blob(chunks[at : at + 32])[0])
+    return total.digest() == key
+
+
+class _Then:
+    """Logs as they were at one moment; whatever was appended since is not seen."""
+
+    def __init__(self, records: Records, sizes: dict[str, int]) -> None:
+        self.records, self.sizes = records, sizes
+
+    def read(self, log: str) -> bytes:
+        return self.records.read(log)[: self.size(log)]
+
+    def size(self, log: str) -> int:
+        return self.sizes.get(log, 0)
+
+    def logs(self) -> list[str]:
+        return sorted(self.sizes)
+
+    def append(self, log: str, lines: bytes) -> None:
+        raise TypeError("the past cannot be changed")
+
+    def truncate(self, log: str, size: int) -> None:
+        raise TypeError("the past cannot be changed")
+
+    def remove(self, log: str) -> None:
+        raise TypeError("the past cannot be changed")

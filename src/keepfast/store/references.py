@@ -1,0 +1,171 @@
+"""From what a person types to one checkpoint: `v5`, an id or its beginning, a name, `latest`, `@~2`, `@{2h}`."""
+
+from __future__ import annotations
+
+from keepfast.model.errors import NotFound, Usage
+from keepfast.store.rows import Query
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from keepfast.store.repository import Repository
+    from keepfast.store.rows import CheckpointRow
+
+SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+NANOSECONDS = 1_000_000_000
+SHOWN = 5
+"""So many candidates are named when a prefix fits several."""
+FORMS = "Give v5, an id or its beginning, a name, latest, @~2 or @{2h}; `keepfast list` shows what there is."
+
+
+def resolve(repository: Repository, workspace: str, text: str, now: int) -> CheckpointRow:
+    """Return the checkpoint of this workspace that `text` speaks of; order is the order of versions.
+
+    Raises `NotFound` if there is none, if it was forgotten, or if the beginning of an id fits several.
+    """
+    if text == "latest":
+        return _latest(repository, workspace)
+    if text == "@":
+        return _steps_back(repository, workspace, 0)
+    if _is_version(text):
+        return _version(repository, workspace, int(text.removeprefix("v")))
+    if text.startswith("@~") and _is_number(text[2:], 9):
+        return _steps_back(repository, workspace, int(text[2:]))
+    if text.startswith("@{") and text.endswith("}") and len(text) > 3 and "\n" not in text:
+        return _moment(repository, workspace, text[2:-1].strip(), now)
+    if text.startswith("cp-"):
+        return _prefix(repository, workspace, text)
+    # A lone surrogate (a byte that is not UTF-8) can be in no name, and no database takes it.
+    rows = repository.ledger.find(Query(workspace=workspace, name=text, limit=1)) if text and _plain(text) else []
+    if not rows:
+        raise NotFound(f"There is no checkpoint {text!r} in this workspace.", FORMS)
+    return rows[0]
+
+
+def checked_name(text: str) -> str:
+    """Return the name; raises `Usage` unless it is one line that cannot be taken for another kind of reference."""
+    if not text or len(text) > 200 or not text.isprintable() or text != text.strip():
+        raise Usage(f"{text!r} is not a name.", "Give one line of at most 200 characters, without spaces around it.")
+    if text == "latest" or text[0] in "@-" or text.startswith("cp-") or _is_version(text):
+        raise Usage(f"{text!r} would be taken for another reference.", "Give a name such as before-refactoring.")
+    return text
+
+
+def duration(text: str) -> int | None:
+    """Nanoseconds in `90s`, `2h`, `1h30m`, `1.5d`, `2w`; None if it is no duration."""
+    import re
+
+    total, at = 0.0, 0
+    for part in re.finditer(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smhdw])", text):
+        if part.start() != at:
+            return None
+        total += float(part[1]) * SECONDS[part[2]]
+        at = part.end()
+    return int(total * NANOSECONDS) if at and at == len(text) else None
+
+
+def _is_version(text: str) -> bool:
+    return _is_number(text.removeprefix("v"), 15)
+
+
+def _is_number(text: str, most_digits: int) -> bool:
+    # By hand: a pattern would load `re`, which costs more than finding the checkpoint.
+    return len(text) <= most_digits and text.isascii() and text.isdigit()
+
+
+def _version(repository: Repository, workspace: str, version: int) -> CheckpointRow:
+    row = repository.ledger.checkpoint(workspace, version)
+    if row is None:
+        newest = repository.ledger.find(Query(workspace=workspace, limit=1))
+        known = f"the newest is v{newest[0].version}" if newest else "there is no checkpoint yet"
+        raise NotFound(f"There is no v{version} in this workspace; {known}.")
+    return _present(row)
+
+
+def _steps_back(repository: Repository, workspace: str, steps: int) -> CheckpointRow:
+    """From the version that the folder was last saved as or set to, over those that `list` shows."""
+    base = repository.base(workspace)
+    if base is None:
+        raise _none_yet()
+    if not steps:
+        return base
+    rows = repository.ledger.find(Query(workspace=base.workspace, before=base.version, limit=steps, safety=False))
+    if len(rows) < steps:
+        raise NotFound(f"There are only {len(rows)} checkpoints before v{base.version}; @~{steps} is before the first.")
+    return rows[-1]
+
+
+def _latest(repository: Repository, workspace: str) -> CheckpointRow:
+    """The newest that somebody made, whatever was restored since; a safety one only if there is no other."""
+    for safety in (False, True):
+        rows = repository.ledger.find(Query(workspace=workspace, limit=1, safety=safety))
+        if rows:
+            return rows[0]
+    raise _none_yet()
+
+
+def _none_yet() -> NotFound:
+    return NotFound("This workspace has no checkpoint yet.", "Run `keepfast save`.")
+
+
+def _moment(repository: Repository, workspace: str, text: str, now: int) -> CheckpointRow:
+    age = duration(text)
+    until = now - age if age is not None else _time(text)
+    if until is None:
+        raise NotFound(
+            f"{text!r} is neither an age nor a time.", "Give @{90s}, @{2h}, @{3d} or @{2026-03-01T09:00:00Z}."
+        )
+    rows = repository.ledger.find(Query(workspace=workspace, created_until=until, limit=1)) if until > 0 else []
+    if not rows:
+        raise NotFound(f"No checkpoint is as old as {text}.")
+    return rows[0]
+
+
+def _time(text: str) -> int | None:
+    """A time as RFC 3339 writes it; without an offset it is local time."""
+    from datetime import datetime
+
+    try:
+        moment = datetime.fromisoformat(text)
+        # A checkpoint made within the given second is meant too.
+        return (
+            (int(moment.timestamp()) + 1) * NANOSECONDS - 1
+            if not moment.microsecond
+            else int(moment.timestamp() * NANOSECONDS)
+        )
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _prefix(repository: Repository, workspace: str, text: str) -> CheckpointRow:
+    prefix = text.lower()
+    if not _plain(prefix):
+        raise NotFound(f"There is no checkpoint {text!r} in this workspace.", FORMS)
+    rows = repository.ledger.find(Query(workspace=workspace, id_prefix=prefix, limit=SHOWN + 1))
+    if not rows:
+        hidden = repository.ledger.find(Query(workspace=workspace, id_prefix=prefix, limit=1, forgotten=True))
+        if hidden:
+            return _present(hidden[0])
+        raise NotFound(f"No checkpoint of this workspace has an id that begins with {text}.")
+    if len(rows) > 1:
+        names = ", ".join([f"{row.id} (v{row.version})" for row in rows[:SHOWN]])
+        more = " and more" if len(rows) > SHOWN else ""
+        raise NotFound(
+            f"{text} is the beginning of several ids: {names}{more}.", "Give more characters, or the version."
+        )
+    return rows[0]
+
+
+def _present(row: CheckpointRow) -> CheckpointRow:
+    if row.trigger == "lost":
+        raise NotFound(f"v{row.version} is lost: its stored bytes were damaged beyond repair.")
+    if row.forgotten:
+        raise NotFound(f"v{row.version} was forgotten.")
+    return row
+
+
+def _plain(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

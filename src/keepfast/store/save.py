@@ -1,0 +1,316 @@
+"""One save under way: contents go into packs as they are read, then the document, then the record."""
+
+from __future__ import annotations
+
+from keepfast.model import document
+from keepfast.model.entry import FILE, GONE, LEFT_OUT, gone, same
+from keepfast.model.errors import Failed
+from keepfast.model.light_json import loads
+from keepfast.model.steps import step
+from keepfast.store.digest import add, blake3, digest, weight
+from keepfast.store.packs import PackWriter
+from keepfast.store.rows import CHUNKS, CONTENT, DOCUMENT, LIST, SEALED
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+    from keepfast.model.entry import Entry
+    from keepfast.store.ports import Transaction
+    from keepfast.store.repository import Repository
+    from keepfast.store.rows import CheckpointRow, WorkspaceRow
+
+MOST_WAITING, MOST_WAITING_BYTES = 200, 1 << 20
+"""What waits stays in memory: more of it would cost more to make room for than fewer questions save."""
+MANY_ROWS = 200
+"""So many take longer to make than the disk needs for the packs. Of fewer it would be others who wait, for the lock."""
+PAGE = 5000
+"""Rows of the newest version that are compared at a time."""
+LARGE = 4 << 20
+MOST_PACK = 256 << 20
+CHUNK_MIN, CHUNK_AVERAGE, CHUNK_MAX = 16 << 10, 64 << 10, 256 << 10
+
+
+class Swept(Failed):
+    """A blob we relied on was swept while we saved; saving again stores it anew."""
+
+
+class Replaced:
+    """What a version takes the place of: the paths that were there, and what they add up to.
+
+    Not their rows: those of a large tree would take as much memory as all else that a save holds.
+    """
+
+    __slots__ = ("bytes", "counts", "paths", "tree")
+
+    def __init__(self) -> None:
+        self.paths: set[bytes] = set()
+        self.counts: dict[str, int] = {}
+        self.bytes = self.tree = 0
+
+    def add(self, path: bytes, row: Entry) -> None:
+        self.paths.add(path)
+        self.counts[row.kind] = self.counts.get(row.kind, 0) + 1
+        self.bytes += row.size if row.kind == FILE else 0
+        self.tree = add(self.tree, plus=weight(row))
+
+
+class Saving:
+    """One save under way. Contents go in through `small` and `large`; `finish` makes the checkpoint."""
+
+    def __init__(self, repository: Repository, row: WorkspaceRow) -> None:
+        self.repository, self.row = repository, row
+        self.writers: list[PackWriter] = []
+        self.writer = self._new_writer()
+        self._most = 0
+        self.stored: set[bytes] = set()
+        self.relied: set[bytes] = set()
+        self.waiting: dict[bytes, tuple[bytes, int]] = {}
+        self.waiting_bytes = 0
+        self.anything = bool(repository.ledger.packs())
+        self.whole = row.version == 0 or not row.tree
+        """The document holds the whole state: there is nothing yet, or what there was could not be rebuilt."""
+        self._state: dict[bytes, Entry] | None = None
+        self.regrouped: list[Entry] = []
+        """Files that got or lost a second name, and left-out ones of another size or time: no reason for a version, but part of
+        the one that is made."""
+
+    def _new_writer(self) -> PackWriter:
+        self.writers.append(PackWriter(self.repository.blobs))
+        return self.writers[-1]
+
+    # Contents: the sink of workspace.read
+
+    def small(self, data: bytes) -> bytes:
+        key: bytes = blake3(data).digest()
+        self.keep(key, data, CONTENT)
+        return key
+
+    def sink(self, data: bytes) -> bytes:
+        """Keep a content of any size that is at hand whole."""
+        if len(data) <= LARGE:
+            return self.small(data)
+        rest = memoryview(data)
+
+        def pull(most: int) -> bytes:
+            nonlocal rest
+            part, rest = bytes(rest[:most]), rest[most:]
+            return part
+
+        return self.large(pull)
+
+    def large(self, read: Callable[[int], bytes]) -> bytes:
+        from pyfastcdc import FastCDC
+
+        cutter = FastCDC(avg_size=CHUNK_AVERAGE, min_size=CHUNK_MIN, max_size=CHUNK_MAX, normalized_chunking=1)
+        whole, keys = blake3(), []
+        for chunk in cutter.cut_stream(_Reading(read)):
+            data = bytes(chunk.data)
+            whole.update(data)
+            key = digest(data)
+            keys.append(key)
+            self.keep(key, data, CONTENT)
+        total = whole.digest()
+        if len(keys) != 1:
+            self.keep(total, b"".join(keys), CHUNKS)
+        return total
+
+    def sealed(self, read: Callable[[int], bytes]) -> bytes:
+        """Keep a content that must not lie in the clear; its id says nothing of it."""
+        return self.repository.sealing().parts(
+            read,
+            lambda key, data, is_list: self.keep(key, data, LIST if is_list else SEALED),
+            self.repository.has,
+        )
+
+    def keep(self, key: bytes, data: bytes, kind: int) -> None:
+        """Store a blob under its digest, unless it is there."""
+        if key in self.stored or key in self.relied or key in self.waiting:
+            return
+        if not self.anything:
+            self._store(key, data, kind)
+            return
+        # Whether the store has them already is asked for many at a time: one question costs as much as five answers.
+        self.waiting[key] = data, kind
+        self.waiting_bytes += len(data)
+        if len(self.waiting) >= MOST_WAITING or self.waiting_bytes >= MOST_WAITING_BYTES:
+            self.settle()
+
+    def settle(self) -> None:
+        """Store what waits and is not there yet."""
+        known = self.repository.ledger.known(list(self.waiting)) if self.waiting else ()
+        for key, (data, kind) in self.waiting.items():
+            if key in known:
+                self.relied.add(key)
+            else:
+                self._store(key, data, kind)
+        self.waiting, self.waiting_bytes = {}, 0
+
+    def _store(self, key: bytes, data: bytes, kind: int) -> None:
+        self.stored.add(key)
+        if self.writer.bound > 0 and self.writer.bound + len(data) > self._most_pack():
+            self.writer.end()
+            self.writer = self._new_writer()
+        self.writer.add(key, data, kind)
+
+    def _most_pack(self) -> int:
+        if not self._most:
+            from keepfast.store.reserve import most_pack
+
+            self._most = most_pack(self.repository.folder, MOST_PACK)
+        return self._most
+
+    # The state so far
+
+    def state(self) -> dict[bytes, Entry]:
+        """The newest version, whole."""
+        if self._state is None:
+            rows = () if self.whole else self.repository.ledger.state(self.row.id, self.row.version)
+            self._state = {row.path: row for row in rows}
+        return self._state
+
+    def changes(self, rows: dict[bytes, Entry], seen: set[bytes] | None) -> tuple[list[Entry], Replaced]:
+        """Return what differs from the newest version, sorted, and what it replaces.
+
+        `seen` is every path that exists, after a walk; None if `rows` alone says what is gone.
+        """
+        old = Replaced()
+        return self.compare(rows, seen, old.add), old
+
+    def compare(
+        self, rows: dict[bytes, Entry], seen: set[bytes] | None, replace: Callable[[bytes, Entry], None]
+    ) -> list[Entry]:
+        """The same, calling `replace` with each path and row that is replaced."""
+        self.settle()
+        self.writer.send()
+        changed: list[Entry] = []
+        self.regrouped = []
+        if seen is None:
+            paths = list(rows)
+            for start in range(0, len(paths), PAGE):
+                part = paths[start : start + PAGE]
+                self._compare(part, rows, self.repository.ledger.current(self.row.id, part), changed, replace)
+        else:
+            old = self.state()
+            self._compare(rows, rows, old, changed, replace)
+            # The walk is over, and nobody else asks: where a large tree is gone, each row makes room for the next.
+            self._state = None
+            for path in [path for path in old if path not in seen and path not in rows]:
+                changed.append(gone(path))
+                replace(path, old.pop(path))
+        changed.sort()
+        return changed
+
+    def _compare(
+        self,
+        paths: Iterable[bytes],
+        rows: dict[bytes, Entry],
+        old: dict[bytes, Entry],
+        changed: list[Entry],
+        replace: Callable[[bytes, Entry], None],
+    ) -> None:
+        for path in paths:
+            row, before = rows[path], old.get(path)
+            if before is None:
+                if row.kind != GONE:
+                    changed.append(row)
+                continue
+            if row.kind == GONE or not same(before, row):
+                changed.append(row)
+            elif before.group != row.group or (row.kind in LEFT_OUT and before[4:6] != row[4:6]):
+                self.regrouped.append(row)
+            else:
+                continue
+            replace(path, before)
+
+    def follow(self) -> bool:
+        """Go on from the version that is the newest by now; False if there is none, or it could not be rebuilt."""
+        row = self.repository.workspace(self.row.id)
+        if row is None or not row.version or not row.tree:
+            return False
+        self.row, self.whole, self._state = row, False, None
+        return True
+
+    def finish(self, header: dict[str, Any], changed: list[Entry], old: Replaced) -> CheckpointRow:
+        """Make the checkpoint durable and return its row. Raises `Swept` if it must be done again."""
+        repository, row = self.repository, self.row
+        self.settle()
+        changed = sorted([*changed, *self.regrouped])
+        header = self._complete(header, changed, old)
+        data = document.encode(header, changed)
+        key = digest(data)
+        self.writer.add(key, data, DOCUMENT)
+        del data
+        for writer in self.writers:
+            writer.sync(wait=len(changed) < MANY_ROWS)
+        record = {
+            "r": "checkpoint", "v": row.version + 1, "id": header["id"], "doc": key.hex(),
+            "packs": [writer.name for writer in self.writers], "at": header["created_at"], "seq": 0,
+            "size": sum(writer.size for writer in self.writers),
+        }  # fmt: skip
+
+        def work(tx: Transaction, now: WorkspaceRow | None) -> list[dict[str, Any]]:
+            if now is None or now.version != row.version:
+                raise Swept("The workspace got a newer version while it was saved.")
+            ledger = repository.ledger
+            relied = list(self.relied)
+            if len(ledger.known(relied)) != len(relied):
+                raise Swept("Contents were swept while they were saved again.")
+            for writer in self.writers:
+                tx.add_pack(writer.name, writer.size, writer.entries())
+            record["seq"] = repository.sequence() + 1
+            return [record]
+
+        def name() -> None:
+            for writer in self.writers:
+                writer.finish()
+
+        repository._at_hand = {key: (header, changed, old.paths)}
+        try:
+            final = repository.commit(row.id, work, name)
+        except BaseException:
+            repository.take_back([writer.name for writer in self.writers], row.id)
+            raise
+        finally:
+            # If the record stays although this failed, whoever adopts it must read the pack and register it.
+            repository._at_hand = {}
+        step("save:committed")
+        found = repository.ledger.checkpoint(row.id, final.version)
+        assert found is not None
+        return found
+
+    def abort(self) -> None:
+        for writer in self.writers:
+            writer.abort()
+
+    def _complete(self, header: dict[str, Any], changed: list[Entry], old: Replaced) -> dict[str, Any]:
+        row = self.row
+        counts: dict[str, int] = {} if self.whole else loads(row.counts)
+        tree = (0 if self.whole else int(row.tree, 16)) - old.tree
+        size = counts.get("bytes", 0) - old.bytes
+        for kind, number in old.counts.items():
+            counts[kind] = counts.get(kind, 0) - number
+        for entry in changed:
+            if entry.kind != GONE:
+                tree += weight(entry)
+                counts[entry.kind] = counts.get(entry.kind, 0) + 1
+                size += entry.size if entry.kind == FILE else 0
+        counts["bytes"] = size
+        return {
+            "v": 1,
+            "workspace": row.id,
+            "version": row.version + 1,
+            "parent": row.document.hex() or None,
+            "keyframe": self.whole,
+            **header,
+            "counts": {kind: number for kind, number in counts.items() if number},
+            "tree": f"{add(tree):064x}",
+        }
+
+
+class _Reading:
+    """A function that reads, as the stream that the chunker wants."""
+
+    def __init__(self, read: Callable[[int], bytes]) -> None:
+        self.read = read

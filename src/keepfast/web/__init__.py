@@ -1,0 +1,16 @@
+"""The page: `keepfast serve` shows every checkpoint in a browser and serves the same as an HTTP API (docs/web.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from keepfast.present.environment import Surroundings
+
+
+def serve(options: Mapping[str, Any], around: Surroundings, clock: Callable[[], int]) -> int:
+    """Run the server until it is told to stop; return the exit code."""
+    from keepfast.web.server import run
+
+    return run(options, around, clock)

@@ -1,0 +1,396 @@
+"""Who may: every request passes here, and leaves with headers that let a browser do nothing but show it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+from collections import Counter
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from ipaddress import IPv6Address, ip_address, ip_network
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, quote, urlencode
+
+from keepfast.web.local_users import users
+from keepfast.web.sessions import Book, Visitor, joined
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+READING, CHANGING = frozenset({"GET", "HEAD"}), frozenset({"POST", "PATCH", "DELETE"})
+FORM, JSON = "application/x-www-form-urlencoded", "application/json"
+MOST_BODY, BODY_SECONDS = 1 << 20, 15
+MOST_OF_STRANGERS = 16 << 10
+"""What somebody who is not signed in may send: a ticket or a password."""
+MOST_AT_ONCE, MOST_OF_ONE, PER_SECOND, BURST = 200, 100, 50.0, 300.0
+WRONG_PER_MINUTE = 10
+COOKIE = "keepfast_session"
+FOLDER, HEXADECIMAL = 33, frozenset("0123456789abcdef")
+TOKEN_HEADER, TOKEN_FIELD = "x-keepfast-token", "_token"
+ONCE = frozenset({"host", "origin", "authorization", "content-length", "content-type", TOKEN_HEADER})
+"""Headers that decide about access: one that comes twice is none at all."""
+
+HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
+    " connect-src 'self'; font-src 'self'; manifest-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "same-origin",  # with `no-referrer` a browser tells no origin with our own forms either
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), microphone=(), geolocation=()",
+}
+
+
+WAY_IN = (
+    "The page has an address of its own. `keepfast serve` prints it when it starts,"
+    " and `keepfast serve --link` prints another."
+)
+
+
+class Refusal(Exception):
+    """A request that goes no further."""
+
+    def __init__(self, status: int, text: str, headers: dict[str, str] | None = None) -> None:
+        super().__init__(text)
+        self.status, self.text, self.headers = status, text, headers or {}
+
+
+class Proxy(NamedTuple):
+    """Reverse proxies that sign people in: where they stand, the header in which they name somebody, and who may what."""
+
+    addresses: frozenset[str]
+    header: str
+    users: Mapping[str, str]
+
+    def visitor(self, address: str, headers: Mapping[str, str]) -> Visitor | None:
+        if not self.is_one(address):
+            return None
+        name = headers.get(self.header, "")
+        role = self.users.get(name)
+        key = hashlib.sha256(f"proxy {name}".encode("utf-8", "replace")).hexdigest()
+        return Visitor(role, name, key) if role is not None else None
+
+    def is_one(self, address: str) -> bool:
+        return plain_address(address) in self.addresses
+
+
+class Gate:
+    """Wraps the application. `origins` are ours, by their `Host`; the first is where the page lives."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        book: Book,
+        origins: dict[str, str],
+        refuse: Callable[[Scope, Refusal], ASGIApp],
+        clock: Callable[[], float],
+        proxy: Proxy | None = None,
+    ) -> None:
+        self.app, self.book, self.origins, self.refuse, self.clock, self.proxy = (
+            app, book, origins, refuse, clock, proxy,
+        )  # fmt: skip
+        self.at_once = 0
+        self.doing = Counter[str]()
+        """How many requests of each visitor there are, from the end of their head on."""
+        self.buckets: dict[str, tuple[float, float]] = {}
+        self.wrong: dict[str, list[float]] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await receive()
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        try:
+            await self._pass(scope, receive, send)
+        finally:
+            self._uncount(scope)
+
+    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["keepfast.folder"], scope["path"] = _without_folder(scope["path"])
+        static = scope["path"].startswith("/static/")
+        dressed = _dressed(scope, send, static)
+        try:
+            headers = _headers(scope, ONCE | {self.proxy.header} if self.proxy is not None else ONCE)
+            if _names_loopback(headers.get("host", "")) and scope["method"] in READING:
+                self._lead_home(scope, headers)
+            self._check_place(scope["method"], headers)
+            scope["keepfast.secure"] = self.origins[headers["host"]].startswith("https:")
+            self._check_lengths(scope["method"], headers)
+            if not static or scope["method"] in CHANGING:
+                self._recognise(scope, headers)
+            if scope["method"] in CHANGING:
+                receive = await self._body(scope, headers, receive)
+                self._check_form(scope, headers)
+            if self.at_once >= MOST_AT_ONCE:
+                raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "Too many requests at once.", {"retry-after": "1"})
+        except Refusal as refusal:
+            # What else lies on the connection was sent by somebody who was refused: it is not even read.
+            refusal.headers["connection"] = "close"
+            await self.refuse(scope, refusal)(scope, receive, dressed)
+            return
+        await self._serve(scope, receive, dressed)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Have it done. Requests that are still on their way cost next to nothing, and count for their visitor alone."""
+        self.at_once += 1
+        try:
+            await self.app(scope, receive, send)
+        finally:
+            self.at_once -= 1
+
+    def _uncount(self, scope: Scope) -> None:
+        owner = scope.get("keepfast.counted")
+        if owner is not None:
+            self.doing[owner] -= 1
+            self.doing += Counter()  # without those who have nothing done
+
+    def _lead_home(self, scope: Scope, headers: dict[str, str]) -> None:
+        """Send whoever came by a name that all of this machine shares to the page's own name, if they may know it.
+
+        The name keeps others who use this machine out of what browsers tell our page: only a session or a ticket gets it, and
+        neither does for another user of this machine.
+        """
+        if users.is_another(scope.get("client")):
+            raise Refusal(HTTPStatus.UNAUTHORIZED, WAY_IN)
+        home = next(iter(self.origins.values()))
+        fields = dict(parse_qsl(scope["query_string"].decode("latin-1")))
+        ticket = fields.pop("ticket", "")
+        if ticket and not self.book.knows(ticket):
+            self.guessed_wrong(scope)
+            ticket = ""
+        if ticket or self._visitor(scope, _session(scope, headers, home.startswith("https:"))) is not None:
+            query = urlencode(fields)
+            place = quote(scope["keepfast.folder"] + scope["path"], safe="/~") + (f"?{query}" if query else "")
+            place += f"#{ticket}" if ticket else ""
+            raise Refusal(HTTPStatus.TEMPORARY_REDIRECT, "This page has a name of its own.", {"location": home + place})
+        raise Refusal(HTTPStatus.UNAUTHORIZED, WAY_IN)
+
+    def _check_place(self, method: str, headers: Mapping[str, str]) -> None:
+        """Is it for us, and does our own page ask, or nobody's page at all?"""
+        if method not in READING | CHANGING:
+            raise Refusal(HTTPStatus.METHOD_NOT_ALLOWED, f"{method[:20]} is not done here.", {"allow": "GET, POST"})
+        host, origin = headers.get("host", ""), headers.get("origin")
+        if host not in self.origins:
+            raise Refusal(HTTPStatus.MISDIRECTED_REQUEST, "This page lives at another address.")
+        site, mode = headers.get("sec-fetch-site", "none"), headers.get("sec-fetch-mode", "")
+        if site not in ("same-origin", "none") and not (method == "GET" and mode == "navigate"):
+            raise Refusal(HTTPStatus.FORBIDDEN, "Another page asked for this.")
+        if origin is not None and origin != self.origins[host]:
+            raise Refusal(HTTPStatus.FORBIDDEN, "Another page asked for this.")
+
+    def _check_lengths(self, method: str, headers: Mapping[str, str]) -> None:
+        length = headers.get("content-length", "0")
+        if method in READING and (length.strip("0") or "transfer-encoding" in headers):
+            # Nobody would read it, and the next request on the connection would be waited for behind it.
+            raise Refusal(HTTPStatus.BAD_REQUEST, f"{method} takes no body.")
+        if not length.isdecimal() or int(length) > MOST_BODY:
+            raise _too_large(MOST_BODY)
+
+    async def _body(self, scope: Scope, headers: dict[str, str], receive: Receive) -> Receive:
+        """Read the body within its limits; it is small, and forms carry their token in it."""
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                body = await _whole(receive, MOST_OF_STRANGERS if scope["keepfast.visitor"] is None else MOST_BODY)
+        except TimeoutError:
+            raise Refusal(HTTPStatus.REQUEST_TIMEOUT, "The request took too long to arrive.") from None
+        if body and kind not in (FORM, JSON):
+            raise Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"Send {JSON} or {FORM}.")
+        fields: dict[str, str] = {}
+        if kind == FORM:
+            try:
+                fields = dict(parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=10_000))
+            except ValueError:
+                raise Refusal(HTTPStatus.BAD_REQUEST, "The form cannot be read.") from None
+        scope["keepfast.form"], scope["keepfast.body"] = fields, body if kind == JSON else b""
+
+        async def nothing_more() -> Message:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        return nothing_more
+
+    def _recognise(self, scope: Scope, headers: dict[str, str]) -> None:
+        """Who asks? A stranger is told so before anything of the body is read.
+
+        Visitors are limited each for themselves. Strangers are not: what they get costs no more than a refusal, and
+        all who use this machine come from one address, so that one of them would keep the others from signing in.
+        """
+        visitor = self._visitor(scope, _session(scope, headers, scope["keepfast.secure"]))
+        scope["keepfast.by_proxy"] = visitor is None
+        if visitor is None and not _bearer(headers) and self.proxy is not None:
+            visitor = self.proxy.visitor(address_of(scope), headers)
+        scope["keepfast.visitor"] = visitor
+        if visitor is not None:
+            self._limit(visitor.hash)
+            if self.doing[visitor.hash] >= MOST_OF_ONE:
+                raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "You have too much done at once.", {"retry-after": "1"})
+            self.doing[visitor.hash] += 1
+            scope["keepfast.counted"] = visitor.hash
+        elif scope["method"] in CHANGING and scope["path"] != "/session":
+            raise Refusal(HTTPStatus.UNAUTHORIZED, "You are not signed in here, or no longer.")
+
+    def _check_form(self, scope: Scope, headers: dict[str, str]) -> None:
+        """Was it sent by our own page? A program that sends its session in a header needs no such proof."""
+        visitor = scope["keepfast.visitor"]
+        if scope["path"] == "/session" or _bearer(headers):
+            return
+        if "origin" not in headers:
+            raise Refusal(HTTPStatus.FORBIDDEN, "A request of a browser must tell its origin.")
+        sent = headers.get(TOKEN_HEADER) or scope["keepfast.form"].get(TOKEN_FIELD, "")
+        if not hmac.compare_digest(sent.encode("utf-8", "replace"), self.book.token(visitor).encode()):
+            raise Refusal(HTTPStatus.FORBIDDEN, "The form is not from this page, or too old. Load the page again.")
+
+    def _visitor(self, scope: Scope, session: str) -> Visitor | None:
+        """Whose session it is. One that another user of this machine got hold of is worth nothing to them."""
+        visitor = self.book.visitor(session) if session else None
+        if visitor is None or visitor.user is None or visitor.user == users.of(scope.get("client")):
+            return visitor
+        self.book.audit(None, scope["method"], scope["path"], "refused: another user's session")
+        return None
+
+    def _limit(self, key: str) -> None:
+        now = self.clock()
+        if len(self.buckets) > 10_000:
+            self.buckets.clear()
+        left, then = self.buckets.get(key, (BURST, now))
+        left = min(BURST, left + (now - then) * PER_SECOND) - 1
+        self.buckets[key] = max(left, 0.0), now
+        if left < 0:
+            raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, "Too many requests; wait a moment.", {"retry-after": "1"})
+
+    def may_guess(self, scope: Scope) -> bool:
+        """May this peer be told whether a password is right? A ticket cannot be guessed, and is always looked at."""
+        since = self.clock() - 60
+        self.wrong = {peer: kept for peer, times in self.wrong.items() if (kept := [at for at in times if at > since])}
+        return len(self.wrong.get(peer_of(scope), ())) < WRONG_PER_MINUTE
+
+    def guessed_wrong(self, scope: Scope) -> None:
+        """Count a wrong ticket or password of this peer. Raises `Refusal` if there were too many."""
+        if not self.may_guess(scope):
+            raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, "Too many wrong tickets; wait a minute.", {"retry-after": "60"})
+        self.wrong.setdefault(peer_of(scope), []).append(self.clock())
+
+
+def address_of(scope: Scope) -> str:
+    return str((scope.get("client") or ("?",))[0])
+
+
+def peer_of(scope: Scope) -> str:
+    """Whom limits are for: an address, or the network of one that has as many as it likes."""
+    return peer_at(address_of(scope))
+
+
+def peer_at(address: str) -> str:
+    try:
+        found = ip_address(plain_address(address))
+    except ValueError:
+        return address
+    if found.is_loopback:  # whoever is on this machine has millions of them
+        return "loopback"
+    return str(ip_network((found, 64), strict=False)) if isinstance(found, IPv6Address) else str(found)
+
+
+def plain_address(text: str) -> str:
+    """An address in its one form: an IPv4 address within IPv6 is the IPv4 address."""
+    try:
+        found = ip_address(text)
+    except ValueError:
+        return ""
+    return str(found.ipv4_mapped if isinstance(found, IPv6Address) and found.ipv4_mapped is not None else found)
+
+
+def _names_loopback(host: str) -> bool:
+    """Is it a name by which everything on this machine is reached?"""
+    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
+    return name in ("localhost", "127.0.0.1", "[::1]")
+
+
+def cookie_name(secure: bool) -> str:
+    return f"__Host-{COOKIE}" if secure else COOKIE
+
+
+def cookie_path(secure: bool, folder: str) -> str:
+    """Where a browser sends it: to the session's own folder. The name that https gives it demands the whole host."""
+    return "/" if secure else folder or "/"
+
+
+def _headers(scope: Scope, once: frozenset[str]) -> dict[str, str]:
+    """The headers by name; a browser may send its cookies in several."""
+    found: dict[str, str] = {}
+    for name, value in scope["headers"]:
+        key, text = name.decode("latin-1"), value.decode("latin-1")
+        if key == "host":
+            text = text.lower()  # names of hosts are the same in any case
+        if key in found and key in once:
+            raise Refusal(HTTPStatus.BAD_REQUEST, f"The header {key} came twice.")
+        found[key] = found[key] + "; " + text if key in found and key == "cookie" else text
+    if "transfer-encoding" in found and "content-length" in found:
+        raise Refusal(HTTPStatus.BAD_REQUEST, "The request has two lengths.")
+    return found
+
+
+def _too_large(most: int) -> Refusal:
+    return Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"A request may have {most:,} bytes at most.")
+
+
+async def _whole(receive: Receive, most: int) -> bytes:
+    body, more = b"", True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Refusal(HTTPStatus.BAD_REQUEST, "The request ended before its end.")
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+        if len(body) > most:
+            raise _too_large(most)
+    return body
+
+
+def _bearer(headers: dict[str, str]) -> str:
+    kind, _, value = headers.get("authorization", "").partition(" ")
+    return value.strip() if kind.lower() == "bearer" else ""
+
+
+def _session(scope: Scope, headers: dict[str, str], secure: bool) -> str:
+    """What was sent as a session: whole in a header, or one half as a cookie and the other in the address."""
+    return _bearer(headers) or joined(scope["keepfast.folder"], _cookie(headers, secure))
+
+
+def _cookie(headers: dict[str, str], secure: bool) -> str:
+    """The first of that name: browsers send that of the longest path first, and any port may have set others."""
+    for part in headers.get("cookie", "").split(";"):
+        name, _, value = part.strip().partition("=")
+        if name == cookie_name(secure):
+            return value
+    return ""
+
+
+def _without_folder(path: str) -> tuple[str, str]:
+    """The folder of a session, or nothing, and the path within it."""
+    first, _, rest = path[1:].partition("/")
+    if len(first) != FOLDER or first[0] != "~" or not set(first[1:]) <= HEXADECIMAL:
+        return "", path
+    return f"/{first}", f"/{rest}"
+
+
+def _dressed(scope: Scope, send: Send, static: bool) -> Send:
+    """The same `send`, with our headers on every answer; one that refuses a stranger is the last on its connection."""
+    ours = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+    ours.append((b"cache-control", b"max-age=300" if static else b"no-store"))
+
+    async def dressed(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            known = {name for name, _ in ours}
+            message["headers"] = [pair for pair in message.get("headers", []) if pair[0].lower() not in known] + ours
+            refused = message["status"] >= HTTPStatus.BAD_REQUEST and scope.get("keepfast.visitor") is None
+            if refused and (b"connection", b"close") not in message["headers"]:
+                message["headers"].append((b"connection", b"close"))
+        await send(message)
+
+    return dressed

@@ -1,0 +1,233 @@
+"""What an operation of the HTTP API is: how its input is checked, and how the OpenAPI document describes it."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import parse_qsl
+
+from keepfast import __version__
+from keepfast.model.errors import Usage
+
+if TYPE_CHECKING:
+    from keepfast.web.queries import Desk
+
+    Values = dict[str, Any]
+
+WORKSPACE = {"type": "string", "pattern": "^[0-9a-f]{32}$"}
+REFERENCE = {"type": "string", "minLength": 1, "maxLength": 200, "description": "v5, an id, a name, latest, @~2, @{2h}"}
+TASK = {"type": "string", "pattern": "^task_[0-9a-f]{10}$"}
+PROMPT = {"type": "string", "minLength": 1, "maxLength": 80, "pattern": "^[A-Za-z0-9_:.-]+$"}
+NAMED = (("workspace", WORKSPACE), ("reference", REFERENCE), ("task", TASK), ("prompt", PROMPT))
+"""What may stand between braces in a path."""
+
+
+class Operation(NamedTuple):
+    """One thing that can be asked for. Names in `needed` must be given; all others have a default or none."""
+
+    method: str
+    path: str
+    id: str
+    summary: str
+    role: str
+    run: Callable[[Desk, Values], Any]
+    query: Mapping[str, Any] = {}
+    body: Mapping[str, Any] = {}
+    needed: tuple[str, ...] = ()
+    answers: str = "object"
+    """What `data` of the answer is: an object, or an array."""
+
+    @property
+    def changes(self) -> bool:
+        return self.method != "GET" and not self.id.startswith("preview")
+
+
+def read_values(operation: Operation, parts: Mapping[str, str], query: bytes, body: bytes) -> Values:
+    """Everything the caller gave, checked. Raises `Usage` with the name of what is wrong."""
+    values: dict[str, Any] = dict(parts)
+    given = dict(parse_qsl(query.decode("ascii", "replace"), keep_blank_values=True, errors="surrogateescape"))
+    for name, text in given.items():
+        if name not in operation.query:
+            raise Usage(f"{name[:40]} is not known here.", f"Known: {', '.join(operation.query) or 'nothing'}.")
+        values[name] = READ.get(operation.query[name]["type"], str)(text)
+    if operation.body:
+        try:
+            sent = json.loads(body or b"{}")
+        except (ValueError, RecursionError):
+            raise Usage("The body is not JSON.") from None
+        if not isinstance(sent, dict):
+            raise Usage("The body must be a JSON object.")
+        for name, value in sent.items():
+            if name not in operation.body:
+                raise Usage(f"{name[:40]} is not known here.", f"Known: {', '.join(operation.body)}.")
+            values[name] = value
+    return checked(operation, values)
+
+
+def checked(operation: Operation, values: Values) -> Values:
+    known = {**_of_path(operation.path), **operation.query, **operation.body}
+    for name, schema in known.items():
+        if name in values:
+            _check(name, values[name], schema)
+        elif "default" in schema:
+            values[name] = schema["default"]
+        elif name in operation.needed:
+            raise Usage(f"{name} is missing.")
+    return values
+
+
+def _flag(text: str) -> bool | str:
+    return {"true": True, "false": False}.get(text, text)
+
+
+def _number(text: str) -> int | str:
+    return int(text) if text.lstrip("-").isdecimal() and len(text) < 20 and text.isascii() else text
+
+
+READ: dict[str, Callable[[str], Any]] = {"integer": _number, "boolean": _flag}
+"""How a value in an address is read by its type; all others are text."""
+
+TYPES: dict[str, Any] = {
+    "string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,), "array": (list,), "object": (dict,),
+}  # fmt: skip
+
+
+def _check(name: str, value: Any, schema: Mapping[str, Any]) -> None:
+    """The part of JSON Schema that the table uses."""
+    kind = schema["type"]
+    if not isinstance(value, TYPES[kind]) or (kind in ("integer", "number") and isinstance(value, bool)):
+        raise Usage(f"{name} must be of type {kind}.")
+    if "enum" in schema and value not in schema["enum"]:
+        raise Usage(f"{name} must be one of {', '.join(schema['enum'])}.")
+    if kind in ("integer", "number") and not schema.get("minimum", value) <= value <= schema.get("maximum", value):
+        raise Usage(f"{name} must lie between {schema['minimum']} and {schema['maximum']}.")
+    if kind == "string":
+        if not schema.get("minLength", 0) <= len(value) <= schema.get("maxLength", len(value)):
+            raise Usage(f"{name} may have {schema.get('maxLength')} characters at most, and not be empty.")
+        if "pattern" in schema:
+            import re
+
+            if re.search(schema["pattern"].replace("$", r"\Z"), value) is None:
+                raise Usage(f"{name} is not of the right form.")
+    if kind == "array":
+        if not schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", len(value)):
+            raise Usage(f"{name} may have {schema.get('maxItems')} entries at most, and not be empty.")
+        for item in value:
+            _check(name, item, schema["items"])
+    if kind == "object" and schema.get("additionalProperties") is False:
+        for field in schema.get("required", ()):
+            if field not in value:
+                raise Usage(f"{name}: {field} is missing.")
+        for field, part in value.items():
+            if field not in schema["properties"]:
+                raise Usage(f"{name}: {field[:40]} is not known here.")
+            _check(f"{name}: {field}", part, schema["properties"][field])
+
+
+def as_path(text: str) -> bytes:
+    """The bytes of a path as the API writes it. Raises `Usage`."""
+    if text.startswith("base64:"):
+        try:
+            path = base64.b64decode(text[7:], validate=True)
+        except (binascii.Error, ValueError):
+            raise Usage("path is not base64.") from None
+    else:
+        path = text.encode("utf-8", "surrogateescape") if text.isprintable() or text else b""
+    parts = path.split(b"/")
+    if b"\0" in path or path.startswith(b"/") or b".." in parts or b"." in parts or b"" in parts:
+        raise Usage("path must be relative, without empty parts, `.` and `..`.")
+    return path
+
+
+def as_text(path: bytes) -> str:
+    """A path as the API takes it."""
+    try:
+        return path.decode("utf-8")
+    except UnicodeDecodeError:
+        return "base64:" + base64.b64encode(path).decode("ascii")
+
+
+def _of_path(path: str) -> dict[str, Any]:
+    return {name: schema for name, schema in NAMED if f"{{{name}}}" in path}
+
+
+# The document
+
+ERRORS = {
+    "400": "Something in the request is wrong; `error` says what.",
+    "401": "No session.",
+    "403": "The session's role may not do this, or another page asked.",
+    "404": "There is no such workspace, checkpoint or path.",
+    "409": "Something is in the way: unsaved work, a pin, another restore, or the preview is old.",
+    "413": "The request is too large.",
+    "429": "Too many requests.",
+    "500": "What is stored is damaged, or the store cannot be reached.",
+    "503": "Busy.",
+}
+
+
+def document(operations: Sequence[Operation]) -> dict[str, Any]:
+    """The OpenAPI document of exactly what is served."""
+    paths: dict[str, Any] = {}
+    for operation in operations:
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _described(operation)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "keepfast",
+            "version": __version__,
+            "description": "Checkpoints of coding agents' workspaces.",
+        },
+        "paths": paths,
+        "security": [{"session": []}],
+        "components": {
+            "securitySchemes": {"session": {"type": "http", "scheme": "bearer"}},
+            "schemas": {
+                "Error": {
+                    "type": "object",
+                    "required": ["success", "error"],
+                    "properties": {
+                        "success": {"const": False},
+                        "error": {"type": "string"},
+                        "kind": {"type": "string"},
+                        "hint": {"type": "string"},
+                    },
+                }
+            },
+        },
+    }
+
+
+def _described(operation: Operation) -> dict[str, Any]:
+    error = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+    shape = {"success": {"const": True}, "data": {"type": operation.answers}}
+    answer = {"type": "object", "required": ["success", "data"], "properties": shape}
+    described: dict[str, Any] = {
+        "operationId": operation.id,
+        "summary": operation.summary,
+        "description": f"Role: {operation.role}.",
+        "parameters": [
+            {"name": name, "in": "path", "required": True, "schema": schema}
+            for name, schema in _of_path(operation.path).items()
+        ]
+        + [
+            {"name": name, "in": "query", "required": name in operation.needed, "schema": schema}
+            for name, schema in operation.query.items()
+        ],
+        "responses": {
+            "200": {"description": "Done.", "content": {"application/json": {"schema": answer}}},
+            **{code: {"description": text, "content": error} for code, text in ERRORS.items()},
+        },
+    }
+    if operation.body:
+        schema = {"type": "object", "properties": dict(operation.body), "additionalProperties": False}
+        if operation.needed:
+            schema["required"] = list(operation.needed)
+        described["requestBody"] = {
+            "required": bool(operation.needed),
+            "content": {"application/json": {"schema": schema}},
+        }
+    return described

@@ -1,0 +1,79 @@
+"""What the events of a task say to people: pairs of a word and a value, without what stands elsewhere on the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from keepfast.present.terminal import size
+from keepfast.web.markup import account_windows
+
+Words = Callable[[str], str]
+UNSAID = frozenset(
+    ("sequence", "timestamp", "taskId", "run", "type", "metadata", "output", "checkpointId", "pid", "session", "id",
+     "trigger", "taskType", "from", "to", "fromState", "toState", "flagged")
+)  # fmt: skip
+"""Numbers that only programs ask for, and what is shown elsewhere; all of it is in the API's log."""
+ENUMS = frozenset(("reason", "outcome", "gate", "kind", "what", "hold", "as", "recovery"))
+PLAIN = frozenset(("text", "title", "why", "error", "message", "answer", "name", *ENUMS))
+"""Values that need no word before them."""
+LONGEST = 160
+
+
+def told(event: dict[str, Any], words: Words) -> list[tuple[str, str]]:
+    """What an event says, in order."""
+    if event.get("type") == "state_transition":
+        return [("", text) for text in _moved(event, words)]
+    pairs = []
+    for key, value in event.items():
+        if key in UNSAID or (value in (None, "", [], {}, 0, False) and key != "fraction"):
+            continue
+        if key == "account" and isinstance(value, dict):
+            pairs += [(words(name.replace("_", " ")), f"{part:.0f} %") for name, part in account_windows(value).items()]
+            continue
+        pairs.append(("" if key in PLAIN or key in SHAPES else words(_word(key)), _said(key, value, words)))
+    if event.get("passed") is False:
+        pairs.append(("", words("failed")))
+    return pairs
+
+
+def _moved(event: dict[str, Any], words: Words) -> list[str]:
+    """From which state to which; where only a hold came or went, which one."""
+    about = event.get("metadata") or {}
+    if event.get("fromState") != event.get("toState"):
+        before, after = [str(event.get(key)).replace("_", " ") for key in ("from", "to")]
+        return [f"{words(before)} → {words(after)}"]
+    held = str(about.get("hold") or "").replace("_", " ")
+    return [f"{words('On hold')}: {words(held)}"] if held else [words("goes on")]
+
+
+def _said(key: str, value: Any, words: Words) -> str:
+    shape = SHAPES.get(key)
+    if shape is not None and isinstance(value, int | float):
+        return shape(value, words)
+    if key in ENUMS and isinstance(value, str):
+        return words(value.replace("_", " "))[:LONGEST]
+    if isinstance(value, bool):
+        return words("yes")
+    return f"{value:,}" if type(value) is int else str(value)[:LONGEST]
+
+
+def _word(key: str) -> str:
+    """`resetsAt` and `messages_restored` as people write them."""
+    return "".join([f" {char.lower()}" if char.isupper() else char for char in key]).replace("_", " ")
+
+
+SHAPES: dict[str, Callable[[Any, Words], str]] = {
+    "size": lambda value, words: size(value),
+    "durationMs": lambda value, words: f"{value:,} ms",
+    "duration_ms": lambda value, words: f"{value:,} ms",
+    "fraction": lambda value, words: f"{100 * value:.0f} %",
+    "percent": lambda value, words: f"{value:.0f} %",
+    "passed": lambda value, words: words("passed") if value else words("failed"),
+    "resumed": lambda value, words: words("resumed"),
+    "tokens": lambda value, words: f"{value:,} {words('tokens')}",
+    "exit": lambda value, words: f"{words('exit code')} {value}",
+    "phase": lambda value, words: f"{words('phase')} {value}",
+    "attempt": lambda value, words: f"{words('attempt')} {value}",
+}
+"""Figures that say with their unit what they are."""

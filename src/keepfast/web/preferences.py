@@ -1,0 +1,50 @@
+"""Settings as the API shows and changes them: a visitor may choose amounts and times, never a program or a place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from keepfast.model.errors import Refused, Usage
+from keepfast.model.schema import CHOICE, FLAG, HOURS, NUMBER, SIZE, TABLE, TIME
+
+if TYPE_CHECKING:
+    from keepfast.settings import Settings
+    from keepfast.web.queries import Desk
+
+CHOSEN = frozenset((CHOICE, FLAG, HOURS, NUMBER, SIZE, TIME))
+OURS = ("store.", "web.")
+"""Who may come in here, and where things lie, is decided in the file on this machine alone."""
+
+
+def shown(settings: Settings) -> dict[str, Any]:
+    return {
+        key: {
+            "value": settings[key],
+            "origin": settings.origins.get(key, "default"),
+            "meaning": TABLE[key].meaning,
+            "changeable": may_change(key),
+        }
+        for key in TABLE
+    }
+
+
+def may_change(key: str) -> bool:
+    return TABLE[key].kind in CHOSEN and not key.startswith(OURS)
+
+
+def change(desk: Desk, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Put values into the user's file; all of them, or none."""
+    from keepfast.settings.file import change as write
+    from keepfast.settings.file import proposed
+
+    for key in values:
+        if key not in TABLE:
+            raise Usage(f"There is no setting {key[:80]!r}.")
+        if not may_change(key):
+            raise Refused(f"{key} is not changed from here.", "`keepfast config set` does it on this machine.")
+    if not desk.config:
+        raise Refused("There is no settings file here.")
+    checked = {key: proposed(key, value, "the page") for key, value in values.items()}
+    write(desk.config, checked)
+    return {"changed": sorted(checked)}

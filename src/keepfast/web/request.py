@@ -1,0 +1,78 @@
+"""What a page is asked for, and what it becomes: the values that all pages share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import parse_qsl, urlencode
+
+from keepfast.web.api import as_path
+
+if TYPE_CHECKING:
+    from keepfast.web.queries import Desk
+    from keepfast.web.sessions import Book, Visitor
+    from keepfast.web.translation import Words
+
+    Fields = Mapping[str, str]
+
+
+class Ask(NamedTuple):
+    """What a page was asked for, by whom, in which language."""
+
+    desk: Desk
+    book: Book
+    parts: Mapping[str, str]
+    fields: Fields
+    visitor: Visitor
+    words: Words
+    doctor: Callable[[], list[dict[str, Any]]] = list
+    home: str = ""
+
+    @property
+    def workspace(self) -> str:
+        return self.parts["workspace"]
+
+    def folder(self, name: str) -> str:
+        """A folder that somebody typed, who may write the home folder as the page does."""
+        text = self.fields.get(name, "").strip()
+        return self.home + text[1:] if self.home and (text == "~" or text.startswith("~/")) else text
+
+    def path(self) -> bytes:
+        return as_path(self.fields["path"]) if self.fields.get("path") else b""
+
+
+class Page(NamedTuple):
+    """A template and its values; or, after something was done, where to go."""
+
+    template: str = ""
+    values: Mapping[str, Any] = {}
+    goto: str = ""
+
+
+class Route(NamedTuple):
+    method: str
+    path: str
+    role: str
+    run: Callable[[Ask], Page]
+
+
+def link(path: str, /, **fields: object) -> str:
+    """An address with its fields; those that are empty are left out."""
+    given = {name: str(value) for name, value in fields.items() if value}
+    return f"{path}?{urlencode(given, errors='surrogateescape')}" if given else path
+
+
+def path_of(row: Mapping[str, str]) -> str:
+    """The path of a row as a field of an address, in the form that also names which are no UTF-8 have.
+
+    Plain text: what a template's macro gives is escaped for a page already.
+    """
+    return f"base64:{row['path_base64']}" if "path_base64" in row else row["path"]
+
+
+def fields_of(query: bytes) -> dict[str, str]:
+    return dict(parse_qsl(query.decode("ascii", "replace"), keep_blank_values=True, errors="surrogateescape"))
+
+
+def number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else 0

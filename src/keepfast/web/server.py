@@ -1,0 +1,328 @@
+"""Starting the server: where it listens, who is let in first, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from fcntl import LOCK_EX, flock
+from ipaddress import ip_address
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+
+from keepfast.model.errors import Failed, Usage
+from keepfast.runner.process.shims import is_locked
+from keepfast.web.access import ONCE, Gate, Proxy, plain_address
+from keepfast.web.app import Site
+from keepfast.web.connection import Connection
+from keepfast.web.doctor import Doctor
+from keepfast.web.sessions import OPERATOR, ROLES, VIEWER, Book
+
+if TYPE_CHECKING:
+    from keepfast.app.checkpoint import Engine
+    from keepfast.present.environment import Surroundings
+    from keepfast.runner.actions.environment import Ground
+
+MOST_HEAD = 32 << 10
+GRACE_SECONDS = 2
+BACKLOG = 128
+TRIES = 20
+"""Ports that are tried where any will do."""
+SHORTEST_PASSWORD = 12
+
+
+def run(options: Mapping[str, Any], around: Surroundings, clock: Callable[[], int]) -> int:
+    from keepfast.app.wiring import build
+
+    host, settings = options["host"], options["settings"]
+    secure, proxy = bool(options.get("tls_cert")), proxy_of(options)
+    _refuse_open_door(host, secure, proxy, options)
+    book = Book(around.data + "/web", clock, options["session_days"])
+    try:
+        if options.get("link"):
+            return _link(book, options)
+        listening = listen(host, options["port"])
+        port = listening[0].getsockname()[1]
+        origins = _origins(book, host, port, secure) | further_origins(options["allowed_hosts"], port, secure)
+
+        def engine() -> Engine:
+            return build(settings(), around.data, around.home, clock)
+
+        def ground() -> Ground:
+            from keepfast.runner.scheduler.service import make_ground
+
+            variables = {os.fsdecode(name): os.fsdecode(value) for name, value in around.variables.items()}
+            return make_ground(settings(), around.data, around.home, clock, variables, folders=around.folders)
+
+        engine().close()
+        ground().close()
+        password = options.get("password_file") or ""
+        doctor = Doctor(around.variables, b"/", monotonic)
+        site = Site(
+            book,
+            engine,
+            clock,
+            ground,
+            lambda: _password(password),
+            around.config,
+            doctor.find,
+            os.fsdecode(around.home),
+        )
+        address = next(iter(origins.values()))
+        certificate = {"ssl_certfile": options.get("tls_cert"), "ssl_keyfile": options.get("tls_key")}
+        with _sign(book.folder, f"{host}-{port}", address):
+            _announce(book, address, options)
+            try:
+                Server(configured(site.application(origins, proxy), **certificate), site).run(listening)
+            finally:
+                site.stream.stop()
+                site.stream.wait()
+        return 0
+    finally:
+        book.close()
+
+
+def configured(app: Gate, **certificate: Any) -> uvicorn.Config:
+    """How we listen. Whoever connects is who they are: what a request says about its sender is not believed."""
+    return uvicorn.Config(
+        app,
+        http=Connection,
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        log_level="error",  # warnings are about what strangers send: as many lines as they like
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        h11_max_incomplete_event_size=MOST_HEAD,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+        **certificate,
+    )
+
+
+class Server(uvicorn.Server):
+    """Ends the streams before it waits for connections to end."""
+
+    def __init__(self, config: uvicorn.Config, site: Site) -> None:
+        super().__init__(config)
+        self.site = site
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self.site.stream.stop()
+        await asyncio.sleep(0)
+        await super().shutdown(sockets)
+
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        self.should_exit = True
+        if sig == signal.SIGINT and self.should_exit:
+            self.force_exit = False
+
+
+def _refuse_open_door(host: str, secure: bool, proxy: Proxy | None, options: Mapping[str, Any]) -> None:
+    if is_loopback(host):
+        return
+    if not (secure and (proxy is not None or _password(options.get("password_file") or ""))):
+        raise Usage(
+            f"{host} can be reached from other machines.",
+            "Give --tls-cert, --tls-key and set `web.password_file` (mode 0600); or stay on loopback and use a tunnel"
+            " (docs/guides/page.md).",
+        )
+
+
+def proxy_of(options: Mapping[str, Any]) -> Proxy | None:
+    """Who signs people in for us, if anybody does. Raises `Usage` if the settings leave a door open."""
+    stand, header, users = options["trusted_proxy"], options["proxy_header"].lower(), options["proxy_users"]
+    if not (stand or header or users):
+        return None
+    if not (stand and header and users):
+        raise Usage(
+            "web.trusted_proxy, web.proxy_header and web.proxy_users belong together.", "Set all three, or none."
+        )
+    if not header.isascii() or not header.replace("-", "").isalnum() or header in ONCE | {"cookie"}:
+        raise Usage(f"web.proxy_header cannot be {header[:40]!r}.", "Take a name such as X-Remote-User.")
+    for text in stand:
+        if not plain_address(text) or is_loopback(plain_address(text)):
+            # Whatever runs on this machine comes from loopback, and could say that it was the proxy.
+            raise Usage(f"web.trusted_proxy cannot be {text[:40]!r}.", "Give addresses of other machines.")
+    roles = dict(text.rpartition(":")[::2] if ":" in text else (text, VIEWER) for text in users)
+    for name, role in roles.items():
+        if not name or role not in ROLES:
+            raise Usage(
+                f"web.proxy_users: {name[:40]!r} has no role {role[:40]!r}.",
+                f"Write name:role; roles are {', '.join(ROLES)}.",
+            )
+    return Proxy(frozenset(map(plain_address, stand)), header, roles)
+
+
+def further_origins(hosts: Sequence[str], port: int, secure: bool) -> dict[str, str]:
+    """`Host` → origin of further names: `name` at this port, or the origin that a proxy before us shows to browsers."""
+    found = {}
+    for text in hosts:
+        scheme, _, host = (
+            text.partition("://") if "://" in text else ("https" if secure else "http", "", f"{text}:{port}")
+        )
+        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
+        if scheme not in ("http", "https") or not name or not host.isascii() or any(sign in host for sign in "/@?# \\"):
+            raise Usage(
+                f"web.allowed_hosts: {text[:80]!r} is neither a name nor an origin.", "Write https://page.example.org."
+            )
+        if is_loopback(name.strip("[]")):
+            # Cookies do not tell ports apart: every other program that serves a page there would be sent ours.
+            raise Usage(
+                f"web.allowed_hosts: {name[:80]} is shared by everything on this machine.", "Take a name of its own."
+            )
+        found[host.lower()] = f"{scheme}://{host.lower()}"
+    return found
+
+
+def _password(path: str) -> str:
+    """The first line of the password file; nobody gets in by it if it is missing, short, or open to others."""
+    if not path:
+        return ""
+    try:
+        with open(path, encoding="utf-8") as file:
+            if os.fstat(file.fileno()).st_mode & 0o077:
+                return ""
+            found = file.readline().strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return found if len(found) >= SHORTEST_PASSWORD else ""
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def listen(host: str, port: int) -> list[socket.socket]:
+    """Take the port at every address that the page's name may lead to. Raises `Failed`.
+
+    A name that ends in `.localhost` is 127.0.0.1 or ::1, as the browser likes. Whoever had the other address would be sent
+    the ticket, so both are ours or neither.
+    """
+    if not is_loopback(host):
+        return [_listen(host, port)]
+    ours = "127.0.0.1" if host == "localhost" else host
+    other = "127.0.0.1" if ":" in ours else "::1"
+    tries = 1 if port else TRIES
+    while True:
+        first, tries = _listen(ours, port), tries - 1
+        try:
+            return [first, _listen(other, first.getsockname()[1])]
+        except Failed:
+            if not _is_there(other):
+                return [first]
+            first.close()
+            if not tries:
+                raise
+
+
+def _is_there(address: str) -> bool:
+    """Does this machine have the address at all? Some have no IPv6."""
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
+            probe.bind((address, 0))
+    except OSError:
+        return False
+    return True
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    found: socket.socket | None = None
+    try:
+        found = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+        if ":" in host:
+            found.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind((host, port))
+        # Before the address is told: whoever hears of it may come at once, and is served as soon as we are ready.
+        found.listen(BACKLOG)
+    except OSError as error:
+        if found is not None:
+            found.close()
+        where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        raise Failed(f"{where} cannot be used: {error.strerror}.", "Give another --port, or 0 for any.") from None
+    return found
+
+
+def _origins(book: Book, host: str, port: int, secure: bool) -> dict[str, str]:
+    """`Host` → origin. The first is where the page lives; loopback addresses serve programs that send their session."""
+    scheme = "https" if secure else "http"
+    if not is_loopback(host):
+        return {f"{host}:{port}": f"{scheme}://{host}:{port}"}
+    name = book.keep("name", lambda: f"hf-{secrets.token_hex(5)}.localhost")
+    return {f"{name}:{port}": f"{scheme}://{name}:{port}"}
+
+
+def _announce(book: Book, address: str, options: Mapping[str, Any]) -> None:
+    """Write the first ticket where only its owner can read it, and say where the page is."""
+    ticket = book.ticket(OPERATOR)
+    _write_for_owner(book.folder + "/ticket", f"{address}/#{ticket}\n")
+    sys.stdout.write(f"The page is at {address}/#{ticket}\n")
+    sys.stdout.write("This link lets one browser in, once. `keepfast serve --link` makes another. Ctrl-C ends it.\n")
+    sys.stdout.flush()
+    if options.get("open"):
+        _open(book.folder, f"{address}/#{ticket}")
+
+
+def _open(folder: str, address: str) -> None:
+    """Open a browser by a file that leads to the page: what stands in a program's arguments is for all to read."""
+    import webbrowser
+    from html import escape
+
+    path = folder + "/open.html"
+    leads = f'<meta charset="utf-8"><meta http-equiv="refresh" content="0; url={escape(address)}">'
+    _write_for_owner(path, f"<!doctype html>{leads}<title>keepfast</title>\n")
+    webbrowser.open(Path(path).absolute().as_uri())
+
+
+def _write_for_owner(path: str, text: str) -> None:
+    temporary = f"{path}.{secrets.token_hex(4)}"
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "w") as file:
+        file.write(text)
+    os.replace(temporary, path)
+
+
+@contextmanager
+def _sign(folder: str, place: str, address: str) -> Iterator[None]:
+    """A file that says where a server is, locked for as long as it lives, however it ends."""
+    path = f"{folder}/at-{place}"
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        flock(fd, LOCK_EX)
+        os.write(fd, address.encode())
+        yield
+        os.unlink(path)
+    finally:
+        os.close(fd)
+
+
+def _living(folder: str) -> str:
+    """Where the server is that started last of those that live; nothing if none does."""
+    found = [(0.0, "")]
+    for path in Path(folder).glob("at-*"):
+        with suppress(FileNotFoundError):  # it has just ended
+            if is_locked(str(path)):
+                found.append((path.stat().st_mtime, path.read_text()))
+    return max(found)[1]
+
+
+def _link(book: Book, options: Mapping[str, Any]) -> int:
+    # Where no page runs, another user may have its port, and would be sent the ticket.
+    address = _living(book.folder)
+    if not address:
+        raise Failed("No page is running.", "Run `keepfast serve` first.")
+    sys.stdout.write(f"{address}/#{book.ticket(options['role'])}\n")
+    return 0

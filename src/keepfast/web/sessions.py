@@ -1,0 +1,227 @@
+"""What the page must remember over a restart: sessions, tickets, the audit trail and the numbered events."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import sqlite3
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from keepfast.model.errors import Failed
+from keepfast.secrets.redaction import redact
+
+VIEWER, APPROVER, OPERATOR = "viewer", "approver", "operator"
+ROLES = (VIEWER, APPROVER, OPERATOR)
+SECOND = 1_000_000_000
+DAY, TICKET_LIFE = 86_400 * SECOND, 15 * 60 * SECOND
+MOST_EVENTS, MOST_AUDITED, MOST_OF_STRANGERS = 10_000, 10_000, 1_000
+OPENED = "OPEN"
+"""The action, in the audit trail, of whoever looked at what is sealed."""
+SEEN_EVERY = 60 * SECOND
+"""A session's last use is written this often at most."""
+
+TABLES = (
+    "CREATE TABLE IF NOT EXISTS meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS ticket(hash TEXT PRIMARY KEY, role TEXT NOT NULL, until INTEGER NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS session(hash TEXT PRIMARY KEY, role TEXT NOT NULL, who TEXT NOT NULL,"
+    " created_at INTEGER NOT NULL, seen_at INTEGER NOT NULL, user INTEGER) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS audit(id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, who TEXT NOT NULL,"
+    " role TEXT NOT NULL, action TEXT NOT NULL, target TEXT NOT NULL, outcome TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS event(sequence INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL,"
+    " type TEXT NOT NULL, workspace TEXT NOT NULL, task TEXT NOT NULL, data TEXT NOT NULL)",
+)
+
+
+class Visitor(NamedTuple):
+    """Whoever holds a session."""
+
+    role: str
+    who: str
+    hash: str
+    user: int | None = None
+    """The user of this machine who signed in, where the kernel told."""
+
+    def may(self, role: str) -> bool:
+        return ROLES.index(self.role) >= ROLES.index(role)
+
+
+class Happening(NamedTuple):
+    """One event as it was recorded."""
+
+    sequence: int
+    at: int
+    type: str
+    workspace: str
+    task: str
+    data: dict[str, Any]
+
+
+class Book:
+    """The file `book.db`. Values that let somebody in are kept as hashes only."""
+
+    def __init__(self, folder: str, clock: Callable[[], int], session_days: int = 30) -> None:
+        self.clock, self.folder, self.session_days, self._lock = clock, folder, session_days, threading.Lock()
+        try:
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            if os.lstat(folder).st_uid != os.geteuid() or os.path.islink(folder):
+                raise Failed(f"{folder} belongs to somebody else.", "Move it away; the page makes a new one.")
+            os.chmod(folder, 0o700)
+            path = folder + "/book.db"
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+            self._sql = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
+            self._sql.execute("PRAGMA journal_mode=TRUNCATE")
+            self._sql.execute("PRAGMA synchronous=FULL")
+            for statement in TABLES:
+                self._sql.execute(statement)
+            if "user" not in [column[1] for column in self._sql.execute("PRAGMA table_info(session)")]:
+                self._sql.execute("ALTER TABLE session ADD COLUMN user INTEGER")
+        except (OSError, sqlite3.Error) as error:
+            raise Failed(
+                f"{folder} cannot hold the page's own records: {error}.", "Check who may write there."
+            ) from None
+        self.secret = self.keep("secret", lambda: secrets.token_hex(32))
+
+    def close(self) -> None:
+        with self._lock:  # a connection that is closed while another thread uses it takes the process with it
+            self._sql.close()
+
+    def keep(self, key: str, make: Callable[[], str]) -> str:
+        """The value of that name, made the first time."""
+        with self._lock:
+            self._sql.execute("INSERT OR IGNORE INTO meta VALUES(?, ?)", (key, make()))
+            return str(self._sql.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()[0])
+
+    def put(self, key: str, value: str) -> None:
+        with self._lock:
+            self._sql.execute(
+                "INSERT INTO meta VALUES(?, ?) ON CONFLICT DO UPDATE SET value = excluded.value", (key, value)
+            )
+
+    # Who may
+
+    def ticket(self, role: str) -> str:
+        """A value that can be exchanged once for a session."""
+        value = secrets.token_urlsafe(24)
+        with self._lock:
+            self._sql.execute("DELETE FROM ticket WHERE until < ?", (self.clock(),))
+            self._sql.execute("INSERT INTO ticket VALUES(?, ?, ?)", (_hash(value), role, self.clock() + TICKET_LIFE))
+        return value
+
+    def knows(self, ticket: str) -> bool:
+        """Could this ticket be exchanged now? It stays as it is."""
+        with self._lock:
+            found = self._sql.execute(
+                "SELECT 1 FROM ticket WHERE hash = ? AND until > ?", (_hash(ticket), self.clock())
+            ).fetchone()
+        return found is not None
+
+    def exchange(self, ticket: str, who: str, user: int | None = None) -> str | None:
+        """A new session for a ticket, which is used up by that; None if it is none of ours."""
+        with self._lock:
+            found = self._sql.execute(
+                "DELETE FROM ticket WHERE hash = ? AND until >= ? RETURNING role", (_hash(ticket), self.clock())
+            ).fetchone()
+        return self.enter(found[0], who, user) if found is not None else None
+
+    def enter(self, role: str, who: str, user: int | None = None) -> str:
+        """A new session: two random halves with a dot between them (docs/web.md). With a `user`, it is for that one alone."""
+        value, now = f"{secrets.token_hex(16)}.{secrets.token_urlsafe(32)}", self.clock()
+        with self._lock:
+            self._sql.execute("DELETE FROM session WHERE seen_at < ?", (now - self.session_days * DAY,))
+            self._sql.execute(
+                "INSERT INTO session(hash, role, who, created_at, seen_at, user) VALUES(?, ?, ?, ?, ?, ?)",
+                (_hash(value), role, who[:80], now, now, user),
+            )
+        return value
+
+    def visitor(self, session: str) -> Visitor | None:
+        now, key = self.clock(), _hash(session)
+        with self._lock:
+            row = self._sql.execute("SELECT role, who, seen_at, user FROM session WHERE hash = ?", (key,)).fetchone()
+            if row is None or row[2] < now - self.session_days * DAY:
+                return None
+            if row[2] < now - SEEN_EVERY:
+                self._sql.execute("UPDATE session SET seen_at = ? WHERE hash = ?", (now, key))
+        return Visitor(row[0], row[1], key, row[3])
+
+    def holds(self, visitor: Visitor) -> bool:
+        """Is that session still what it was? Asking is no use of it."""
+        with self._lock:
+            row = self._sql.execute("SELECT role, seen_at FROM session WHERE hash = ?", (visitor.hash,)).fetchone()
+        return row is not None and row[0] == visitor.role and row[1] >= self.clock() - self.session_days * DAY
+
+    def leave(self, visitor: Visitor) -> None:
+        with self._lock:
+            self._sql.execute("DELETE FROM session WHERE hash = ?", (visitor.hash,))
+
+    def token(self, visitor: Visitor) -> str:
+        """What the page's own forms carry, so that no other page can send them."""
+        return hmac.new(self.secret.encode(), visitor.hash.encode(), hashlib.sha256).hexdigest()
+
+    # What happened
+
+    def audit(self, visitor: Visitor | None, action: str, target: str, outcome: str) -> None:
+        """Write a row. Each role has a share of the trail, and so has what was opened: nobody pushes others' rows out."""
+        who, role = (visitor.who, visitor.role) if visitor is not None else ("?", "")
+        with self._lock:
+            self._sql.execute(
+                "INSERT INTO audit(at, who, role, action, target, outcome) VALUES(?, ?, ?, ?, ?, ?)",
+                (self.clock(), who, role, action, redact(target)[:500], redact(outcome)[:500]),
+            )
+            share = "role = ? AND (action = ?) = ?"
+            self._sql.execute(
+                f"DELETE FROM audit WHERE {share} AND id <="
+                f" (SELECT id FROM audit WHERE {share} ORDER BY id DESC LIMIT 1 OFFSET ?)",
+                (*(role, OPENED, action == OPENED) * 2, MOST_AUDITED if role else MOST_OF_STRANGERS),
+            )
+
+    def audited(self, limit: int) -> list[dict[str, Any]]:
+        with self._lock:
+            rows = self._sql.execute(
+                "SELECT at, who, role, action, target, outcome FROM audit ORDER BY id DESC LIMIT ?", (limit,)
+            ).fetchall()
+        return [dict(zip(("at", "who", "role", "action", "target", "outcome"), row, strict=True)) for row in rows]
+
+    def record(self, type: str, workspace: str, task: str, data: dict[str, Any]) -> Happening:
+        now, text = self.clock(), json.dumps(data, ensure_ascii=False)
+        with self._lock:
+            number = self._sql.execute(
+                "INSERT INTO event(at, type, workspace, task, data) VALUES(?, ?, ?, ?, ?) RETURNING sequence",
+                (now, type, workspace, task, text),
+            ).fetchone()[0]
+            if number % 500 == 0:
+                self._sql.execute("DELETE FROM event WHERE sequence <= ?", (number - MOST_EVENTS,))
+        return Happening(number, now, type, workspace, task, data)
+
+    def since(self, sequence: int, limit: int = 1_000) -> list[Happening]:
+        with self._lock:
+            rows = self._sql.execute(
+                "SELECT sequence, at, type, workspace, task, data FROM event WHERE sequence > ? ORDER BY sequence LIMIT ?",
+                (sequence, limit),
+            ).fetchall()
+        return [Happening(row[0], row[1], row[2], row[3], row[4], json.loads(row[5])) for row in rows]
+
+    def last(self) -> int:
+        with self._lock:
+            row = self._sql.execute("SELECT seq FROM sqlite_sequence WHERE name = 'event'").fetchone()
+        return int(row[0]) if row is not None else 0
+
+
+def halves(session: str) -> tuple[str, str]:
+    """The folder in which the session's pages live, and the value of its cookie."""
+    folder, _, cookie = session.partition(".")
+    return f"/~{folder}", cookie
+
+
+def joined(folder: str, cookie: str) -> str:
+    """The session of which these are the halves; none where one of them is missing."""
+    return f"{folder[2:]}.{cookie}" if folder and cookie else ""
+
+
+def _hash(value: str) -> str:
+    return hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,282 @@
+"""Unattended tasks as pages and API ask for them, over the same functions that `keepfast task` uses."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from keepfast.model.errors import Conflict, NotFound, Usage
+from keepfast.runner.actions.checkpoints import phase_base
+from keepfast.runner.actions.documents import event
+from keepfast.runner.actions.tasks import Tasks
+from keepfast.web.task_timeline import Course, Mark, Span
+
+if TYPE_CHECKING:
+    from keepfast.runner.actions.checkpoints import Base
+    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.db.tables import Prompt, Task
+    from keepfast.runner.domain.reviews import Remark
+    from keepfast.web.queries import Desk
+
+LOG_TAIL = 64 << 10
+MOST_FILES, MOST_LINES = 60, 3_000
+"""What a review shows; each line can be commented on, and comes back as a field of the form."""
+ACTIONS = ("start", "pause", "freeze", "resume", "accept", "cancel", "retry", "try-now", "archive")
+OVERRIDES = ("mark_as_rate_limited", "clear_rate_limit", "reset_token_counter")
+WAITING = "status IN ('pending', 'presented')"
+
+
+class Work:
+    """One request about tasks."""
+
+    def __init__(self, ground: Ground, desk: Desk) -> None:
+        self.ground, self.desk, self.tasks = ground, desk, Tasks(ground)
+
+    # Looking
+
+    def all(self, status: str = "", archived: bool = False) -> list[dict[str, Any]]:
+        return self.tasks.listing(state=status, archived=archived)
+
+    def show(self, task: str) -> dict[str, Any]:
+        row = self._row(task)
+        found = self.tasks.show(row.id)
+        found["checkpoints"] = [one for one in found["checkpoints"] if self._is_there(row.workspace_id, one["version"])]
+        return {**found, "workspace_id": row.workspace_id, "needs": row.needs, "fork_of": row.fork_of or None}
+
+    def status(self, task: str) -> dict[str, Any]:
+        return self.tasks.describe(self._row(task))
+
+    def phases(self, task: str) -> list[dict[str, Any]]:
+        """Every phase with its gate, and how far it is."""
+        row = self._row(task)
+        state = row.state
+        found = []
+        for number, phase in enumerate(row.phases, 1):
+            done = number < row.phase or state == "done"
+            now = number == row.phase and not done
+            status = "completed" if done else ("review" if state == "review" else "in_progress") if now else "pending"
+            gate = {"verify": phase["verify"] or None, "review": phase["review"]}
+            found.append({"number": number, "name": phase["name"], "status": status, **gate})
+        return found
+
+    def prompts(self, task: str, kind: str) -> list[dict[str, Any]]:
+        return [
+            self.tasks.prompt(one)
+            for one in self.ground.tables.prompts("task = ? AND kind = ?", self._row(task).id, kind)
+        ]
+
+    def board(
+        self, lanes: Mapping[str, tuple[Sequence[str], bool | None]], most: int
+    ) -> dict[str, tuple[int, list[dict[str, Any]]]]:
+        """For each lane, by the states that belong there, held or not: how many tasks, and the first of them in full."""
+        found = {}
+        for name, (states, held) in lanes.items():
+            where = f"archived = 0 AND state IN ({', '.join(['?'] * len(states))})"
+            if held is not None:
+                where += f" AND id {'IN' if held else 'NOT IN'} (SELECT task FROM hold WHERE lifted_at IS NULL)"
+            row = self.ground.tables.one(f"SELECT count(*) AS count FROM task WHERE {where}", *states)
+            newest = f"id IN (SELECT id FROM task WHERE {where} ORDER BY updated_at DESC LIMIT {most})"
+            rows = sorted(self.ground.tables.tasks(newest, *states), key=lambda one: -one.updated_at)
+            found[name] = (row["count"] if row is not None else 0, [self.tasks.describe(one) for one in rows])
+        return found
+
+    def inbox(self) -> list[dict[str, Any]]:
+        """What `task inbox` lists, the oldest first."""
+        return sorted(self.tasks.inbox(), key=lambda one: str(one["created_at"]))
+
+    def titles(self) -> dict[str, str]:
+        """The titles of all tasks, by their ids."""
+        return {row["id"]: row["title"] for row in self.ground.tables.all("SELECT id, title FROM task")}
+
+    def questions(self) -> list[dict[str, Any]]:
+        return [one for one in self.tasks.inbox() if one["kind"] == "question"]
+
+    def log(self, task: str, since: int = 0, limit: int = 500) -> list[dict[str, Any]]:
+        return self.tasks.log(task, since, limit)
+
+    def recent(self, task: str, limit: int) -> list[dict[str, Any]]:
+        """The newest events of a task, oldest first."""
+        rows = self.ground.tables.all(
+            "SELECT * FROM event WHERE task = ? ORDER BY sequence DESC LIMIT ?", self._row(task).id, limit
+        )
+        return [event(row) for row in reversed(rows)]
+
+    def course(self, task: str) -> Course:
+        """What happened to a task and when; what is not over yet lasts until now."""
+        row, now = self._row(task), self.ground.now()
+        runs = self.ground.tables.runs("task = ?", row.id)
+        holds = self.ground.tables.all("SELECT * FROM hold WHERE task = ? ORDER BY id", row.id)
+        points = self.ground.tables.all("SELECT * FROM checkpoint WHERE task = ? ORDER BY made_at", row.id)
+        begin, end = row.started_at or row.created_at, row.ended_at or now
+        # A phase begins with its first run, and ends with the first run of the next one.
+        starts: dict[int, int] = {}
+        for run in runs:
+            starts.setdefault(run.phase, run.started_at if starts else begin)
+        ends = [*list(starts.values())[1:], end] if starts else []
+        names = {number: phase["name"] for number, phase in enumerate(row.phases, 1)}
+        return Course(
+            begin,
+            end,
+            [
+                Span(at, until, f"phase{number % 2}", f"{number}. {names.get(number, '')}")
+                for (number, at), until in zip(starts.items(), ends, strict=True)
+            ],
+            [
+                Span(run.started_at, run.ended_at or now, run.outcome or run.state, run.outcome or run.state)
+                for run in runs
+            ],
+            [
+                Span(one["since"], one["lifted_at"] or end, one["kind"], one["reason"] or one["kind"].replace("_", " "))
+                for one in holds
+            ],
+            [
+                Mark(one["made_at"], one["reason"], f"v{one['version']} {one['reason'].replace('_', ' ')}")
+                for one in points
+            ],
+            self.desk.compactions(row.workspace_id, begin, end) if row.workspace_id else [],
+        )
+
+    def waiting(self, prompt: str) -> dict[str, Any]:
+        """One prompt, also if it was answered long ago."""
+        found = self.ground.tables.prompts("id = ?", prompt)
+        if not found:
+            raise NotFound(
+                f"There is no question or review {prompt[:40]}.", "The first page lists everything that waits."
+            )
+        return {**self.tasks.prompt(found[0]), "title": self._row(found[0].task).title}
+
+    def verifications(self, task: str) -> list[dict[str, Any]]:
+        """What the checks of the task's phases said, newest first."""
+        rows = self.ground.tables.all(
+            "SELECT * FROM event WHERE task = ? AND type = 'phase_complete' ORDER BY sequence DESC LIMIT 50",
+            self._row(task).id,
+        )
+        told = [event(row) for row in rows]
+        keys = ("timestamp", "phase", "passed", "gate", "output")
+        return [{key: one.get(key) for key in keys} for one in told if one.get("passed") is not None]
+
+    def output(self, task: str) -> str:
+        """The end of what the agent said and did, as its shim wrote it down, without secrets."""
+        run = self.ground.tables.last_run(self._row(task).id)
+        if run is None:
+            return ""
+        try:
+            with open(f"{run.folder}/out.log", "rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                file.seek(max(0, size - LOG_TAIL))
+                text = file.read(LOG_TAIL)
+        except OSError:
+            return ""
+        if size > LOG_TAIL:
+            text = text[text.find(b"\n") + 1 :]
+        return text.decode("utf-8", "replace")
+
+    def changes(self, task: str) -> dict[str, Any]:
+        """What the task's phase changed: `phase_base` against the disk."""
+        row, base = self._row(task), self._phase_base(task)
+        if base is None:
+            return {"old": None, "new": "now", "changes": [], "changed": 0}
+        return self.desk.contents.diff(row.workspace_id, _reference(base), "now")
+
+    def patch(self, task: str) -> dict[str, Any]:
+        """The same, line by line; `is_exact` is false where an older state stands for what the phase began with."""
+        row, base = self._row(task), self._phase_base(task)
+        if base is None:
+            return {"old": None, "new": "now", "files": [], "rest": [], "changed": 0, "is_exact": True}
+        found = self.desk.contents.patch(row.workspace_id, _reference(base), "now", MOST_FILES, MOST_LINES)
+        return {**found, "is_exact": base.is_exact}
+
+    def _phase_base(self, task: str) -> Base | None:
+        return phase_base(self.ground, self.desk.ledger, self._row(task))
+
+    # Doing
+
+    def new(self, values: dict[str, Any]) -> dict[str, Any]:
+        from keepfast.runner.actions import taskfile
+
+        start = values.pop("start", True)
+        if not os.path.isabs(values.get("workspace", "")):
+            raise Usage("workspace must be an absolute path.")
+        spec = taskfile.check(values, values["workspace"])
+        return self.tasks.describe(self.tasks.new(spec, start=start))
+
+    def act(self, task: str, action: str) -> dict[str, Any]:
+        """One of `ACTIONS`. Raises `Conflict` if the task's state does not allow it."""
+        if action not in ACTIONS:
+            raise Usage(f"{action[:20]} is not done with tasks.", f"Known: {', '.join(ACTIONS)}.")
+        done = getattr(self.tasks, action.replace("-", "_"))(self._row(task).id)
+        return self.tasks.describe(done)
+
+    def delete(self, task: str) -> dict[str, Any]:
+        """Cancel what is not over yet, and put it out of sight; its files and checkpoints stay."""
+        row = self._row(task)
+        if row.state not in ("done", "failed", "cancelled"):
+            self.tasks.cancel(row.id)
+            row = self._row(task)
+        if row.state in ("done", "failed", "cancelled"):
+            row = self.tasks.archive(row.id)
+        return self.tasks.describe(row)
+
+    def approve(self, prompt: str, by: str, anyway: bool = False) -> dict[str, Any]:
+        return self.tasks.describe(self.tasks.approve(self._waiting(prompt, "approval"), by=by, anyway=anyway))
+
+    def reject(self, prompt: str, comments: str, by: str, remarks: Sequence[Remark] = ()) -> dict[str, Any]:
+        return self.tasks.describe(self.tasks.reject(self._waiting(prompt, "approval"), comments, remarks, by=by))
+
+    def comment(self, prompt: str, comments: str, by: str, remarks: Sequence[Remark] = ()) -> dict[str, Any]:
+        return self.tasks.describe(self.tasks.comment(self._waiting(prompt, "approval"), comments, remarks, by=by))
+
+    def answer(self, prompt: str, text: str, by: str, exactly: bool = False) -> dict[str, Any]:
+        task, warning = self.tasks.answer(self._waiting(prompt, "question", "secret"), text, by=by, exactly=exactly)
+        return {**self.tasks.describe(task), "warning": warning or None}
+
+    def secret(self, task: str, name: str, value: str) -> dict[str, Any]:
+        return self.tasks.describe(self.tasks.secret(self._row(task).id, name, value))
+
+    def budget(self, task: str, tokens: int | None, money: float | None, minutes: float | None) -> dict[str, Any]:
+        return self.tasks.describe(self.tasks.budget(self._row(task).id, tokens=tokens, money=money, minutes=minutes))
+
+    def restore(self, task: str, checkpoint: str) -> dict[str, Any]:
+        """Bring the task's files and conversation back to a checkpoint; it goes on from there."""
+        done = self.tasks.restore(self._row(task).id, checkpoint)
+        assert done is not None
+        return self.tasks.describe(done)
+
+    def override(self, task: str, action: str) -> dict[str, Any]:
+        """What a person knows better about a rate limit than the supervisor does."""
+        row = self._row(task)
+        if action == "clear_rate_limit":
+            return self.act(task, "try-now")
+        if action == "mark_as_rate_limited":
+            return self.act(task, "pause")
+        with self.ground.tables.write():
+            self.ground.tables.change(row.id, self.ground.now(), windows=0)
+        return self.status(task)
+
+    # Parts
+
+    def _is_there(self, workspace: str, version: str) -> bool:
+        """Is this checkpoint of a task still kept? Rows of tasks outlive what retention drops."""
+        row = self.desk.ledger.checkpoint(workspace, int(version[1:]))
+        return row is not None and not row.forgotten
+
+    def _row(self, task: str) -> Task:
+        rows = self.ground.tables.tasks("id = ?", task)
+        if not rows:
+            raise NotFound(f"There is no task {task[:40]}.", "The first page lists them all.")
+        return rows[0]
+
+    def _waiting(self, prompt: str, *kinds: str) -> str:
+        """The id, if it is one that still waits. A link may be older than the answer that somebody gave elsewhere."""
+        found: list[Prompt] = self.ground.tables.prompts("id = ?", prompt)
+        if not found or found[0].kind not in kinds:
+            raise NotFound(f"There is no {kinds[0]} {prompt[:40]}.")
+        if found[0].status not in ("pending", "presented"):
+            by = found[0].answered_by
+            raise Conflict(f"It is no longer waiting: answered by {by}." if by else "It is no longer waiting.")
+        return prompt
+
+
+def _reference(base: Base) -> str:
+    return f"v{base.row.version}" if base.row is not None else ""

@@ -1,0 +1,88 @@
+"""The page's sentences in the visitor's language: English ones are their own keys."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from keepfast.web.korean import KOREAN
+from keepfast.web.korean_sentences import SENTENCES
+
+LANGUAGES = ("en", "ko")
+
+ENGLISH = {
+    "retention.keep_last": "Newest that are always kept",
+    "retention.hourly_hours": "One an hour is kept for",
+    "retention.max_size": "The store grows to at most",
+    "checkpoint.cleanup_after_days": "Others go after",
+    "waiting question": "waiting for an answer",
+    "waiting dependency": "waiting for what it needs",
+    "waiting review": "waiting for review",
+    "waiting rate limit": "waiting for a limit",
+    "review": "for review",
+    "user pause": "paused",
+    "held backoff": "tries again soon",
+    "held crashed": "stopped",
+    "held host lost": "host lost",
+    "held no progress": "no progress",
+    "held unsaved": "not saved",
+    "unsaved": "not saved",
+    "held budget": "budget used up",
+    "five hour": "five-hour limit",
+    "seven day": "weekly limit",
+    "context": "conversation",
+    "left_out": "left out",
+    "check ground": "file system",
+    "check space": "free space",
+    "check bytecode": "hooks",
+    "check analysis": "analysis",
+    "check sqlite": "database",
+    "check python": "Python",
+    "check claude": "Claude Code",
+    "cap": "limit",
+    "money": "cost",
+}
+"""What stands for the names of settings, states and checks."""
+
+
+class Words:
+    """`words(text)` gives the sentence in the visitor's language; what has no translation stays English."""
+
+    def __init__(self, language: str) -> None:
+        self.language = language if language in LANGUAGES else "en"
+
+    def __call__(self, text: str) -> str:
+        return (KOREAN if self.language == "ko" else ENGLISH).get(text, text)
+
+    def sentence(self, text: str) -> str:
+        """A sentence that another part of the program made, names and numbers in it."""
+        if self.language != "ko" or text in KOREAN:
+            return self(text)
+        for english, korean in _patterns():
+            found = english.fullmatch(text)
+            if found is not None:
+                return korean.format(*[self(part) for part in found.groups()])
+        return text
+
+
+@cache
+def _patterns() -> list[tuple[re.Pattern[str], str]]:
+    # The one that says most of a sentence comes first: "There is no {} {}." would take many others for its own.
+    longest = sorted(SENTENCES, key=lambda english: -len(english.replace("{}", "")))
+    return [(pattern(english), SENTENCES[english]) for english in longest]
+
+
+def pattern(english: str) -> re.Pattern[str]:
+    """What a sentence with `{}` for its names and numbers looks like when they are filled in."""
+    return re.compile("(.+?)".join([re.escape(part) for part in english.split("{}")]), re.DOTALL)
+
+
+def chosen(wanted: str, accepted: str) -> str:
+    """The language that was chosen, else the first of the browser's that there is."""
+    if wanted in LANGUAGES:
+        return wanted
+    for part in accepted.split(","):
+        code = part.partition(";")[0].strip().lower()[:2]
+        if code in LANGUAGES:
+            return code
+    return "en"

@@ -1,0 +1,57 @@
+"""Files whose blocks are shared with those of another folder (FICLONE): a copy that takes no room, where there is such."""
+
+from __future__ import annotations
+
+from fcntl import ioctl
+from posix import O_NONBLOCK, O_RDONLY, close, fstat, ftruncate, lseek, read
+from posix import open as open_fd
+from stat import S_ISREG
+
+from keepfast.fsutil.descriptors import open_below
+from keepfast.model.entry import SEALED
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from keepfast.model.entry import Entry
+    from keepfast.workspace.staging_folder import Ids
+
+FICLONE = 0x40049409
+
+
+class Cloning:
+    """Takes contents from files below `root` that still have them; `ids` gives the ids that a stream has."""
+
+    def __init__(self, root: bytes, ids: Ids) -> None:
+        self.root, self.ids = root, ids
+        self.possible = True
+        """False once the file system has said that it shares no blocks."""
+
+    def clone(self, entry: Entry, fd: int) -> bool:
+        """Fill the new file `fd` from the one at the entry's path. False: it is empty as before, and must be written."""
+        if not self.possible or not entry.size:
+            return False
+        try:
+            top = open_fd(self.root, O_RDONLY)
+            try:
+                source = open_below(top, entry.path, O_RDONLY | O_NONBLOCK)
+            finally:
+                close(top)
+        except OSError:
+            return False  # it is not there any more
+        try:
+            seen = fstat(source)
+            if not S_ISREG(seen.st_mode) or seen.st_size != entry.size:
+                return False
+            try:
+                ioctl(fd, FICLONE, source)
+            except OSError:
+                self.possible = False  # no such call here, or another file system: a copy has to do
+                return False
+        finally:
+            close(source)
+        # What was cloned is judged, not what it was cloned from: that may change at any moment.
+        if entry.content in self.ids(lambda most: read(fd, most), bool(entry.flags & SEALED)):
+            return True
+        ftruncate(fd, 0)
+        lseek(fd, 0, 0)
+        return False

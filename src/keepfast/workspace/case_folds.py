@@ -1,0 +1,144 @@
+"""Names that are one and the same where a folder does not tell cases apart."""
+
+from __future__ import annotations
+
+from posix import O_CLOEXEC, O_CREAT, O_DIRECTORY, O_NOFOLLOW, O_RDONLY, O_WRONLY, close, stat, unlink
+from posix import open as open_fd
+
+from keepfast.model.errors import Conflict, Damaged
+from keepfast.model.frozen import FORMER_MARKER
+from keepfast.model.restore_plan import OURS
+from keepfast.workspace.marker import show
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from keepfast.model.restore_plan import Plan
+    from keepfast.workspace.system_calls import System
+
+GET_FLAGS, FOLDS = 0x80086601, 0x40000000
+"""FS_IOC_GETFLAGS and FS_CASEFOLD_FL: ext4 and f2fs fold case folder by folder."""
+LOOKALIKES = (b".git", b".keepfast", FORMER_MARKER, b"git~")
+INVISIBLE = dict.fromkeys([*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF])
+"""Letters that some file systems do not see in a name."""
+
+
+def refuse_folded(plan: Plan, root: int, scratch: int, system: System) -> None:
+    """Raise unless every name of the plan can stand beside the others, and none is another name of `.git`.
+
+    `scratch` is a folder of ours on the same file system. Where cases are told apart, every name is fine.
+    """
+    paths = [step.path for step in plan.steps if step.new is not None]
+    folded, suspicious = _folded(paths)
+    twins: list[tuple[bytes, bytes]] = []
+    if len(set(folded)) < len(paths):
+        names: dict[bytes, bytes] = {}
+        twins = [
+            (first, path)
+            for form, path in zip(folded, paths, strict=True)
+            if (first := names.setdefault(form, path)) != path
+        ]
+    disguised: list[tuple[bytes, bytes]] = []
+    if suspicious:
+        for form, path in zip(folded, paths, strict=True):
+            if any(name in form for name in LOOKALIKES):
+                disguised += [(path, path[:end]) for end in _disguises(path, form)]
+    if not twins and not disguised:
+        return
+    folding = _Folding(root, scratch, system)
+    for path, folder in disguised:
+        if folding.folds(folder):
+            raise Damaged(
+                f"{show(path)} would be written into a folder that is never captured: this folder folds case.",
+                "Nothing was restored.",
+            )
+    for one, other in twins:
+        if folding.folds(other.rpartition(b"/")[0]):
+            raise Conflict(
+                f"{show(one)} and {show(other)} cannot both exist here: this folder does not tell cases apart.",
+                "Restore one of them by its path.",
+            )
+
+
+def _folded(paths: list[bytes]) -> tuple[list[bytes], bool]:
+    """The form of every path, and whether one of them may have `.git` in it; plain names are asked all at once."""
+    text = b"\0".join(paths)
+    folded = text.lower().split(b"\0") if paths and text.isascii() else [fold(path) for path in paths]
+    if len(folded) != len(paths):  # a path with a NUL, which a plan refuses
+        folded = [fold(path) for path in paths]
+    together = b"\0".join(folded)
+    return folded, any(name in together for name in LOOKALIKES)
+
+
+def fold(path: bytes) -> bytes:
+    """The form that all spellings of a path share on a folder that folds case."""
+    if path.isascii():
+        return path.lower()
+    from unicodedata import normalize
+
+    text = path.decode("utf-8", "surrogateescape").translate(INVISIBLE)
+    return normalize("NFD", normalize("NFD", text).casefold()).encode("utf-8", "surrogateescape")
+
+
+def _disguises(path: bytes, folded: bytes) -> list[int]:
+    """Where, in the path, a folder holds something that may be `.git` or `.keepfast` under another spelling."""
+    found, at = [], 0
+    for part, plain in zip(path.split(b"/"), folded.split(b"/"), strict=True):
+        if (plain in OURS or plain.startswith((b"git~", b"holdfa~"))) and part not in OURS:
+            found.append(max(at - 1, 0))
+        at += len(part) + 1
+    return found
+
+
+class _Folding:
+    def __init__(self, root: int, scratch: int, system: System) -> None:
+        self.root, self.system = root, system
+        flag = _flag(scratch)
+        # A file system that folds without saying so folder by folder does it everywhere.
+        self.everywhere = flag is not True and _probe(scratch)
+
+    def folds(self, folder: bytes) -> bool:
+        """Does this folder, or the nearest one above it that exists, take two spellings for one name?"""
+        if self.everywhere:
+            return True
+        while True:
+            try:
+                fd = self.system.open_folder(self.root, folder)
+            except OSError:
+                if not folder:
+                    return False
+                folder = folder.rpartition(b"/")[0]
+                continue
+            try:
+                return _flag(fd) is True
+            finally:
+                close(fd)
+
+
+def _flag(folder: int) -> bool | None:
+    """What the file system says of this folder; None if it says nothing."""
+    from array import array
+    from fcntl import ioctl
+
+    try:
+        fd = open_fd(b".", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, dir_fd=folder)
+    except OSError:
+        return None
+    try:
+        value = array("l", [0])
+        ioctl(fd, GET_FLAGS, value)
+        return bool(value[0] & FOLDS)
+    except OSError:
+        return None
+    finally:
+        close(fd)
+
+
+def _probe(folder: int) -> bool:
+    close(open_fd(b"case", O_WRONLY | O_CREAT | O_CLOEXEC, 0o600, dir_fd=folder))
+    try:
+        stat(b"CASE", dir_fd=folder)
+        return True
+    except FileNotFoundError:
+        return False
+    finally:
+        unlink(b"case", dir_fd=folder)

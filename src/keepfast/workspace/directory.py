@@ -1,0 +1,114 @@
+"""What lies in a folder now: one folder by itself, or all that changed at once, without looking at what is as it was."""
+
+from __future__ import annotations
+
+import posix
+from errno import ELOOP, ENOENT, ENOTDIR, ESTALE
+from posix import O_DIRECTORY, O_RDONLY, close, fstat, scandir, stat, stat_result
+
+from keepfast.fsutil.descriptors import open_below
+from keepfast.model.compiled import demand
+from keepfast.workspace.selection import ENCODING, ERRORS
+
+try:
+    from keepfast.workspace import _check, _read
+
+    demand(_check, _read)
+    from keepfast.workspace._check import list_changed as list_at_once
+    from keepfast.workspace._read import listing as read_listing
+except ImportError:
+    list_at_once = read_listing = None  # type: ignore[assignment]
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from keepfast.workspace.selection import Listing
+    from keepfast.workspace.stat_cache import Cache
+
+    Listed = tuple[stat_result, Listing, dict[bytes, int], list[int]]
+    """The folder's stat, taken before it was listed; its entries by name: (name, is a folder, stat of a file); numbers of
+    known files, of those at least that are among the entries or told apart; and runs of the known files that are as they
+    were, and are not among the entries: the first number of each, and that behind its last."""
+
+O_NOATIME: int = getattr(posix, "O_NOATIME", 0)
+VANISHED = (ENOENT, ENOTDIR, ELOOP, ESTALE)
+"""Errors of a path that is no longer what it was when it was listed."""
+EVERYTHING_OPEN: dict[bytes, int] = {}
+SEVERAL = 8
+"""From this number of folders on, two threads list them."""
+
+
+def list_folder(
+    root: int, path: bytes, sure: dict[bytes, int] = EVERYTHING_OPEN, accelerated: bool = True
+) -> tuple[stat_result, Listing, list[int]]:
+    """Return the folder's stat (taken before listing) and its entries by name: (name, is a folder, stat of a file).
+
+    The stat is None where the folder lets us see the name and no more. Files in `sure` are not among the entries: the
+    check has just seen that they are as they were. Their numbers there come last.
+    """
+    fd = _open_quietly(root, path)
+    try:
+        seen = fstat(fd)
+        kept, found = (read_listing if accelerated and read_listing is not None else _listing)(fd, sure)
+    finally:
+        close(fd)
+    found.sort()
+    kept.sort()
+    return seen, found, kept
+
+
+def list_changed(
+    root: int, cache: Cache, paths: list[bytes], files: Sequence[int], folders: Sequence[int], apart: Iterable[bytes]
+) -> dict[bytes, Listed]:
+    """Return what lies in each of these folders by its path; those are left out with which anything is odd.
+
+    `files` and `folders` are what the accelerated `cache.check` named. Files that are told apart, because their names begin
+    with a dot or stand in `apart`, are among the entries even if they are as they were.
+    """
+    if list_at_once is None or not len(folders):
+        return {}
+    names = b"".join([name + b"\0" for name in apart])
+    threads = 2 if len(folders) >= SEVERAL else 1
+    found = list_at_once(cache.raw, root, threads, bytes(files), bytes(folders), names)
+    return {paths[number]: listed for number, listed in zip(folders, found, strict=True) if listed is not None}
+
+
+def runs_of(numbers: Iterable[int]) -> list[int]:
+    """Rising numbers as ranges: each first one and that behind its last, again and again."""
+    runs: list[int] = []
+    end = -1
+    for number in numbers:
+        if number != end:
+            runs += [number, number]
+        end = runs[-1] = number + 1
+    return runs
+
+
+def _open_quietly(root: int, path: bytes) -> int:
+    """Open a folder to list it, without noting that in its access time: each such note would be written by our next sync."""
+    try:
+        return open_below(root, path, O_RDONLY | O_DIRECTORY | O_NOATIME)
+    except PermissionError:
+        return open_below(root, path, O_RDONLY | O_DIRECTORY)  # only its owner may ask for that
+
+
+def _listing(fd: int, sure: dict[bytes, int]) -> tuple[list[int], Listing]:
+    """The same that `_read.listing` returns, where that was not built."""
+    kept: list[int] = []
+    found: Listing = []
+    with scandir(fd) as entries:
+        for entry in entries:
+            name = entry.name.encode(ENCODING, ERRORS)
+            if name in sure:
+                kept.append(sure[name])
+                continue
+            try:
+                if entry.is_dir(follow_symlinks=False):
+                    found.append((name, True, None))
+                else:
+                    found.append((name, False, stat(name, dir_fd=fd, follow_symlinks=False)))
+            except OSError as error:
+                if error.errno not in VANISHED:
+                    found.append((name, False, None))
+    return kept, found

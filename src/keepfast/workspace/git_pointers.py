@@ -1,0 +1,96 @@
+"""Where a `.git` that is a file or a link leads git: what a workspace holds must not become a repository's settings."""
+
+from __future__ import annotations
+
+from posix import stat
+from posixpath import dirname, exists, isabs, join, normpath, realpath
+
+from keepfast.model.entry import FILE, LINK
+from keepfast.model.restore_plan import GIT
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SIGN = b"gitdir:"
+LONGEST = 8 << 10
+"""Bytes of a pointer: more than any path has."""
+POINTS_IN = "would lead git to files of this folder, or cannot be read as a pointer of git's"
+PROCESSES = b"/proc/"
+"""What leads through here leads elsewhere for git than for us, as `/proc/self/cwd` does."""
+
+
+def targets(kind: str, content: bytes) -> list[bytes]:
+    """The paths that a `.git` of this kind and content may be read as; none if it cannot be read as a pointer.
+
+    Git takes all blanks but one as part of the path; others do not.
+    """
+    if kind == LINK:
+        return [content] if content else []
+    said = content.rstrip(b"\r\n")
+    if kind != FILE or len(content) > LONGEST or not said.startswith(SIGN) or b"\0" in said or b"\n" in said:
+        return []
+    said = said.removeprefix(SIGN)
+    found = {said.removeprefix(b" "), said.strip()}
+    return sorted(found) if all(found) else []
+
+
+def leads_out(path: bytes, target: bytes) -> bool:
+    """Does the pointer at `path` lead out of the tree that it lies in, by what it says?"""
+    led = normpath(join(dirname(path), target))
+    return isabs(target) or led == b".." or led.startswith(b"../")
+
+
+def leads_in(root: bytes, path: bytes, target: bytes, kind: Callable[[bytes], str]) -> bool:
+    """Does the pointer at `path`, below `root`, lead to what a checkpoint may have put there, or to a folder above?
+
+    Below a folder named `.git` there is nothing of a checkpoint. `kind(path)` is what a path will be once the pointer is
+    there: a way to such a folder goes through no link, as that could lead anywhere. Asked by the words of the pointer,
+    and by where they lead on disk now.
+    """
+    root = realpath(root)
+    at = b"/" if isabs(target) else dirname(join(root, path))
+    inside = below_git = False
+    for name in target.split(b"/"):
+        if name in (b"", b"."):
+            continue
+        if name == b"..":
+            if inside:
+                return True  # what it is the parent of may be a link
+            at = dirname(at)
+            continue
+        at = join(at, name)
+        if not _lies_below(at, root):
+            at = _resolved(at, root)
+            if not at:
+                return True
+        if _lies_below(at, root):
+            inside = True
+            below = at[len(root.rstrip(b"/")) + 1 :]
+            if not below_git and kind(below) in (FILE, LINK):
+                return True
+            below_git = below_git or GIT in below.split(b"/")
+    if inside and not below_git:
+        return True
+    real = realpath(at)
+    if _lies_below(real, root):
+        return GIT not in real[len(root.rstrip(b"/")) + 1 :].split(b"/")
+    if GIT not in real.split(b"/") and not exists(join(real, b"HEAD")):
+        return True  # nothing is there yet: who knows what the next restore puts there
+    return real == root or _lies_below(root, real)
+
+
+def _lies_below(path: bytes, folder: bytes) -> bool:
+    return path != folder and path.startswith(folder.rstrip(b"/") + b"/")
+
+
+def _resolved(path: bytes, root: bytes) -> bytes:
+    """Where a path outside of the root leads, by the root's own name if that is it; empty if that differs by who asks."""
+    real = realpath(path)
+    if (path + b"/").startswith(PROCESSES) or (real + b"/").startswith(PROCESSES):
+        return b""
+    try:
+        seen, own = stat(real), stat(root)
+    except OSError:
+        return real
+    return root if (seen.st_dev, seen.st_ino) == (own.st_dev, own.st_ino) else real

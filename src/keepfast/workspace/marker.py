@@ -1,0 +1,193 @@
+"""What a folder's marker says, and which folders are never a workspace."""
+
+from __future__ import annotations
+
+from posix import O_CLOEXEC, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, close, fstat, geteuid, read
+from posix import open as open_fd
+from posix import stat as stat_path
+
+from keepfast.model.errors import Refused
+from keepfast.model.frozen import FORMER_MARKER
+from keepfast.model.light_json import loads
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    Marker = tuple[str, str, str]
+    """The workspace's id, and path and id of its store; these are empty where the marker does not say."""
+
+MARKER = b".keepfast"
+HEX = frozenset("0123456789abcdef")
+MOST_MARKER = 65536
+KIND, REGULAR, FOLDER = 0o170000, 0o100000, 0o040000
+LIVES = (b"Desktop", b"Documents", b"Downloads")
+MOST_ABOVE = 40
+
+
+def marker(folder: bytes) -> Marker | None:
+    """Return what the folder's marker says, None if it has none that can be read.
+
+    It must not be believed by itself: a marker can come with a cloned repository, or with a copy of another folder.
+    """
+    # One that says nothing is as good as none: the folder is found again by its path, and its marker written anew.
+    try:
+        fd = _open(folder)
+    except OSError:
+        return None
+    try:
+        seen = fstat(fd)
+        # Nor may another user, in a folder that we share with them, decide what is captured in our name.
+        if seen.st_mode & KIND != REGULAR or (seen.st_uid not in (geteuid(), 0) and geteuid() != 0):
+            return None
+        return said_by(read(fd, MOST_MARKER))
+    except OSError:
+        return None
+    finally:
+        close(fd)
+
+
+def said_by(text: bytes) -> Marker | None:
+    """Return what the text of a marker says, None if it is none."""
+    try:
+        said = loads(text)
+        workspace = said["id"]
+    except (ValueError, TypeError, KeyError):
+        return None
+    if not _is_id(workspace):
+        return None
+    store, store_id = said.get("store"), said.get("store_id")
+    if not isinstance(store, str) or not store.startswith("/"):
+        return workspace, "", ""
+    return workspace, store, store_id if _is_id(store_id) else ""
+
+
+def identity(folder: bytes) -> str | None:
+    """Return the id in the folder's marker, None if it has none that can be read."""
+    found = marker(folder)
+    return None if found is None else found[0]
+
+
+def open_marker(folder: bytes) -> int:
+    """Return a descriptor of the folder's `.keepfast`. Raises `OSError`, also where a link leads elsewhere."""
+    return open_fd(folder + b"/" + MARKER, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+
+
+def _open(folder: bytes) -> int:
+    try:
+        place = open_marker(folder)
+    except FileNotFoundError:
+        place = open_fd(folder + b"/" + FORMER_MARKER, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+    try:
+        # O_NONBLOCK: a pipe of that name must not stop us.
+        return open_fd(b"workspace.json", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, dir_fd=place)
+    finally:
+        close(place)
+
+
+def obstacle(folder: bytes) -> bytes:
+    """Return the path of what lies in the place of the folder's marker, nothing if the marker can be written.
+
+    That is a link or a file in the place of `.keepfast`, or a folder in the place of a file in it.
+    """
+    top = folder + b"/" + MARKER
+    if _kind(top) not in (0, FOLDER):
+        return top
+    return next((path for path in (top + b"/workspace.json", top + b"/.gitignore") if _kind(path) == FOLDER), b"")
+
+
+def _kind(path: bytes) -> int:
+    """What lies there itself, 0 for nothing."""
+    try:
+        return stat_path(path, follow_symlinks=False).st_mode & KIND
+    except OSError:
+        return 0
+
+
+def is_same_folder(one: bytes, other: bytes) -> bool:
+    """Do two paths lead to one folder? So it is with a bind mount."""
+    place = _place(one)
+    return place is not None and place == _place(other)
+
+
+def _is_id(text: object) -> bool:
+    return isinstance(text, str) and len(text) == 32 and HEX.issuperset(text)
+
+
+def git_root(start: bytes) -> bytes | None:
+    """Return the nearest folder above `start` that holds a `.git`, or None."""
+    folder = start
+    while True:
+        try:
+            stat_path(folder + b"/.git", follow_symlinks=False)
+            return folder
+        except OSError:
+            pass
+        if folder in (b"/", b""):
+            return None
+        folder = folder.rpartition(b"/")[0] or b"/"
+
+
+def refuse(root: bytes, home: bytes | None) -> None:
+    """Raise `Refused` for the folders that hold a whole life rather than a project."""
+    name = "the whole file system" if root == b"/" else _of_home(root, home) if home else ""
+    if name:
+        raise Refused(
+            f"{show(root)} is {name}; keepfast protects projects, not everything at once.",
+            "Run `keepfast init` in the folder of one project.",
+        )
+
+
+def is_refused(root: bytes, home: bytes | None) -> bool:
+    """The same as an answer."""
+    try:
+        refuse(root, home)
+    except Refused:
+        return True
+    return False
+
+
+def _of_home(root: bytes, home: bytes) -> str:
+    """Say what the folder is to the user's home, nothing if it is an ordinary one.
+
+    Folders are compared by device and inode: a home is often reached by a link, and on some disks in any case.
+    """
+    here = _place(root)
+    if here is None:
+        return ""
+    if here == _place(home):
+        return "your home folder"
+    for name in LIVES:
+        if here == _place(home + b"/" + name):
+            return f"your {name.decode()} folder"
+    above = home
+    for _ in range(MOST_ABOVE):
+        above += b"/.."
+        if here == _place(above):
+            return "a folder above your home folder"
+        if _place(above) == _place(b"/"):
+            break
+    return ""
+
+
+def _place(path: bytes) -> tuple[int, int] | None:
+    try:
+        found = stat_path(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def show(path: bytes) -> str:
+    """A path for people: odd bytes and control characters as escapes, so that it is always one printable line."""
+    text = path.decode("utf-8", "surrogateescape")
+    if text.isprintable():
+        return text
+    return "".join(
+        [
+            char
+            if char.isprintable()
+            else f"\\x{ord(char) - 0xDC00:02x}"
+            if "\udc80" <= char <= "\udcff"
+            else char.encode("unicode_escape").decode()
+            for char in text
+        ]
+    )

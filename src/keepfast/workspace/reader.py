@@ -1,0 +1,366 @@
+"""Reading what a scan named: whole, consistent, and never fatal for one bad file."""
+
+from __future__ import annotations
+
+from _stat import S_IFDIR, S_IFLNK, S_IFMT, S_IFREG
+from errno import EINVAL, ELOOP, ENXIO
+from posix import O_CLOEXEC, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, close, fstat, read, readlink, stat_result
+from posix import open as open_fd
+
+from keepfast.fsutil.descriptors import FOLDER as FOLDER_FLAGS
+from keepfast.fsutil.descriptors import LONG, lstat_below, open_below
+from keepfast.model.compiled import demand
+from keepfast.model.entry import (
+    ATTRIBUTES,
+    FILE,
+    FOLDER,
+    IGNORED,
+    LINK,
+    OVERSIZE,
+    SEALED,
+    SPARSE,
+    SPECIAL,
+    UNREADABLE,
+    UNSTEADY,
+    Entry,
+    gone,
+    vanished,
+)
+from keepfast.model.light_json import dumps
+from keepfast.workspace.secret_check import is_secret
+from keepfast.workspace.selection import SHORTAGE
+from keepfast.workspace.walk import DENIED, UNREAD, VANISHED
+
+try:
+    from keepfast.workspace import _read
+
+    demand(_read)
+    from keepfast.workspace._read import keep_memory, take
+except ImportError:
+    keep_memory = take = None  # type: ignore[assignment]
+try:
+    from posix import getxattr, listxattr
+except ImportError:
+    listxattr = None  # type: ignore[assignment]
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Protocol
+
+    from keepfast.workspace.walk import Scan
+
+    class Sink(Protocol):
+        """Where contents go; gives back their digests."""
+
+        def small(self, data: bytes) -> bytes: ...
+        def large(self, read: Callable[[int], bytes]) -> bytes: ...
+        def sealed(self, read: Callable[[int], bytes]) -> bytes:
+            """The same for what must not lie anywhere in the clear."""
+
+
+# O_NONBLOCK: a pipe put in the file's place must not stop us.
+FILE_FLAGS = O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC
+LARGE = 4 << 20
+"""Files over this are streamed and stored in chunks."""
+SLACK = 16 << 20
+"""A file that grows while we read is read this far beyond its size: somebody may write faster than we read."""
+MANY = 200
+"""From this number of files on, memory is asked of the kernel once, not for each."""
+ATTEMPTS = 3
+MOST_ATTRIBUTES = 64 << 10
+EARLIEST, LATEST = -(1 << 63), (1 << 63) - 1
+"""Times a document can hold. Anybody can set others."""
+
+
+def capture(
+    root: int,
+    scan: Scan,
+    now: int,
+    sink: Sink,
+    progress: Callable[[int, int], None] | None = None,
+    accelerated: bool = True,
+) -> dict[bytes, Entry]:
+    """Read everything the scan named and return its rows by path; paths that are gone have a row of kind `-`.
+
+    The scan's stat columns are brought up to date with what was read, and its candidates and their places are used up. A
+    file that cannot be read becomes a row that says so; an error of `sink` is raised as it is.
+    """
+    reader = _Reader(root, scan, now, sink, accelerated)
+    rows = reader.rows
+    for path in scan.gone:
+        rows[path] = gone(path)
+    for path, seen in scan.folders:
+        rows[path] = reader.folder(path, seen)
+    for path, seen in scan.emptied:
+        rows[path] = vanished(path, seen.st_mode & 0o7777)
+    for path, kind, flags, info in scan.left:
+        rows[path] = _left_out(path, kind, flags, info)
+    candidates = scan.candidates
+    total = len(candidates)
+    if total > MANY and keep_memory is not None:
+        keep_memory()
+    # Taken out one by one: a stat is twice as large as the row that comes of it, and both of all files are never needed.
+    candidates.reverse()
+    try:
+        for number in range(total):
+            if progress is not None and not number & 255:
+                progress(number, total)
+            path, seen = candidates.pop()
+            rows[path] = reader.candidate(path, seen)
+    finally:
+        reader.close()
+        scan.places = {}
+    return rows
+
+
+def _left_out(path: bytes, kind: str, flags: int, info: stat_result | None) -> Entry:
+    mode = info.st_mode & 0o7777 if info is not None else 0
+    size = info.st_size if info is not None and kind != UNREADABLE else 0
+    mtime = info.st_mtime_ns if info is not None and kind in (OVERSIZE, IGNORED) else 0
+    return Entry(path, kind, mode, flags, size, min(max(mtime, EARLIEST), LATEST), 0, b"", b"")
+
+
+class _Reader:
+    def __init__(self, root: int, scan: Scan, now: int, sink: Sink, accelerated: bool) -> None:
+        self.root, self.scan, self.now, self.sink = root, scan, now, sink
+        self.rows: dict[bytes, Entry] = {}
+        owner = fstat(root)
+        self.owner = owner.st_uid, owner.st_gid
+        self.quick = accelerated and take is not None
+        self.storing = False
+        """Is it the store that works just now? Then an error is not the file's."""
+        self._path: bytes | None = None
+        """The folder that is open."""
+        self._met: bytes | None = None
+        """The folder of the last file."""
+        self._fd = -1
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            close(self._fd)
+        self._fd, self._path = -1, None
+
+    def folder(self, path: bytes, seen: stat_result) -> Entry:
+        flags, extra = self._attributes(seen, -1)
+        return Entry(path, FOLDER, seen.st_mode & 0o7777, flags, 0, 0, 0, b"", extra)
+
+    def candidate(self, path: bytes, seen: stat_result) -> Entry:
+        try:
+            return (self._ordinary(path, seen) if self.quick else None) or self._read(path, seen)
+        except OSError as error:
+            if self.storing or error.errno in SHORTAGE:
+                raise
+            if error.errno in VANISHED:
+                # It was there when the folder was listed. A version that said it was absent would let a restore delete it.
+                self._distrust(path)
+                self.scan.marks.add(UNREAD + path)
+                return vanished(path, seen.st_mode & 0o7777)
+            if error.errno not in DENIED:
+                self._distrust(path)  # it may pass: a bad sector, a lock of another system
+            self.scan.marks.add(UNREAD + path)
+            return _left_out(path, UNREADABLE, 0, seen)
+
+    def _ordinary(self, path: bytes, seen: stat_result) -> Entry | None:
+        """Read a file as most are, by one call; None if it is no such file."""
+        size = seen.st_size
+        if not 0 < size <= LARGE or S_IFMT(seen.st_mode) != S_IFREG or len(path) >= LONG:
+            return None
+        folder, _, name = path.rpartition(b"/")
+        fd = self._fd
+        if folder != self._path:
+            if folder == self._met:
+                self._enter(folder)
+                fd = self._fd
+            else:  # it may be the only one in there: then nobody has to open the folder
+                self._met, fd, name = folder, self.root, path
+        ctime, inode = seen.st_ctime_ns, seen.st_ino
+        if not EARLIEST <= ctime <= LATEST:
+            return None
+        found = take(fd, name, size, ctime, inode, *self.owner)
+        if found is None:
+            return None
+        data, mode, is_sparse, mtime, group = found
+        flags = SPARSE if is_sparse else 0
+        if is_secret(path, data):
+            return Entry(path, FILE, mode, flags | SEALED, size, mtime, group, self._keep(data, True), b"")
+        self.storing = True
+        digest = self.sink.small(data)
+        self.storing = False
+        return Entry(path, FILE, mode, flags, size, mtime, group, digest, b"")
+
+    def _read(self, path: bytes, seen: stat_result) -> Entry:
+        """Read what is there now; it need no longer be of the kind that the scan saw, nor hold still."""
+        found, kind = seen, S_IFMT(seen.st_mode)
+        for attempt in range(ATTEMPTS):
+            last = attempt + 1 == ATTEMPTS
+            try:
+                if kind == S_IFLNK:
+                    return self._link(path, found)
+                row = self._file(path, seen, last) if kind == S_IFREG else None
+                if row is not None:
+                    return row
+            except OSError as error:
+                # ELOOP: it has become a link; EINVAL: it no longer is one; ENXIO: a socket.
+                if self.storing or last or error.errno not in (ELOOP, EINVAL, ENXIO):
+                    raise
+            found = lstat_below(self.root, path)
+            kind = S_IFMT(found.st_mode)
+            if kind not in (S_IFREG, S_IFLNK):
+                break
+        self._distrust(path)
+        # Of a folder in its place nothing is known yet: the next save looks into it.
+        return _left_out(path, UNREADABLE if kind == S_IFDIR else SPECIAL, 0, found)
+
+    def _file(self, path: bytes, seen: stat_result, last: bool) -> Entry | None:
+        """Read a regular file; None if it is none, or changed meanwhile and there is another attempt."""
+        fd = self._open(path)
+        try:
+            before = fstat(fd)
+            if S_IFMT(before.st_mode) != S_IFREG:
+                return None
+            data, digest, is_sealed = b"", b"", False
+            size = before.st_size
+            if size > LARGE:
+                is_sealed = is_secret(path, None)
+                digest, length = self._stream(lambda most: read(fd, most), size + SLACK, is_sealed)
+            else:
+                data = read(fd, size + 1)
+                if len(data) != size:
+                    data = self._rest(fd, data, size)
+                length = len(data)
+            after = fstat(fd)
+            # A file that was removed while we read is read to its end, and as it was.
+            held = before.st_ctime_ns == after.st_ctime_ns or (
+                not after.st_nlink and before.st_mtime_ns == after.st_mtime_ns
+            )
+            steady = held and length == after.st_size
+            if not steady and not last:
+                return None
+            if not digest:
+                is_sealed = is_secret(path, data)
+                digest = self._keep(data, is_sealed)
+            row = self._row(path, fd, after, seen, length, digest, steady)
+            return row._replace(flags=row.flags | SEALED) if is_sealed else row
+        finally:
+            close(fd)
+
+    def _open(self, path: bytes) -> int:
+        """Files of one folder are opened from its descriptor: shorter walks for the kernel."""
+        if len(path) >= LONG:
+            return open_below(self.root, path, FILE_FLAGS)
+        folder, _, name = path.rpartition(b"/")
+        if folder != self._path:
+            self._enter(folder)
+        return open_fd(name, FILE_FLAGS, dir_fd=self._fd)
+
+    def _enter(self, folder: bytes) -> None:
+        self.close()
+        self._fd = open_fd(folder or b".", FOLDER_FLAGS, dir_fd=self.root)
+        self._path = folder
+
+    def _rest(self, fd: int, data: bytes, size: int) -> bytes:
+        """What a small file holds besides what was read at first: it grows, or is read in parts."""
+        parts = [data]
+        while data and size + SLACK > sum(map(len, parts)):
+            data = read(fd, 1 << 20)
+            parts.append(data)
+        return b"".join(parts)
+
+    def _stream(self, more: Callable[[int], bytes], limit: int, is_sealed: bool) -> tuple[bytes, int]:
+        """Hand a large file to the store in parts; return digest and length."""
+        length = 0
+
+        def pull(most: int) -> bytes:
+            nonlocal length
+            self.storing = False
+            data = more(min(most, limit - length))
+            self.storing = True
+            length += len(data)
+            return data
+
+        self.storing = True
+        digest = self.sink.sealed(pull) if is_sealed else self.sink.large(pull)
+        self.storing = False
+        return digest, length
+
+    def _keep(self, data: bytes, is_sealed: bool) -> bytes:
+        """Hand a file that was read at once to the store; return its digest."""
+        if len(data) > LARGE or is_sealed:  # it grew while it was read, or goes another way
+            from io import BytesIO
+
+            return self._stream(BytesIO(data).read, len(data), is_sealed)[0]
+        self.storing = True
+        digest = self.sink.small(data)
+        self.storing = False
+        return digest
+
+    def _row(
+        self, path: bytes, fd: int, after: stat_result, seen: stat_result, length: int, digest: bytes, steady: bool
+    ) -> Entry:
+        flags, extra = self._attributes(after, fd)
+        if after.st_blocks * 512 < after.st_size:
+            flags |= SPARSE
+        if not steady:
+            flags |= UNSTEADY
+        # Only what is still as the scan saw it is believed: what was decided about it rests on that.
+        if not steady or (after.st_ctime_ns, after.st_ino) != (seen.st_ctime_ns, seen.st_ino):
+            self._distrust(path)
+        group = 0
+        if after.st_nlink > 1:
+            group = (after.st_ino ^ after.st_dev << 48) & LATEST
+        mtime = after.st_mtime_ns
+        if not EARLIEST <= mtime <= LATEST:
+            mtime = min(max(mtime, EARLIEST), LATEST)
+        return Entry(path, FILE, after.st_mode & 0o7777, flags, length, mtime, group, digest, extra)
+
+    def _link(self, path: bytes, seen: stat_result) -> Entry:
+        if len(path) < LONG:
+            target = readlink(path, dir_fd=self.root)
+        else:
+            folder, _, name = path.rpartition(b"/")
+            fd = open_below(self.root, folder, FOLDER_FLAGS)
+            try:
+                target = readlink(name, dir_fd=fd)
+            finally:
+                close(fd)
+        flags, extra = self._attributes(seen, -1)
+        mtime = min(max(seen.st_mtime_ns, EARLIEST), LATEST)
+        return Entry(path, LINK, 0o777, flags, len(target), mtime, 0, target, extra)
+
+    def _attributes(self, seen: stat_result, fd: int) -> tuple[int, bytes]:
+        """Owner and group where they differ from the root's, and extended attributes, as JSON."""
+        names: list[str] = []
+        if fd >= 0 and listxattr is not None:
+            try:
+                names = listxattr(fd)
+            except OSError:
+                pass
+        owner = seen.st_uid, seen.st_gid
+        if not names and owner == self.owner:
+            return 0, b""
+        extra: dict[str, object] = {}
+        if owner != self.owner:
+            extra["uid"], extra["gid"] = owner
+        if names:
+            from binascii import b2a_base64
+
+            values, size = {}, 0
+            for name in names:
+                try:
+                    value = getxattr(fd, name)
+                except OSError:
+                    continue
+                size += len(name) + len(value)
+                values[name] = b2a_base64(value, newline=False).decode("ascii")
+            if size <= MOST_ATTRIBUTES:
+                extra["xattr"] = values
+            else:
+                extra["xattr_lost"] = True
+        return ATTRIBUTES, dumps(extra).encode("ascii")
+
+    def _distrust(self, path: bytes) -> None:
+        """See to it that the next save looks at this file again."""
+        place = self.scan.places.get(path)
+        if place is not None:
+            self.scan.columns[0][place] = -1

@@ -1,0 +1,191 @@
+"""Is a file to be sealed? By its name, and by what it holds where a quick look finds a mark (docs/guides/secrets.md)."""
+
+from __future__ import annotations
+
+from keepfast.model.compiled import demand
+from keepfast.secrets.marks import (
+    ESCAPES,
+    KEY,
+    QUOTED_PRINTABLE,
+    REST,
+    REST_LENGTH,
+    SECRET,
+    SIGN,
+    TEXT_LIMIT,
+    WORD,
+    named,
+    packed,
+)
+
+try:
+    from keepfast.workspace import _marks
+
+    demand(_marks)
+except ImportError:
+    _marks = None  # type: ignore[assignment]
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+OPEN_KEYS = (b"-----BEGIN CERTIFICATE", b"-----BEGIN PUBLIC KEY", b"-----BEGIN RSA PUBLIC KEY", b"ssh-")
+SQLITE = b"SQLite format 3\0"
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+LOOKED_AT = 4096
+WHOLE = 32 << 10
+"""Up to here a file of settings is looked at as a whole; elsewhere only what surrounds a mark is."""
+BEFORE, BEHIND = 128, 2048
+
+_loaded = False
+
+
+def is_secret(path: bytes, content: bytes | None) -> bool:
+    """Must this file not lie in the store in the clear? `content` None: it is too large to be looked at."""
+    kind = named(path)
+    if kind & (SECRET | KEY):
+        return kind != KEY or content is None or _is_private(content)
+    if content is None or len(content) > TEXT_LIMIT:
+        return False
+    return any(_holds_secret(reading, bool(kind)) for reading in _readings(content))
+
+
+def _readings(content: bytes) -> Iterator[bytes]:
+    """The content as it is, and in UTF-8 if it could be a text in UTF-16, with the mark that says so or without.
+
+    What looks like UTF-16 may be something else: two letters of `env -0` make one of Chinese.
+    """
+    yield content
+    if content.startswith(UTF_16):
+        coding = "utf-16"
+    elif content.find(b"\0", 0, LOOKED_AT) >= 0:
+        coding = _without_mark(content[:LOOKED_AT])
+    else:
+        return
+    if coding:
+        yield content.decode(coding, "replace").encode("utf-8", "replace")
+
+
+def _without_mark(start: bytes) -> str:
+    """Is it UTF-16 although it does not say so? Then one half of nearly all letters of a text with keys in it is zero."""
+    half = len(start) // 2
+    high, low = start[::2].count(0), start[1::2].count(0)
+    coding = "utf-16-le" if low > high else "utf-16-be"
+    if max(low, high) * 2 > half and min(low, high) * 20 < half:
+        return coding
+    # Of other alphabets only the blanks are so: there it must be text in every letter.
+    return next((coding for coding in ("utf-16-le", "utf-16-be") if _is_text(start, coding)), "")
+
+
+def _is_text(start: bytes, coding: str) -> bool:
+    """Is it all letters, signs and blanks, of any alphabet?"""
+    from _codecs import utf_16_be_decode, utf_16_le_decode
+
+    try:
+        # The last letter may be cut in two.
+        text, _ = (utf_16_le_decode if coding == "utf-16-le" else utf_16_be_decode)(start, "strict", False)
+    except UnicodeDecodeError:
+        return False
+    return len(text) > 1 and all(letter.isprintable() or letter in "\r\n\t" for letter in text)
+
+
+def _holds_secret(content: bytes, settings: bool) -> bool:
+    # Words count where people put passwords, and only there they are looked for.
+    marks = scan(content, SIGN | WORD if settings else SIGN)
+    if marks and _holds_marked(content, settings, marks):
+        return True
+    return any(scan(text, SIGN) and _holds_key(text) for text in _inside(content, marks))
+
+
+def _inside(content: bytes, marks: int) -> Iterator[bytes]:
+    """The texts that a content holds in another form, where it shows that it does."""
+    if starts := coded(content):
+        from keepfast.workspace.inner_texts import in_base64
+
+        yield in_base64(content, starts)
+    if marks & SIGN and any(name in content for name in QUOTED_PRINTABLE):
+        from binascii import a2b_qp
+
+        yield a2b_qp(content)
+    if content.startswith(SQLITE):
+        from keepfast.workspace.inner_texts import in_tables
+
+        yield in_tables(content)
+
+
+def _holds_key(content: bytes) -> bool:
+    from keepfast.secrets.redaction import holds_key
+
+    return any(holds_key(part.decode("utf-8", "replace")) for part in _around(content, SIGN))
+
+
+def _holds_marked(content: bytes, settings: bool, marks: int) -> bool:
+    from keepfast.secrets.redaction import holds_key, holds_told, unwrapped
+
+    if marks & SIGN and _holds_key(content):
+        return True
+    if not marks & WORD and not (settings and any(escape in content for escape in ESCAPES)):
+        return False
+    parts = [content] if len(content) <= WHOLE else _around(content, WORD)
+    for text in (part.decode("utf-8", "replace") for part in parts):
+        if holds_told(text):
+            return True
+        # A line may end within the few letters that a key is known by.
+        if not marks & SIGN and scan(unwrapped(text).encode("utf-8", "replace"), SIGN) and holds_key(text):
+            return True
+    return False
+
+
+def _around(content: bytes, wanted: int) -> Iterator[bytes]:
+    """The parts of a content that surround marks; what overlaps is one part."""
+    start = end = -1
+    for place in places(content, wanted):
+        if start < 0 or place - BEFORE > end:
+            if start >= 0:
+                yield content[start:end]
+            start = max(place - BEFORE, 0)
+        end = max(end, place + BEHIND)
+    if start >= 0:
+        yield content[start:end]
+
+
+def scan(content: bytes, wanted: int = SIGN | WORD) -> int:
+    """Return which of the wanted marks are in it: of well-known keys, of words that stand beside secrets, both, or none."""
+    global _loaded
+    if _marks is None:
+        from keepfast.workspace import plain_marks
+
+        return plain_marks.scan(content, wanted)
+    if not _loaded:
+        _marks.load(packed(), REST, REST_LENGTH, True)
+        _loaded = True
+    return _marks.scan(content, wanted)
+
+
+def places(content: bytes, wanted: int) -> list[int]:
+    """Where marks of the wanted kinds begin, in order."""
+    if _marks is not None and _loaded:
+        return _marks.places(content, wanted)
+    from keepfast.workspace import plain_marks
+
+    return plain_marks.places(content, wanted)
+
+
+def coded(content: bytes) -> list[int]:
+    """Where base64 begins that stands for a text, in order."""
+    if _marks is not None:
+        return _marks.coded(content)
+    from keepfast.workspace import plain_marks
+
+    return plain_marks.coded(content)
+
+
+def _is_private(content: bytes) -> bool:
+    """Of what may be a key: everything, except what says that it is a certificate or a public key."""
+    if b"PRIVATE KEY" in content:
+        return True
+    return not any(mark in content for mark in OPEN_KEYS) and not _is_source(content)
+
+
+def _is_source(content: bytes) -> bool:
+    """Some projects call texts `.key` that are none: many lines, with words in them."""
+    return content.count(b"\n") > 3 and content.count(b" ") * 20 > len(content) and b"\0" not in content

@@ -1,0 +1,217 @@
+"""The stat cache: what `lstat` said of every known file and folder, in columns, and the check of all of them.
+
+Bytes (native byte order, since it never leaves the machine):
+
+    0   8  "HFSTAT2\\n"
+    8   4  CRC-32 of everything from byte 12 to the end of the marks
+    12  4  length of the identity, padded to a multiple of 8
+    16 48  number of files, number of folders, bytes of file names, bytes of folder paths, bytes of marks,
+           time of the last full scan in ns: six int64
+    64  …  identity: whatever must be equal for the cache to be believed
+        …  per file, in the order of the folders: ctime_ns, size, inode; per folder: mtime_ns, ctime_ns, inode,
+           number of files directly in it (64-bit columns)
+        …  file names, folder paths, marks; each followed by NUL
+        …  any number of renewals: CRC-32 of what follows, its length, length of the identity: three 32-bit numbers;
+           the identity that holds from then on; the paths that were saved, each followed by NUL
+
+A renewal is what a save of some paths adds: they are looked at again, and all else holds for the new version too.
+A ctime of -1 never equals a real one: such a file is read again, such a folder listed again, at the next save.
+A mark is a letter and a path; `walk.py` says what the letters mean.
+"""
+
+from __future__ import annotations
+
+from posix import O_CLOEXEC, O_RDONLY, close, fstat, read
+from posix import open as open_fd
+
+from keepfast.model.compiled import demand
+
+try:
+    from keepfast.workspace import _check
+
+    demand(_check)
+    from keepfast.workspace._check import crc32 as crc32
+    from keepfast.workspace._check import lock as lock
+    from keepfast.workspace._check import offsets as _offsets
+except ImportError:  # no compiler when it was installed, or other sources: the same in Python
+    from fcntl import LOCK_EX, flock
+    from zlib import crc32 as crc32
+
+    def lock(fd: int, /) -> None:
+        """Wait for the lock on an open file."""
+        flock(fd, LOCK_EX)
+
+    _check = _offsets = None  # type: ignore[assignment]
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    Column = Any  # a list of numbers while it grows, then a view of their bytes
+
+MAGIC = b"HFSTAT2\n"
+HEAD = 64
+# ctime, size, inode of files; mtime, ctime, inode, number of files of folders. Inodes use all 64 bits on some file
+# systems, and a folder's mtime is whatever somebody has set: both are kept modulo 2^64.
+CODES = "qqQQqQq"
+MANY = 2_000
+"""From this number of files on, the accelerator uses two threads."""
+
+
+class Cache:
+    """A loaded cache. Its columns are unpacked only when somebody asks for them."""
+
+    __slots__ = (
+        "end",
+        "files",
+        "folder_bytes",
+        "folders",
+        "full_scan_at",
+        "identity",
+        "mark_bytes",
+        "name_bytes",
+        "raw",
+        "start",
+    )
+
+    def __init__(self, raw: bytes) -> None:
+        """Raises `ValueError` unless the numbers in `raw` fit one another."""
+        self._begin(raw, len(raw))
+        if self.end != len(raw):
+            raise ValueError("the stat cache has more than it says")
+        names, paths, counts = self.texts(), self.texts() + self.name_bytes, self.counts()
+        if (
+            not _sound(raw, names, paths, self.files)
+            or not _sound(raw, paths, paths + self.folder_bytes, self.folders)
+            or min(counts, default=0) < 0
+            or sum(counts) != self.files
+        ):
+            raise ValueError("the stat cache does not hold what it says")
+
+    @classmethod
+    def begun(cls, raw: bytes, size: int) -> Cache:
+        """What the first bytes of a file of that size say. Raises `ValueError`."""
+        cache = cls.__new__(cls)
+        cache._begin(raw, size)
+        return cache
+
+    def _begin(self, raw: bytes, size: int) -> None:
+        self.raw = raw
+        if len(raw) < HEAD:
+            raise ValueError("the stat cache is cut short")
+        numbers = memoryview(raw)[16:HEAD].cast("q").tolist()
+        self.files, self.folders, self.name_bytes, self.folder_bytes, self.mark_bytes, self.full_scan_at = numbers
+        padded = memoryview(raw)[12:16].cast("I")[0]
+        self.start = HEAD + padded
+        if padded % 8 or min(numbers[:5]) < 0:
+            raise ValueError("the stat cache has impossible numbers")
+        self.end = self.texts() + self.name_bytes + self.folder_bytes + self.mark_bytes
+        if size < self.end or len(raw) < self.start:
+            raise ValueError("the stat cache is cut short")
+        self.identity = raw[HEAD : HEAD + padded].rstrip(b"\n")
+
+    def texts(self) -> int:
+        return self.start + 8 * (3 * self.files + 4 * self.folders)
+
+    def columns(self) -> list[list[int]]:
+        """ctime, size, inode of files; mtime, ctime, inode, number of files of folders."""
+        view, result, at = memoryview(self.raw), [], self.start
+        for code, length in zip(CODES, (self.files,) * 3 + (self.folders,) * 4, strict=True):
+            result.append(view[at : at + 8 * length].cast(code).tolist())  # type: ignore[call-overload]
+            at += 8 * length
+        return result
+
+    def views(self) -> list[Column]:
+        """The same columns; nothing is unpacked until it is looked at."""
+        view, at = memoryview(self.raw), self.start
+        result: list[Column] = []
+        for code, length in zip(CODES, (self.files,) * 3 + (self.folders,) * 4, strict=True):
+            result.append(view[at : at + 8 * length].cast(code))  # type: ignore[call-overload]
+            at += 8 * length
+        return result
+
+    def counts(self) -> list[int]:
+        """How many files lie directly in each folder."""
+        at = self.texts()
+        return memoryview(self.raw)[at - 8 * self.folders : at].cast("q").tolist()
+
+    def names(self) -> list[bytes]:
+        return bytes(self.text()).split(b"\0")[:-1]
+
+    def text(self) -> memoryview:
+        """All names, each followed by NUL."""
+        at = self.texts()
+        return memoryview(self.raw)[at : at + self.name_bytes]
+
+    def offsets(self, numbers: list[int], accelerated: bool = True) -> list[int]:
+        """Where the names of these files begin in that text; numbers rise, and that behind the last file is its end."""
+        if accelerated and _offsets is not None:
+            from _struct import pack
+
+            return _offsets(self.raw, pack(f"={len(numbers)}I", *numbers))
+        names, result, at, last = self.names(), [], 0, 0
+        for number in numbers:
+            at += sum(map(len, names[last:number])) + number - last
+            last = number
+            result.append(at)
+        return result
+
+    def paths(self) -> list[bytes]:
+        at = self.texts() + self.name_bytes
+        return self.raw[at : at + self.folder_bytes].split(b"\0")[:-1]
+
+    def marks(self) -> list[bytes]:
+        at = self.texts() + self.name_bytes + self.folder_bytes
+        return self.raw[at : at + self.mark_bytes].split(b"\0")[:-1]
+
+
+def _sound(raw: bytes, start: int, end: int, texts: int) -> bool:
+    """Are there exactly so many texts between start and end, each followed by NUL?"""
+    return raw.count(b"\0", start, end) == texts and (start == end or raw[end - 1] == 0)
+
+
+def load(path: str) -> Cache | None:
+    """Return the cache with all its renewals, or None if there is none that is whole."""
+    try:
+        fd = open_fd(path, O_RDONLY | O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        raw = _read(fd, fstat(fd).st_size)
+    except OSError:
+        return None
+    finally:
+        close(fd)
+    try:
+        end = Cache.begun(raw, len(raw)).end
+        if raw[:8] != MAGIC or crc32(memoryview(raw)[12:end]) != int.from_bytes(raw[8:12], "little"):
+            return None
+        cache = Cache(raw[:end])
+    except ValueError:
+        return None
+    if end < len(raw):
+        from keepfast.workspace.stat_cache_renewals import apply
+
+        apply(cache, raw[end:])
+    return cache
+
+
+def _read(fd: int, size: int) -> bytes:
+    raw = read(fd, size)
+    while len(raw) < size:
+        more = read(fd, size - len(raw))
+        if not more:
+            break
+        raw += more
+    return raw
+
+
+def check(cache: Cache, root: int, accelerated: bool = True) -> tuple[Sequence[int], Sequence[int]]:
+    """Return the numbers of the files and of the folders that are not as the cache has them. `root` is a descriptor."""
+    if accelerated and _check is not None:
+        files, folders = _check.check(cache.raw, root, 2 if cache.files > MANY else 1)
+        return memoryview(files).cast("I"), memoryview(folders).cast("I")
+    from keepfast.workspace.plain_check import check as check_plainly
+
+    return check_plainly(cache, root)
