@@ -1,27 +1,22 @@
-"""The house is built as the pages say: layers, rooms, and what may be read where."""
+"""The code is laid out as docs/architecture.md says: layers, packages, and the files of each walk."""
 
 from __future__ import annotations
 
-import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "keepfast"
-PAGE = ROOT / "docs" / "architecture.md"
+PAGE = (ROOT / "docs" / "architecture.md").read_text()
+WALKS = re.findall(r"^\*\*(.+?)\*\*\n((?:\d+\. .+\n)+)", PAGE, re.M)
 
 
-def rooms() -> list[str]:
-    """A line of the table per module, from its own first sentence."""
-    lines = []
-    for path in sorted(SOURCE.rglob("*.py"), key=lambda path: (len(path.relative_to(SOURCE).parts), path)):
-        name = path.relative_to(SOURCE)
-        if name.name in ("__init__.py", "__main__.py", "_ready.py") or name.parts[0] == "cli":
-            continue
-        sentence = (ast.get_docstring(ast.parse(path.read_text())) or "").split("\n")[0]
-        lines.append(f"| `{name}` | {sentence} |")
-    return lines
+def named(text: str) -> list[str]:
+    return re.findall(r"`([a-z_/]+\.py)`", text)
 
 
 def test_imports_point_down_only() -> None:
@@ -30,12 +25,33 @@ def test_imports_point_down_only() -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_the_page_lists_every_room_by_its_own_first_sentence() -> None:
-    """Write it anew with `python tests/test_architecture.py`."""
-    assert [line for line in PAGE.read_text().split("\n") if line.startswith("| `") and ".py` | " in line] == rooms()
+def test_every_file_that_the_page_names_exists() -> None:
+    assert [name for name in named(PAGE) if not (SOURCE / name).exists()] == []
 
 
-if __name__ == "__main__":
-    before, _, rest = PAGE.read_text().partition("## Rooms\n")
-    after = rest[rest.index("## Decisions") :]
-    PAGE.write_text(f"{before}## Rooms\n| file | what |\n|---|---|\n" + "\n".join(rooms()) + "\n\n" + after)
+def test_there_are_five_walks_of_at_most_eight_steps() -> None:
+    assert len(WALKS) == 5
+    assert max(len(steps.splitlines()) for _, steps in WALKS) <= 8
+
+
+def test_the_page_names_every_package() -> None:
+    packages = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
+    rows = re.findall(r"^\| (`[a-z]+/`(?:, `[a-z]+/`)*) \|", PAGE, re.M)
+
+    assert packages == {name for row in rows for name in re.findall(r"`([a-z]+)/`", row)}
+
+
+def test_the_page_is_short() -> None:
+    assert len(PAGE.split()) <= 1_500
+
+
+def test_every_module_says_what_it_is() -> None:
+    silent = [path for path in SOURCE.rglob("*.py") if not path.read_text().startswith('"""')]
+
+    assert silent == []
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in SOURCE.rglob("*ing.py")))
+def test_modules_are_nouns(name: str) -> None:
+    """A module named by a participle tells what somebody does, not what it is."""
+    assert name in ("ranking.py", "wiring.py")
