@@ -143,6 +143,20 @@ def test_the_last_test_counts_with_its_end() -> None:
     assert len(run.tail) <= 1_200
 
 
+@pytest.mark.parametrize(
+    "command", ["cat .env; make test", "set -a && . ./.env && pytest -q", "PGPASSFILE=conf/.pgpass make test"]
+)
+def test_the_output_of_a_test_whose_command_names_a_sealed_file_is_not_shown(command: str) -> None:
+    session = Session()
+    session.run(command, "FLAVOUR=heron\n1 failed", failed=True)
+
+    run = taken(session).last_run
+
+    assert run is not None
+    assert not run.passed
+    assert "heron" not in run.tail
+
+
 def test_a_passing_test_has_no_tail() -> None:
     session = Session()
     session.run("cargo test", "test result: ok. 12 passed; 0 failed")

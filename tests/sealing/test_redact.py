@@ -18,7 +18,7 @@ from keepfast.secrets import light_re, services
 from keepfast.secrets import precompiled as readying
 from keepfast.secrets.marks import without_secrets
 from keepfast.secrets.patterns import ASSIGNED, BEGINNINGS, CONTINUED, ESCAPE, LOGIN_BEHIND, OPTION, WRAP
-from keepfast.secrets.redaction import _beginnings, _tried, find, redact
+from keepfast.secrets.redaction import _beginnings, _tried, find, holds_key, redact
 
 from .planted import Secret, secrets
 
@@ -323,3 +323,15 @@ def test_patterns_written_for_speed_find_what_the_plain_ones_find(text: str) -> 
 def test_the_quick_look_for_addresses_never_misses_one_with_a_password(text: str) -> None:
     if re.search(services.pattern("url-password"), text):
         assert LOGIN_BEHIND.search(text)
+
+
+@pytest.mark.parametrize("above", ["staging\n", "hello\n\n", "a word\r\n", "the key for production\n    "])
+@pytest.mark.parametrize("sign", ["ghp_", "glpat-", "npm_"])
+def test_a_key_that_is_broken_below_a_word_is_found(above: str, sign: str) -> None:
+    """The word above is no part of it."""
+    rest = {"ghp_": "a1B2c3D4e5F6g7H8i9J0k1L2M3n4O5p6Q7r8", "npm_": "a1B2c3D4e5F6g7H8i9J0k1L2M3n4O5p6Q7r8"}
+    value = rest.get(sign, "a1B2c3D4e5F6g7H8i9J0")
+    text = f"{above}{sign}{value[:12]}\n{value[12:]}\nend\n"
+
+    assert holds_key(text)
+    assert value[12:] not in redact(text)

@@ -15,6 +15,7 @@ from keepfast.resume.inheritance import TEST_FAILS, WAITING, Inheritance, join
 from keepfast.resume.notes import FileNote, Notes, Run
 from keepfast.resume.tokens import calibrate
 from keepfast.secrets.cuts import head, tail
+from keepfast.secrets.marks import by_name
 
 __all__ = ["FileNote", "Notes", "Run", "take"]
 
@@ -39,6 +40,7 @@ TEST = re.compile(
     r"|just \S*test\S*|mise run \S*(?:test|lint|check|build)\S*|golangci-lint|ruff|mypy|pyright|flutter test|gotestsum)(?!\S)"
 )
 BROKEN = re.compile(rf"{TEST.pattern}|make(?!\S)")
+WORDS = re.compile(r"[\s;|&<>()'\"`=]+")
 TESTING = re.compile(
     r"test|build|vet|tox|nox|lint|check|tsc|mocha|jest|playwright|clippy|mvn|gradle|rspec|rake|unit|xcode|make|ruff|mypy|pyright"
 )
@@ -218,8 +220,16 @@ def _last_run(calls: list[Call]) -> Run | None:
     for call in reversed(calls):
         if call.act == RUN and call.done and not call.refused and _is_test(call.command, call.failed):
             broken = call.failed or bool(FAILED.search(call.output))
-            return Run(call.command.strip(), not broken, _tail(call.output) if broken else "", call.number)
+            sealed = _sealed_file(call.command)
+            shown = f"(output not shown: the command names {sealed}, which is sealed)" if sealed else _tail(call.output)
+            return Run(call.command.strip(), not broken, shown if broken else "", call.number)
     return None
+
+
+def _sealed_file(command: str) -> str:
+    """The first file in the command that is secret by its name: what it holds may stand in the output."""
+    words = [word for word in WORDS.split(command) if word]
+    return next((word for word in words if by_name(word.encode("utf-8", "surrogateescape"))), "")
 
 
 def _is_test(command: str, failed: bool = False) -> bool:

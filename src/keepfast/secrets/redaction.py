@@ -49,6 +49,9 @@ MOST_TEXT = 4 << 20
 _compiled: dict[str, Pattern[str]] = {}
 """Patterns that were needed so far: most texts need none, and compiling all of them takes 20 ms."""
 _known: dict[str, tuple[str, ...]] = {}
+_all_signs: tuple[str, ...] = ()
+LONGEST_GAP = 80
+"""How far above a line the word that ends before it is looked for."""
 _begun: dict[tuple[str, ...], set[str]] = {}
 """Kinds by the first three letters of their signs."""
 WITH_BLANKS = ("private-key", "url-password", "openvpn-key", "putty-key")
@@ -139,7 +142,7 @@ def unescaped(text: str) -> str:
 
 def unwrapped(text: str) -> str:
     """The text on one line, as far as keys could go on from one to the next."""
-    return _view(WRAP, _nothing, text)
+    return _view(WRAP, _joined, text)
 
 
 def _back(spans: list[Span], places: Callable[[], list[int]]) -> list[Span]:
@@ -518,6 +521,23 @@ def _nothing(match: Match[str]) -> str:
     return ""
 
 
+def _joined(match: Match[str]) -> str:
+    """Nothing, so that a key goes on in the next line; a blank where the next line begins a key, whatever word is above."""
+    text, start = match.string, match.start()
+    above = text[max(0, start - LONGEST_GAP) : start].rstrip()
+    return " " if above and above[-1].isalnum() and text.startswith(_signs(), match.end()) else ""
+
+
+def _signs() -> tuple[str, ...]:
+    """How keys begin, of all kinds that have no blanks in them."""
+    global _all_signs
+    if not _all_signs:
+        _all_signs = tuple(
+            {sign for kind in services.kinds() if kind in services.BEGINNINGS for sign in services.signs(kind)}
+        )
+    return _all_signs
+
+
 def _character(match: Match[str]) -> str:
     if match[5]:
         return ENTITIES[match[5]]
@@ -529,7 +549,7 @@ def _sign(match: Match[str]) -> str:
 
 
 VIEWS: tuple[tuple[Pattern[str], Callable[[Match[str]], str]], ...] = (
-    (WRAP, _nothing),
+    (WRAP, _joined),
     (ESCAPE, _character),
     (SLASHED, _sign),
 )
