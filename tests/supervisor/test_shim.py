@@ -187,7 +187,7 @@ def test_a_frozen_tree_is_found_again_by_the_next_supervisor(shimmed: Shimmed, t
     shimmed.start("sleep", "600")
     shimmed.wish("freeze")
 
-    code = f"from keepfast.runner import process; print(process.state({shimmed.folder!r})['frozen'])"
+    code = f"from keepfast.runner.process import shims; print(shims.state({shimmed.folder!r})['frozen'])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert not found.stderr
 

@@ -32,7 +32,7 @@ HUNG_UP = 444
 """The server closed the connection without a word, which refuses as well as any other answer."""
 
 
-TRUE = SimpleNamespace(app=app, book=book, gate=gate, server=server)
+TRUE = SimpleNamespace(app=app, access=gate, server=server, sessions=book)
 """The server's modules as they are; tests of tests serve others."""
 ELSEWHERE = "page.example"
 """A name that a proxy before us shows to browsers."""
@@ -56,7 +56,7 @@ class Served:
         self.root = base / "project"
         self.root.mkdir(parents=True)
         self.saver = Saver(self.root, base / "store", supervisor__database=database)
-        self.book = world.book.Book(str(base / "web"), time.time_ns)
+        self.book = world.sessions.Book(str(base / "web"), time.time_ns)
         self.site = world.app.Site(
             self.book, self.saver.engine, time.time_ns, self.ground, lambda: password, str(base / "config.json"),
             home=str(base),
@@ -67,8 +67,8 @@ class Served:
         self.host = f"hf-test.localhost:{self.port}"
         self.origin = f"http://{self.host}"
         origins = {self.host: self.origin, ELSEWHERE: f"https://{ELSEWHERE}"}
-        proxy = world.gate.Proxy(frozenset({PROXY}), "x-remote-user", {"ann": "operator", "bob": "viewer"})
-        self.gate = self.site.application(origins, proxy, world.gate.Gate)
+        proxy = world.access.Proxy(frozenset({PROXY}), "x-remote-user", {"ann": "operator", "bob": "viewer"})
+        self.gate = self.site.application(origins, proxy, world.access.Gate)
         self.server = world.server.Server(world.server.configured(self.gate), self.site)
         self.thread = threading.Thread(target=self.server.run, args=([listening],), daemon=True)
         self.thread.start()

@@ -56,7 +56,7 @@ def knock(
     times: int = 1,
 ) -> list[Any]:
     """What the gate alone does, before an application that lets everything pass: a status, or what else it sent."""
-    module, sent = served.world.gate, list[Any]()
+    module, sent = served.world.access, list[Any]()
 
     async def passes(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -89,21 +89,21 @@ def slow(served: Served) -> bool:
     async def never() -> Any:
         await asyncio.sleep(60)
 
-    had, served.world.gate.BODY_SECONDS = served.world.gate.BODY_SECONDS, 0.05
+    had, served.world.access.BODY_SECONDS = served.world.access.BODY_SECONDS, 0.05
     try:
         return knock(served, method="POST", receive=never, headers=signed(served)) == [408]
     except TimeoutError:
         return False
     finally:
-        served.world.gate.BODY_SECONDS = had
+        served.world.access.BODY_SECONDS = had
 
 
 def crowded(served: Served) -> bool:
-    had, served.world.gate.MOST_AT_ONCE = served.world.gate.MOST_AT_ONCE, 0
+    had, served.world.access.MOST_AT_ONCE = served.world.access.MOST_AT_ONCE, 0
     try:
         return knock(served, headers=signed(served)) == [503]
     finally:
-        served.world.gate.MOST_AT_ONCE = had
+        served.world.access.MOST_AT_ONCE = had
 
 
 def streams(served: Served) -> bool:
@@ -224,7 +224,7 @@ def greedy(served: Served) -> bool:
 
 def busy(served: Served) -> bool:
     """Somebody who has too much done at once is told so; others are not."""
-    had, served.world.gate.MOST_OF_ONE = served.world.gate.MOST_OF_ONE, 1
+    had, served.world.access.MOST_OF_ONE = served.world.access.MOST_OF_ONE, 1
     other = {"Authorization": f"Bearer {served.book.enter('viewer', 'somebody else')}"}
     connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=PATIENCE)
     try:
@@ -238,16 +238,16 @@ def busy(served: Served) -> bool:
         ]
     finally:
         connection.close()
-        served.world.gate.MOST_OF_ONE = had
+        served.world.access.MOST_OF_ONE = had
     return [listens, *statuses] == [200, 503, 200]
 
 
 def one_by_one(served: Served) -> bool:
-    had, served.world.gate.MOST_OF_ONE = served.world.gate.MOST_OF_ONE, 2
+    had, served.world.access.MOST_OF_ONE = served.world.access.MOST_OF_ONE, 2
     try:
         return [served.ask("GET", "/api/openapi.json").status for _ in range(4)] == [200] * 4
     finally:
-        served.world.gate.MOST_OF_ONE = had
+        served.world.access.MOST_OF_ONE = had
 
 
 def stranger_body(length: int) -> Probe:
@@ -522,7 +522,7 @@ def _visitor(served: Served, client: str, headers: tuple[tuple[str, str], ...]) 
         if "status" in message:
             seen.append(message["status"])
 
-    gate = served.world.gate
+    gate = served.world.access
     made = gate.Gate(looks, served.book, served.gate.origins, served.site._refuse, lambda: 0.0, served.gate.proxy)
     raw = [(b"host", served.host.encode()), *[(name.encode(), value.encode()) for name, value in headers]]
     scope = {"type": "http", "method": "GET", "path": "/api/workspaces", "headers": raw, "client": (client, 1), "query_string": b"",
@@ -575,7 +575,7 @@ def ticket_file(served: Served) -> bool:
 def book_modes(served: Served) -> bool:
     mask = os.umask(0)
     try:
-        served.world.book.Book(str(served.base / "another"), lambda: 0).close()
+        served.world.sessions.Book(str(served.base / "another"), lambda: 0).close()
     finally:
         os.umask(mask)
     modes = [stat.S_IMODE((served.base / "another" / name).lstat().st_mode) for name in (".", "book.db")]
@@ -597,7 +597,7 @@ def linked_folder(served: Served) -> bool:
 
 def _no_book(served: Served, folder: Path) -> bool:
     try:
-        served.world.book.Book(str(folder), lambda: 0).close()
+        served.world.sessions.Book(str(folder), lambda: 0).close()
     except Failed:
         return True
     return False

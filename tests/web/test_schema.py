@@ -35,8 +35,8 @@ LONGEST = 16 << 10
 @pytest.fixture
 def open_gate(served: Served, monkeypatch: pytest.MonkeyPatch) -> Served:
     """Nobody is slowed down: what is tried here is the document, not the limits."""
-    monkeypatch.setattr(served.world.gate, "BURST", 1e12)
-    monkeypatch.setattr(served.world.gate, "PER_SECOND", 1e12)
+    monkeypatch.setattr(served.world.access, "BURST", 1e12)
+    monkeypatch.setattr(served.world.access, "PER_SECOND", 1e12)
     served.gate.buckets.clear()
     return served
 

@@ -165,6 +165,9 @@ def publish_rest(ground: Ground) -> None:
     """Put documents in their places whose writers were cut off; what was staged for rows that never came is dropped."""
     folder = f"{ground.folder}/{WAITING}"
     for id in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
+        if id.endswith(".new"):
+            _sweep(f"{folder}/{id}")
+            continue
         row = ground.tables.one(
             "SELECT c.task, c.file, t.workspace FROM checkpoint c JOIN task t ON t.id = c.task WHERE c.id = ? AND c.file != ''",
             id,
@@ -175,6 +178,17 @@ def publish_rest(ground: Ground) -> None:
                     publish(ground, Noted(id, row["task"], row["workspace"], row["file"], file.read()))
             elif ground.now() - os.stat(f"{folder}/{id}").st_mtime_ns > DAY:
                 os.unlink(f"{folder}/{id}")
+
+
+def _sweep(path: str) -> None:
+    """Remove a document that its writer did not finish, if that process is gone; its name tells which one it was."""
+    writer = path.rpartition(".new")[0].rpartition(".")[2].partition("-")[0]
+    try:
+        os.kill(int(writer), 0)
+    except (ValueError, ProcessLookupError):
+        os.unlink(path)
+    except PermissionError:
+        pass  # it lives, and is somebody else's
 
 
 def _stage(ground: Ground, id: str, text: bytes) -> bool:
