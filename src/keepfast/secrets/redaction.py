@@ -142,7 +142,7 @@ def unescaped(text: str) -> str:
 
 def unwrapped(text: str) -> str:
     """The text on one line, as far as keys could go on from one to the next."""
-    return _view(WRAP, _joined, text)
+    return _view(WRAP, _nothing, text)
 
 
 def _back(spans: list[Span], places: Callable[[], list[int]]) -> list[Span]:
@@ -159,7 +159,8 @@ def holds_key(text: str) -> bool:
     text = colourless(sent)
     if next(_keys(text), None) or next(_coded(text), None):
         return True
-    others = [other for other in (unwrapped(sent), unescaped(text), _view(SLASHED, _sign, text)) if other != text]
+    views = (unwrapped(sent), _view(WRAP, _joined, sent), unescaped(text), _view(SLASHED, _sign, text))
+    others = [other for other in dict.fromkeys(views) if other != text]
     return any(next(_keys(other), None) or next(_coded(other), None) for other in others)
 
 
@@ -549,6 +550,7 @@ def _sign(match: Match[str]) -> str:
 
 
 VIEWS: tuple[tuple[Pattern[str], Callable[[Match[str]], str]], ...] = (
+    (WRAP, _nothing),
     (WRAP, _joined),
     (ESCAPE, _character),
     (SLASHED, _sign),
