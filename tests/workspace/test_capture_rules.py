@@ -712,7 +712,7 @@ def test_the_marker_of_a_workspace_in_another_store_is_not_captured(saver: Saver
 
 
 def test_names_that_merely_resemble_git_s_are_captured(saver: Saver, root: Path) -> None:
-    names = [".GIT", ".Git", ".gitx", "git", ".git~", ".HoldFast", ".github"]
+    names = [".GIT", ".Git", ".gitx", "git", ".git~", ".KeepFast", ".HoldFast", ".github"]
     for name in names:
         write(root / name / "file")
     write(root / "beside" / ".git" / "HEAD")
