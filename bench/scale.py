@@ -98,10 +98,10 @@ class Project:
             return repository.document(second), list(between(repository, workspace, oldest, second))
 
         def reading() -> object:
-            repository.forget_frames()
+            repository.contents.forget_frames()
             entry = ledger.at(workspace, 1, path)
             assert entry is not None
-            return repository.load(entry.content)
+            return repository.contents.load(entry.content)
 
         return {
             "list, the 20 newest": listing,

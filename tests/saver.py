@@ -67,7 +67,7 @@ class Saver:
         return {os.fsdecode(path): row.kind for path, row in self.state(version).items()}
 
     def load(self, row: Entry) -> bytes:
-        return bytes(self._read().load(row.content))
+        return bytes(self._read().contents.load(row.content))
 
     def read(self, path: str, version: int = 0) -> bytes:
         return self.load(self.state(version)[os.fsencode(path)])

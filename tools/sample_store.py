@@ -71,7 +71,7 @@ def main() -> None:
                         entry.kind,
                         entry.mode,
                         b64encode(
-                            repository.load(entry.content) if entry.kind == "f" and entry.size < 100 else b""
+                            repository.contents.load(entry.content) if entry.kind == "f" and entry.size < 100 else b""
                         ).decode(),
                         entry.content.hex(),
                     ]

@@ -114,7 +114,7 @@ class Audit:
                 if entry.kind == UNREADABLE:
                     unreadable += 1
                 elif entry.kind == FILE:
-                    found[entry.path.decode()] = sha256(repository.load(entry.content)).digest()
+                    found[entry.path.decode()] = sha256(repository.contents.load(entry.content)).digest()
         except KeepfastError as error:
             self.findings.append(f"v{version} does not load: {error}")
             return

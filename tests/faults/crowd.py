@@ -69,7 +69,7 @@ def read(repository: Repository, workspace: str, version: int, path: bytes) -> b
     entry = repository.ledger.at(workspace, version, path)
     if entry is None or entry.kind != FILE:
         raise AssertionError(f"v{version} does not have {path!r}")
-    return repository.load(entry.content)
+    return repository.contents.load(entry.content)
 
 
 def say(**what: object) -> None:
@@ -211,7 +211,7 @@ def _read(options: Namespace) -> None:
         try:
             for entry in repository.ledger.state(row.workspace, row.version):
                 if entry.kind == FILE:
-                    repository.load(entry.content)
+                    repository.contents.load(entry.content)
             repository.document(row)
             done += 1
         except KeepfastError as error:

@@ -14,7 +14,7 @@ from keepfast.fsutil import durable
 from keepfast.model import steps
 from keepfast.model.errors import KeepfastError
 from keepfast.store import local
-from keepfast.store.ledger import sqlite
+from keepfast.store.ledger import sqlite_file
 from keepfast.store.maintenance import repair as healing
 from keepfast.store.maintenance import space as upkeep
 from keepfast.store.maintenance import verify as check
@@ -176,14 +176,14 @@ def _records_unsynced(options: Namespace) -> None:
 
 
 def _ledger_normal(options: Namespace) -> None:
-    connect = sqlite.SqliteLedger._connect
+    connect = sqlite_file.SqliteFile._connect
 
-    def careless(ledger: sqlite.SqliteLedger) -> Connection:
-        database = connect(ledger)
+    def careless(file: sqlite_file.SqliteFile) -> Connection:
+        database = connect(file)
         database.execute("PRAGMA synchronous=NORMAL")
         return database
 
-    _plant(sqlite.SqliteLedger, "_connect", careless)
+    _plant(sqlite_file.SqliteFile, "_connect", careless)
 
 
 def _plant(kind: type, name: str, method: Callable[..., object]) -> None:

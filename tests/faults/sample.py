@@ -193,7 +193,7 @@ def load(repository: Repository, row: CheckpointRow) -> Load:
     """Load a version, all of it. Raises whatever loading raises."""
     header, changes = repository.document(row)
     state = [
-        (entry, repository.load(entry.content) if entry.kind == FILE else b"")
+        (entry, repository.contents.load(entry.content) if entry.kind == FILE else b"")
         for entry in repository.ledger.state(row.workspace, row.version)
     ]
     return row, header, changes, state

@@ -237,7 +237,7 @@ def test_a_content_that_is_moved_again_and_again_is_read_all_the_same(crowd: Cro
     version = save(engine, crowd.root)
     _, row = engine.root(str(crowd.root).encode())
     repository, moved = engine.repository(), list[str]()
-    fetch = repository.fetch
+    fetch = repository.contents.fetch
 
     def slow(place: Location) -> bytes:
         if len(moved) < 3:
@@ -250,7 +250,7 @@ def test_a_content_that_is_moved_again_and_again_is_read_all_the_same(crowd: Cro
             repository.blobs.close()
         return fetch(place)
 
-    repository.fetch = slow  # type: ignore[method-assign]
+    repository.contents.fetch = slow  # type: ignore[method-assign]
 
     assert read(repository, row.id, version, b"file") == b"moved\n" * 100
     assert len(set(moved)) == 3

@@ -85,10 +85,12 @@ class _Storm:
             path, wanted = f"{writer}.txt".encode(), f"{writer} {number}\n".encode()
             if version:
                 entry = repository.ledger.at(workspace, version, path)
-                stored = [] if entry is None else [repository.load(entry.content)]
+                stored = [] if entry is None else [repository.contents.load(entry.content)]
             else:  # somebody else's save had it already
                 history = repository.ledger.history(workspace, path)
-                stored = [repository.load(entry.content) for _, _, entry in history if entry.size == len(wanted)]
+                stored = [
+                    repository.contents.load(entry.content) for _, _, entry in history if entry.size == len(wanted)
+                ]
             if wanted not in stored:
                 findings.append(f"lost: {writer} was told that {number} is in v{version}")
         store = str(self.stage.store)

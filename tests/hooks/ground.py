@@ -131,7 +131,9 @@ class Ground:
         try:
             repository = engine.repository()
             state = repository.ledger.state(row.workspace, row.version)
-            return {entry.path.decode(): repository.load(entry.content) for entry in state if entry.kind == "f"}
+            return {
+                entry.path.decode(): repository.contents.load(entry.content) for entry in state if entry.kind == "f"
+            }
         finally:
             engine.close()
 

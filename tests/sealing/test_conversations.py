@@ -106,7 +106,7 @@ def test_after_a_rotation_only_what_is_new_is_stored_and_with_the_new_keys(saver
     )
     first = told(saver, save(saver, transcript))
     before = packs(saver)
-    rotated = saver._read().sealing().rotate()
+    rotated = saver._read().contents.sealing().rotate()
 
     assert told(saver, save(saver, transcript)) == first
     with open(transcript, "a") as file:
@@ -115,10 +115,10 @@ def test_after_a_rotation_only_what_is_new_is_stored_and_with_the_new_keys(saver
 
     assert packs(saver) - before < 6000
     assert content(saver, kept) == transcript.read_bytes()
-    parts = saver._read().blob(bytes.fromhex(kept["content"]))[0]
-    last = saver._read().blob(parts[-32:])[0]
+    parts = saver._read().contents.blob(bytes.fromhex(kept["content"]))[0]
+    last = saver._read().contents.blob(parts[-32:])[0]
     assert last[5:13].hex() == rotated
-    assert saver._read().blob(parts[:32])[0][5:13].hex() != rotated
+    assert saver._read().contents.blob(parts[:32])[0][5:13].hex() != rotated
 
 
 def test_nothing_new_costs_nothing(saver: Saver, transcript: Path) -> None:
@@ -155,7 +155,7 @@ def test_many_turns_are_told_by_few_ids(saver: Saver, transcript: Path) -> None:
             file.write(message(number))
         kept = told(saver, save(saver, transcript))
 
-    names, kind = saver._read().blob(bytes.fromhex(kept["content"]))
+    names, kind = saver._read().contents.blob(bytes.fromhex(kept["content"]))
     assert kind == LIST
     assert len(names) // 32 < turns - GROUP + 3
     assert content(saver, kept) == transcript.read_bytes()

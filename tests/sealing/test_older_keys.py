@@ -44,10 +44,10 @@ def check(base: Path) -> None:
     rows = repository.ledger.find(Query())[::-1]
     for row, content in zip(rows, CONTENTS, strict=True):
         [secret] = [entry for entry in repository.ledger.state(row.workspace, row.version) if entry.path == b".env"]
-        assert repository.load(secret.content) == content
+        assert repository.contents.load(secret.content) == content
     conversation = repository.document(rows[-1])[0]["conversation"]
     assert b"".join(load(repository, conversation)) == (SAMPLE / "transcript.jsonl").read_bytes()
-    assert all(opens for _, opens in repository.sealing().sets())
+    assert all(opens for _, opens in repository.contents.sealing().sets())
     repository.close()
 
 
@@ -60,7 +60,7 @@ def test_an_older_store_opens_and_nothing_is_written_for_that(base: Path) -> Non
 
 
 def test_it_is_sealed_to_with_the_same_keys_as_before(base: Path) -> None:
-    sealer = opened(base).sealing()
+    sealer = opened(base).contents.sealing()
 
     sealed = sealer.seal(b"new")
 
@@ -70,7 +70,7 @@ def test_it_is_sealed_to_with_the_same_keys_as_before(base: Path) -> None:
 
 
 def test_its_keys_are_rotated_like_any(base: Path) -> None:
-    old, sealer = set((base / "keys").glob("*.*")), opened(base).sealing()
+    old, sealer = set((base / "keys").glob("*.*")), opened(base).contents.sealing()
 
     sealer.rotate()
 
@@ -84,11 +84,11 @@ def test_its_keys_are_rotated_like_any(base: Path) -> None:
 
 
 def test_its_old_folder_of_keys_alone_opens_it_after_a_rotation(base: Path) -> None:
-    opened(base).sealing().rotate()
+    opened(base).contents.sealing().rotate()
     shutil.rmtree(base / "keys")
     shutil.copytree(SAMPLE / "keys", base / "keys")
 
-    sealer = opened(base).sealing()
+    sealer = opened(base).contents.sealing()
 
     assert [opens for one, opens in sealer.sets() if one in ("25e4455f6f458b09", "c7e2dcdcf9ad83a5")] == [True, True]
 
@@ -96,7 +96,7 @@ def test_its_old_folder_of_keys_alone_opens_it_after_a_rotation(base: Path) -> N
 def test_without_one_of_its_keys_the_rest_opens(base: Path) -> None:
     (base / "keys/bc65fd4ee78417d3c95a85a6e43274a3.key").unlink()
 
-    assert dict(opened(base).sealing().sets()) == {"25e4455f6f458b09": True, "c7e2dcdcf9ad83a5": False}
+    assert dict(opened(base).contents.sealing().sets()) == {"25e4455f6f458b09": True, "c7e2dcdcf9ad83a5": False}
 
 
 def test_its_backup_and_its_bundle_open_with_the_weak_passphrase_they_have(base: Path, tmp_path: Path) -> None:
@@ -108,5 +108,5 @@ def test_its_backup_and_its_bundle_open_with_the_weak_passphrase_they_have(base:
     assert [box.call("cat", f"v{at + 1}", ".env").raw for at in range(3)] == CONTENTS
     assert box.call("key", "import", str(SAMPLE / "backup"), *how, "--json").json() == {"new": 0}
     shutil.rmtree(base / "keys")
-    assert opened(base).sealing().admit(json.loads((SAMPLE / "backup").read_text()), "weak") == 2
+    assert opened(base).contents.sealing().admit(json.loads((SAMPLE / "backup").read_text()), "weak") == 2
     check(base)

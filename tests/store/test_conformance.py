@@ -21,9 +21,9 @@ from keepfast.model.entry import Entry, gone
 from keepfast.model.errors import Failed, KeepfastError
 from keepfast.store.ledger.sqlite import PAGE, SqliteLedger
 from keepfast.store.local import LocalBlobs, LocalRecords
-from keepfast.store.memory import MemoryBlobs, MemoryLedger, MemoryRecords
 from keepfast.store.ports import Blobs, Ledger, Records, Transaction
 from keepfast.store.rows import CheckpointRow, Location, PackRow, Query, WorkspaceRow
+from memory_store import MemoryBlobs, MemoryLedger, MemoryRecords
 
 KOREAN = "문서/보고서.txt".encode()
 EUC_KR = "옛 글.txt".encode("euc-kr")

@@ -70,7 +70,7 @@ def loads(store: Path) -> tuple[dict[str, Files], dict[str, object]]:
                 pass
             try:
                 state = [
-                    (entry, repository.load(entry.content) if entry.kind == "f" else b"")
+                    (entry, repository.contents.load(entry.content) if entry.kind == "f" else b"")
                     for entry in repository.ledger.state(row.workspace, row.version)
                 ]
             except KeepfastError:
@@ -232,7 +232,7 @@ def test_a_chunk_that_is_on_no_disk_is_lost_with_the_versions_that_need_it_alone
 def chunks_of(store: Path, key: bytes) -> list[bytes]:
     repository = place(store).open()
     try:
-        data, kind = repository.blob(key)
+        data, kind = repository.contents.blob(key)
     finally:
         repository.close()
     assert kind == CHUNKS
@@ -420,7 +420,7 @@ def lose_blob(store: Path, key: bytes) -> None:
         _, entries, _ = read_index(repository.blobs, spot.pack)
         writer = PackWriter(repository.blobs, level=3, frame=1)  # one blob to a frame
         for other, place_ in entries:
-            writer.add(other, repository.fetch(place_), place_.kind)
+            writer.add(other, repository.contents.fetch(place_), place_.kind)
         writer.sync()
         with repository.ledger.transaction() as tx:
             tx.add_pack(writer.name, writer.size, ())
@@ -696,7 +696,7 @@ def test_repair_never_makes_anything_worse(
 def test_a_ledger_that_was_made_smaller_is_not_called_damaged(store: Path) -> None:
     """SQLite writes its tables down in another order when it gives free pages back."""
     repository = place(store).open()
-    repository.ledger._all("VACUUM")  # type: ignore[attr-defined]
+    repository.ledger.file.fetch("VACUUM")  # type: ignore[attr-defined]
     repository.close()
 
     repository = place(store).open()

@@ -28,13 +28,13 @@ from keepfast.store.compression import native
 from keepfast.store.digest import ZERO, digest
 from keepfast.store.factory import create_store, open_store
 from keepfast.store.maintenance.space import forget
-from keepfast.store.memory import MemoryBlobs, MemoryLedger, MemoryRecords
 from keepfast.store.packs import END, MAGIC, RAW, ZLIB, ZSTD, PackWriter, compress, decompress, read_index
 from keepfast.store.ports import Blobs, Ledger, Records, Transaction
 from keepfast.store.records import Chain, line
 from keepfast.store.repository import Repository
 from keepfast.store.rows import CHUNKS, CONTENT, DOCUMENT, CheckpointRow, Location, Query, WorkspaceRow
 from keepfast.store.save import CHUNK_MAX, MANY_ROWS, Saving, Swept
+from memory_store import MemoryBlobs, MemoryLedger, MemoryRecords
 
 MB = 1 << 20
 NOON = 1_800_000_000_000_000_000
@@ -120,7 +120,7 @@ def save(repository: Repository, files: Files, workspace: str = "ws", **fields: 
 
 
 def contents(repository: Repository, version: int, workspace: str = "ws") -> Files:
-    return {row.path: repository.load(row.content) for row in repository.ledger.state(workspace, version)}
+    return {row.path: repository.contents.load(row.content) for row in repository.ledger.state(workspace, version)}
 
 
 def everything(ledger: Ledger) -> list[Any]:
@@ -200,8 +200,8 @@ def test_a_streamed_content_of_any_size_comes_back(repository: Repository, size:
     saving.finish(header(), *saving.changes({b"a": row}, None))
 
     assert key == digest(content)
-    assert repository.load(key) == content
-    assert max(map(len, repository.stream(key))) <= CHUNK_MAX
+    assert repository.contents.load(key) == content
+    assert max(map(len, repository.contents.stream(key))) <= CHUNK_MAX
 
 
 def test_a_large_file_costs_about_what_changed_in_it(store: Store, repository: Repository) -> None:
@@ -642,7 +642,7 @@ def test_a_content_swept_while_it_was_saved_again_is_stored_anew(store: Store, r
         saving.finish(header(), *saving.changes(rows, None))
     saving.abort()
     save(repository, {b"b": content})
-    assert repository.load(digest(content)) == content
+    assert repository.contents.load(digest(content)) == content
 
 
 def test_an_aborted_save_leaves_nothing(store: Store, repository: Repository) -> None:
@@ -936,7 +936,7 @@ def test_no_flipped_byte_in_a_frame_changes_a_content_unnoticed(tmp_path: Path) 
         put(bad, name, pack[:at] + bytes([pack[at] ^ 1 << at % 8]) + pack[at + 1 :])
         again = Repository("0" * 32, bad, store.records, store.ledger)
         try:
-            assert again.load(digest(content)) == content
+            assert again.contents.load(digest(content)) == content
         except Damaged:
             pass
 
@@ -944,12 +944,12 @@ def test_no_flipped_byte_in_a_frame_changes_a_content_unnoticed(tmp_path: Path) 
 def test_contents_that_are_not_there_are_damage(store: Store, repository: Repository) -> None:
     row = save(repository, {b"a": b"1" * 1000})
     with pytest.raises(Damaged):
-        repository.load(ZERO)
+        repository.contents.load(ZERO)
     for name in store.blobs.names():
         store.blobs.delete(name)
 
     with pytest.raises(Damaged):
-        store.open().load(digest(b"1" * 1000))
+        store.open().contents.load(digest(b"1" * 1000))
     with pytest.raises(Damaged):
         store.open().document(row)
 
@@ -981,10 +981,10 @@ def test_a_ledger_that_lies_about_a_place_is_damage_not_a_wrong_content(
 
     again = store.open()
     if place == {"kind": 77}:
-        assert again.load(digest(content)) == content
+        assert again.contents.load(digest(content)) == content
     else:
         with pytest.raises(Damaged):
-            again.load(digest(content))
+            again.contents.load(digest(content))
 
 
 @pytest.mark.parametrize(
@@ -999,7 +999,7 @@ def test_a_chunk_list_that_does_not_add_up_is_damage(repository: Repository, chu
     register(repository, writer)
 
     with pytest.raises(Damaged):
-        repository.load(digest(whole))
+        repository.contents.load(digest(whole))
 
 
 def register(repository: Repository, writer: PackWriter) -> None:
@@ -1017,7 +1017,7 @@ def test_a_chunk_list_among_the_chunks_is_not_followed(repository: Repository) -
     register(repository, writer)
 
     with pytest.raises(Damaged):
-        repository.load(key)
+        repository.contents.load(key)
 
 
 # -- Documents
@@ -1438,7 +1438,7 @@ def test_a_frame_that_is_larger_than_its_blobs_need_is_refused_when_it_is_read(r
         tx.add_pack(name, len(data), read_index(repository.blobs, name)[1])
 
     with pytest.raises(Damaged):
-        repository.load(ZERO)
+        repository.contents.load(ZERO)
 
 
 @given(st.binary(max_size=300), st.sampled_from([b"", b"\0", b"\1", b"\2", b"\3", b"\xff"]))

@@ -40,7 +40,7 @@ def check(place: Place, expected: dict[str, Any]) -> None:
             entry = entries[path]
             assert (entry.kind, entry.mode, entry.content.hex()) == (kind, mode, digest)
             if kind == "f":
-                data = repository.load(entry.content)
+                data = repository.contents.load(entry.content)
                 assert not content or data == b64decode(content)
     repository.close()
 

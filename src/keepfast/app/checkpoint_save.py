@@ -74,7 +74,7 @@ def _attempt(engine: Engine, event: Event, folder: Folder, saving: Saving, chang
     if event.partial:
         notices.append("The tree has too many files to be saved whole: this version is about what the command names.")
     conversation = conversation_of(event, folder.root, saving, notices) if event.transcript else None
-    notices += saving.repository.warnings()
+    notices += saving.repository.contents.warnings()
     if not event.message and event.trigger != "manual":
         event.message = title_of(changed, row.version)
     event.active_files = active_of(event, changed, saving, engine.settings["checkpoint.exclude_patterns"])

@@ -205,7 +205,11 @@ class Forking:
         try:
             is_long = pointer.kind != LINK and pointer.size > LONGEST
             said = (
-                pointer.content if pointer.kind == LINK else b"" if is_long else self.repository.load(pointer.content)
+                pointer.content
+                if pointer.kind == LINK
+                else b""
+                if is_long
+                else self.repository.contents.load(pointer.content)
             )
         except (Damaged, WrongKey):
             return POINTS_IN
@@ -237,11 +241,11 @@ class Forking:
                 root,
                 {},
                 Contents(
-                    lambda entry: self.repository.stream(entry.content),
+                    lambda entry: self.repository.contents.stream(entry.content),
                     lambda digests, take: hand_over(self.repository, digests, take, accelerated),
-                    Cloning(self.root, self.repository.ids),
+                    Cloning(self.root, self.repository.contents.ids),
                 ),
-                self.repository.ids,
+                self.repository.contents.ids,
                 lambda key: bool(self.repository.ledger.locate([key])),
                 mtimes=True,
                 durable=self.engine.place.durable,
@@ -249,7 +253,7 @@ class Forking:
                 privileged=self.engine.settings["restore.privileged_attributes"],
                 progress=self.engine.progress,
             )
-            closed = self.repository.closed(one.new for one in made.steps)
+            closed = self.repository.contents.closed(one.new for one in made.steps)
             applied = apply.run(made.without(closed, CLOSED))
             applied.kept += [(path, CLOSED) for path in sorted(closed)]
             return applied

@@ -317,7 +317,7 @@ def lies_below(path: bytes, limits: Iterable[bytes]) -> bool:
 
 
 def _stored(repository: Repository) -> Callable[[Entry], bytes]:
-    return lambda entry: entry.content if entry.kind == LINK else repository.load(entry.content)
+    return lambda entry: entry.content if entry.kind == LINK else repository.contents.load(entry.content)
 
 
 def _on_disk(root: bytes) -> Callable[[Entry], bytes]:
@@ -363,7 +363,7 @@ class _Hashing:
         return total.digest()
 
     def sealed(self, read: Callable[[int], bytes]) -> bytes:
-        found = self.repository.sealing().ids_of(read, self.repository.has)
+        found = self.repository.contents.sealing().ids_of(read, self.repository.contents.has)
         known = self.repository.ledger.locate(found)
         # Without a key the id cannot be known; any other one says that a save would store it anew, and so it would.
         return next((one for one in found if one in known), found[0] if found else self.large(read))

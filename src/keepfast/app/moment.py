@@ -125,7 +125,7 @@ def _at(repository: Repository, row: CheckpointRow, file: WorkingFile, inner: st
     if entry.kind != FILE or entry.size > disk.LARGEST:
         return file
     try:
-        text = disk.decoded(repository.load(entry.content))
+        text = disk.decoded(repository.contents.load(entry.content))
     except KeepfastError:
         return file
     if text is None:

@@ -255,7 +255,7 @@ class Previewing:
         if target.created_by != "auto":
             return []  # it is made before a command of an agent's
         try:
-            said = header(self.repository.load(target.document)).get("partial")
+            said = header(self.repository.contents.load(target.document)).get("partial")
         except Damaged:
             return []
         if not isinstance(said, list):
@@ -314,7 +314,7 @@ class Previewing:
         if pointer.size > LONGEST:
             return b""
         try:
-            return self.repository.load(pointer.content)
+            return self.repository.contents.load(pointer.content)
         except (Damaged, WrongKey):
             if not on_disk:
                 raise
@@ -393,7 +393,9 @@ class Previewing:
                 seen = fstat(fd)
                 if not S_ISREG(seen.st_mode) or (seen.st_size, S_IMODE(seen.st_mode)) != (wanted.size, wanted.mode):
                     return False
-                return wanted.content in self.repository.ids(lambda most: read(fd, most), bool(wanted.flags & SEALED))
+                return wanted.content in self.repository.contents.ids(
+                    lambda most: read(fd, most), bool(wanted.flags & SEALED)
+                )
             finally:
                 close(fd)
         except OSError:

@@ -265,7 +265,7 @@ class _Asked:
             self.left_out.append(f"{show(entry.path)} has {entry.size:,} bytes; `keepfast cat` writes all of it.")
             return None
         try:
-            return self.repository.load(entry.content)
+            return self.repository.contents.load(entry.content)
         except KeepfastError as error:
             self.left_out.append(f"{show(entry.path)}: {error}")
             return None

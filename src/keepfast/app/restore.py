@@ -80,7 +80,7 @@ class Restoring(Carrying):
             if mine:
                 preview = preview.without(mine)
                 self.spared += [(path, KEPT) for path in sorted(mine)]
-            closed = self.repository.closed(one.new for one in preview.plan.steps)
+            closed = self.repository.contents.closed(one.new for one in preview.plan.steps)
             if closed and len(closed) == len(preview.plan.steps):
                 raise WrongKey(
                     f"What is to be restored is sealed, and its key is not at hand: {show(min(closed))}.", KEY_HINT

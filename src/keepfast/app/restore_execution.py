@@ -163,10 +163,10 @@ class Carrying(Previewing):
             root,
             self._anchors(made, goal),
             Contents(
-                lambda entry: contents.stream(entry.content),
+                lambda entry: contents.contents.stream(entry.content),
                 lambda digests, take: hand_over(contents, digests, take, accelerated),
             ),
-            self.repository.ids,
+            self.repository.contents.ids,
             lambda key: bool(self.repository.ledger.locate([key])),
             known_link=known_link,
             closed={path_of(text): mode for text, mode in said["closed"].items()},

@@ -248,7 +248,7 @@ def _differs(repository: Repository, row: CheckpointRow, root: str, name: str) -
     if not entry.flags & SEALED:
         return digest(content) != entry.content
     try:
-        return repository.load(entry.content) != content
+        return repository.contents.load(entry.content) != content
     except KeepfastError:
         return False
 

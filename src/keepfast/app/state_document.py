@@ -218,7 +218,7 @@ def _never_kept(repository: Repository, row: CheckpointRow, path: bytes, pattern
 
 def _described(repository: Repository, entry: Entry) -> dict[str, Any] | str:
     try:
-        content = repository.load(entry.content)
+        content = repository.contents.load(entry.content)
     except KeepfastError as error:
         return str(error)
     return {

@@ -59,7 +59,7 @@ def export(
     *references, name = words
     chosen = _chosen(session, row, references, everything, since)
     path = os.path.join(os.fsdecode(session.cwd), name)
-    sealer = session.repository.sealing()
+    sealer = session.repository.contents.sealing()
     keys = sealer.backup(passphrase(session, source, new=True)) if with_secrets and sealer.is_in_use() else None
     with session.progress("Exporting") as progress:
         length, left_out = write(
@@ -158,7 +158,7 @@ def import_(session: Session, file: str, into: str | None, here: bool, source: s
         if folder and done.is_new and done.versions:
             _adopt(engine, folder, target)
         if words:
-            repository.sealing().admit(bundle.keys, words)
+            repository.contents.sealing().admit(bundle.keys, words)
     finally:
         bundle.close()
     _announce(session, bundle, done)

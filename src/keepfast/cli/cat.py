@@ -62,7 +62,7 @@ def cat(session: Session, reference: str, path: str) -> None:
 
         from keepfast.present.json_forms import of_entry, of_path
 
-        content = entry.content if entry.kind == LINK else session.repository.load(entry.content)
+        content = entry.content if entry.kind == LINK else session.repository.contents.load(entry.content)
         facts = of_entry(entry) or {}
         write_json(
             {
@@ -75,7 +75,7 @@ def cat(session: Session, reference: str, path: str) -> None:
     elif entry.kind == LINK:
         write_bytes(entry.content)
     else:
-        for part in session.repository.stream(entry.content):
+        for part in session.repository.contents.stream(entry.content):
             write_bytes(part)
 
 

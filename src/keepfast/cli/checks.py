@@ -174,7 +174,7 @@ def _tried(home: str, folder: str, words: list[str]) -> str:
 
 def _keys(session: Session) -> Found:
     try:
-        sealer = session.repository.sealing()
+        sealer = session.repository.contents.sealing()
     except NoWorkspace:
         return
     if find_spec("cryptography") is None:

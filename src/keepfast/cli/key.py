@@ -28,7 +28,7 @@ def show(session: Session) -> None:
     from keepfast.present.terminal import plural
     from keepfast.store.key_use import use_of_keys
 
-    sealer = session.repository.sealing()
+    sealer = session.repository.contents.sealing()
     sets = use_of_keys(session.repository)
     problem = sealer.problem()
     backed_up = sealer.is_backed_up()
@@ -70,7 +70,7 @@ def export(session: Session, file: str, source: str | None, force: bool) -> None
     from keepfast.fsutil.durable import replace
     from keepfast.model.light_json import dumps
 
-    sealer = session.repository.sealing()
+    sealer = session.repository.contents.sealing()
     path = os.path.join(os.fsdecode(session.cwd), file)
     if os.path.lexists(path) and not force:
         raise Conflict(f"{file} is there already.", "Give another name, or --force to replace it.")
@@ -92,7 +92,7 @@ def export(session: Session, file: str, source: str | None, force: bool) -> None
 def import_(session: Session, file: str, source: str | None) -> None:
     """Take over the keys in FILE: a backup, or a bundle that was exported with its secrets."""
     backup = _backup_in(os.path.join(os.fsdecode(session.cwd), file))
-    new = session.repository.sealing().admit(backup, passphrase(session, source))
+    new = session.repository.contents.sealing().admit(backup, passphrase(session, source))
     if session.json:
         write_json({"new": new})
     session.say(f"Took over {new} key set{'' if new == 1 else 's'}." if new else "All of these keys were here already.")
@@ -107,7 +107,7 @@ def rotate(session: Session, yes: bool) -> None:
     The new key opens everything. What was sealed before stays as it is: whoever has an old key file, and what the store
     or the folder of keys had then, or an old backup, opens that, and nothing that is sealed from now on.
     """
-    sealer = session.repository.sealing()
+    sealer = session.repository.contents.sealing()
     if not session.agreed(
         "Put a new key in the place of the old one? Copies of the old one do not open what is sealed from then on.", yes
     ):

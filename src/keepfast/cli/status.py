@@ -123,7 +123,7 @@ def _changes(
 
 def _keys(session: Session) -> list[str]:
     """What is to be said about the key of what is sealed."""
-    sealer = session.repository.sealing()
+    sealer = session.repository.contents.sealing()
     try:
         if not sealer.is_in_use():
             return []

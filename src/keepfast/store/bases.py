@@ -94,3 +94,12 @@ def _led_to(record: dict[str, Any], workspace: str, was: Base, done: list[tuple[
     if record.get("paths"):
         return was
     return [record.get("from") or workspace, record["target"]]
+
+
+def base_key(workspace: str) -> str:
+    return f"base {workspace}"
+
+
+def base_text(base: list[Any] | None, version: int) -> str:
+    """What the ledger keeps of the version that a folder was set to: it counts until there is a version after `version`."""
+    return f"{base[0]} {int(base[1])} {version}" if base else ""

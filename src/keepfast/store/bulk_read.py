@@ -164,10 +164,10 @@ class _Work:
             if done:
                 self.take(*done)
                 return
-            frame = self.repository.frame(wanted[0][1], most, keep=False)
+            frame = self.repository.contents.frame(wanted[0][1], most, keep=False)
         except FileNotFoundError:
             for number, _ in wanted:  # compaction has moved them since we asked
-                data = self.repository.blob(keys[number])[0]
+                data = self.repository.contents.blob(keys[number])[0]
                 self.take(data, [(number, 0, len(data))])
             return
         view = memoryview(frame)

@@ -194,7 +194,7 @@ class _Exporting:
         self.total += len(keys)
         # In the order in which they lie in the packs, so that each frame is unpacked once.
         for key in sorted(keys, key=lambda key: places[key][:4] if key in places else ("", 0, 0, 0)):
-            data, kind = self.repository.blob(key)
+            data, kind = self.repository.contents.blob(key)
             if kind == CHUNKS:
                 self._chunks(key, data)
             elif kind == LIST:
@@ -208,7 +208,7 @@ class _Exporting:
         total = blake3()
         for at in range(0, len(chunks), 32):
             chunk = chunks[at : at + 32]
-            data, kind = self.repository.blob(chunk)
+            data, kind = self.repository.contents.blob(chunk)
             total.update(data)
             self._add(chunk, data, kind)
         if total.digest() != key:

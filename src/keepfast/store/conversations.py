@@ -58,7 +58,7 @@ def keep(
         ids = _ids(saving.repository, known)
         saving.relied.update(ids)
         for at in range(start, end, PART):
-            sealed = saving.repository.sealing().seal(_bytes(fd, at, min(PART, end - at)), squeeze=True)
+            sealed = saving.repository.contents.sealing().seal(_bytes(fd, at, min(PART, end - at)), squeeze=True)
             ids.append(digest(sealed))
             saving.keep(ids[-1], sealed, SEALED)
         proof = _proofs(saving.repository, fd, end)[0]
@@ -115,7 +115,7 @@ def ids_of(header: dict[str, Any]) -> list[bytes]:
 def load(repository: Repository, kept: dict[str, Any]) -> Iterator[bytes]:
     """Yield a kept transcript in parts. Raises `WrongKey`, and `Damaged` if it is not as long as it should be."""
     length = 0
-    for part in repository.stream(bytes.fromhex(kept["content"])):
+    for part in repository.contents.stream(bytes.fromhex(kept["content"])):
         length += len(part)
         yield part
     if length != kept["bytes"]:
@@ -126,16 +126,16 @@ def ends(repository: Repository, kept: dict[str, Any], head: int, tail: int) -> 
     """About so many bytes of a kept transcript's beginning, in whole lines, and of its end; what lies between is not opened."""
     parts, last = _ids(repository, kept), list[bytes]()
     first, length, met = b"", 0, Parts()
-    for part in repository.stream(bytes.fromhex(kept["content"])):
+    for part in repository.contents.stream(bytes.fromhex(kept["content"])):
         first += part
         if len(first) >= head:
             break
     while parts and length < tail:
-        data, kind = repository.blob(part := parts.pop())
+        data, kind = repository.contents.blob(part := parts.pop())
         if kind == LIST:
             parts += met.named(data)
             continue
-        last.append(repository.load(part))
+        last.append(repository.contents.load(part))
         length += len(last[-1])
     return first[: first.rfind(b"\n") + 1], b"".join(last[::-1])
 
@@ -196,13 +196,13 @@ def _proofs(repository: Repository, fd: int, length: int) -> list[str]:
     parts = [_bytes(fd, at, min(SAMPLE, length - at)) for at in range(0, length, step)]
     parts += [_bytes(fd, 0, min(EDGE, length)), _bytes(fd, max(length - EDGE, 0), min(EDGE, length))]
     content = b"".join([length.to_bytes(8, "little"), *parts])
-    return [proof.hex() for proof in repository.sealing().proofs(content)]
+    return [proof.hex() for proof in repository.contents.sealing().proofs(content)]
 
 
 def _ids(repository: Repository, kept: dict[str, Any] | None) -> list[bytes]:
     if kept is None:
         return []
-    names, kind = repository.blob(bytes.fromhex(kept["content"]))
+    names, kind = repository.contents.blob(bytes.fromhex(kept["content"]))
     if kind != LIST:
         raise Damaged("A conversation is not a list of parts.")
     return [names[at : at + 32] for at in range(0, len(names), 32)]

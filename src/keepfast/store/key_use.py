@@ -16,13 +16,13 @@ def use_of_keys(repository: Repository) -> list[dict[str, Any]]:
 
     Sets that only contents name are among them: they came with a bundle, and nobody has given its passphrase yet.
     """
-    sealer = repository.sealing()
+    sealer = repository.contents.sealing()
     opens, current = dict(sealer.sets()), sealer.seals_with()
     numbers = dict.fromkeys(opens, 0)
     # In the order of the packs, so that each is opened once.
     places = sorted({place for _, place in repository.ledger.locations() if place.kind == SEALED})
     for place in places:
-        name = repository.sealed_head(place)[5:13].hex()
+        name = repository.contents.sealed_head(place)[5:13].hex()
         if name:
             numbers[name] = numbers.get(name, 0) + 1
     return [

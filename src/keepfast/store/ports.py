@@ -140,4 +140,7 @@ class Ledger(Protocol):
         """What versions need besides their files."""
 
     def meta(self, key: str) -> str | None: ...
+    def vacuum(self) -> None:
+        """Give unused room back to the disk, where that pays. The caller holds no transaction."""
+
     def close(self) -> None: ...

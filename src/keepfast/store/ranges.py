@@ -50,7 +50,7 @@ class Ranges:
         repository, keys = self.repository(), [key]
         places = repository.ledger.locate(keys)
         if key in places and places[key].kind in (CHUNKS, LIST):
-            chunks = repository.blob(key)[0]
+            chunks = repository.contents.blob(key)[0]
             keys = [chunks[at : at + 32] for at in range(0, len(chunks), 32)]
             places = repository.ledger.locate(list(set(keys)))
         starts, total = [], 0
@@ -69,13 +69,13 @@ class Ranges:
     def _length(self, key: bytes) -> int:
         from keepfast.store.sealed import length_of
 
-        return length_of(self.repository().blob(key)[0])
+        return length_of(self.repository().contents.blob(key)[0])
 
     def _piece(self, key: bytes) -> bytes:
         piece = self._pieces.get(key)
         if piece is None:
-            data, kind = self.repository().blob(key)
-            piece = self._pieces[key] = self.repository().sealing().open(data) if kind == SEALED else data
+            data, kind = self.repository().contents.blob(key)
+            piece = self._pieces[key] = self.repository().contents.sealing().open(data) if kind == SEALED else data
             self._held += len(piece)
             while self._held > MOST_BYTES and len(self._pieces) > 1:
                 self._held -= len(self._pieces.popitem(last=False)[1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import NamedTuple
+    from typing import Any, NamedTuple
 
     class Location(NamedTuple):
         """Where a blob lies: pack, its frame (offset, stored length), and its place in the unpacked frame."""
@@ -104,3 +104,20 @@ else:
 SAFETY = ("before_restore", "patch")
 """Triggers of what restores make for themselves: a way back, and what hunks were chosen."""
 CONTENT, CHUNKS, DOCUMENT, SEALED, LIST = 0, 1, 2, 3, 4
+
+
+def checkpoint_row(workspace: str, record: dict[str, Any], header: dict[str, Any], rows: int) -> CheckpointRow:
+    """What the ledger keeps of a checkpoint, from the log's line, and its document's header and number of rows."""
+    counts, changed = header["counts"], header.get("changed", rows)
+    return CheckpointRow(
+        workspace, record["v"], header["id"], bytes.fromhex(record["doc"]), record["seq"], header["created_at"],
+        storable(header["trigger"]), storable(header["created_by"]), storable(header["message"]),
+        storable(header["name"] or ""), storable("\n".join(header["tags"])),
+        storable(header["session"] or ""), storable(header["task"] or ""), int(header["pinned"]), 0, changed,
+        counts.get("f", 0), counts.get("bytes", 0), record.get("size", 0), header["tree"],
+    )  # fmt: skip
+
+
+def storable(text: str) -> str:
+    """Half a character (a shell's stray byte, an emoji cut in two) stays in the document; the ledger gets a `?`."""
+    return text.encode("utf-8", "replace").decode("utf-8")

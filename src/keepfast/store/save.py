@@ -118,10 +118,10 @@ class Saving:
 
     def sealed(self, read: Callable[[int], bytes]) -> bytes:
         """Keep a content that must not lie in the clear; its id says nothing of it."""
-        return self.repository.sealing().parts(
+        return self.repository.contents.sealing().parts(
             read,
             lambda key, data, is_list: self.keep(key, data, LIST if is_list else SEALED),
-            self.repository.has,
+            self.repository.contents.has,
         )
 
     def keep(self, key: bytes, data: bytes, kind: int) -> None:

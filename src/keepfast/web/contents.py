@@ -140,7 +140,7 @@ class Contents:
                  "size": entry.size, "sealed": bool(entry.flags & SEALED)}  # fmt: skip
         if not self._may_show(path, entry):
             return facts, None
-        return facts, entry.content if entry.kind == LINK else self.desk.repository.load(entry.content)
+        return facts, entry.content if entry.kind == LINK else self.desk.repository.contents.load(entry.content)
 
     def _may_show(self, path: bytes, *states: Entry | None) -> bool:
         """May the contents of these states be shown to whoever asks now? What was sealed once is not, on either side."""

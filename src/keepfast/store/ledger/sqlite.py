@@ -5,7 +5,7 @@ from __future__ import annotations
 from keepfast.model.entry import LEFT_OUT, Entry
 from keepfast.model.light_json import loads
 from keepfast.store.ledger.light_sqlite import sqlite3
-from keepfast.store.ledger.sqlite_file import SqliteFile
+from keepfast.store.ledger.sqlite_file import CACHE, SqliteFile
 from keepfast.store.ledger.transaction import CHECKPOINT, MANY_PATHS, NODE, WORKSPACE, SqliteTransaction, marks
 from keepfast.store.rows import SAFETY, CheckpointRow, Location, PackRow, WorkspaceRow
 
@@ -43,30 +43,42 @@ make: Any = tuple.__new__
 """From a row whose types are known, in its class: of many rows, calling the class takes longer than reading them."""
 
 
-class SqliteLedger(SqliteFile):
+class SqliteLedger:
     """The ledger port on one SQLite file."""
+
+    def __init__(self, path: str, lock: str, *, durable: bool = True, create: bool = False, cache: int = CACHE) -> None:
+        self.file = SqliteFile(path, lock, durable=durable, create=create, cache=cache)
+        self._keys: dict[str, int] = {}
+        """Row keys of workspaces that were asked for."""
+
+    def close(self) -> None:
+        self.file.close()
+        self.forget_keys()
+
+    def vacuum(self) -> None:
+        self.file.vacuum()
 
     # Reading
 
     def workspace(self, workspace: str) -> WorkspaceRow | None:
-        rows = self._rows(WORKSPACES, f"SELECT {WORKSPACE} FROM workspace WHERE id = ?", (workspace,))
+        rows = self.file.fetch_typed(WORKSPACES, f"SELECT {WORKSPACE} FROM workspace WHERE id = ?", (workspace,))
         return self._workspace(rows[0]) if rows else None
 
     def workspaces(self) -> list[WorkspaceRow]:
-        rows = self._rows(WORKSPACES, f"SELECT {WORKSPACE} FROM workspace ORDER BY key")
+        rows = self.file.fetch_typed(WORKSPACES, f"SELECT {WORKSPACE} FROM workspace ORDER BY key")
         return [self._workspace(row) for row in rows]
 
     def checkpoint(self, workspace: str, version: int) -> CheckpointRow | None:
-        rows = self._rows(
+        rows = self.file.fetch_typed(
             CHECKPOINTS,
             f"SELECT ?1, {CHECKPOINT} FROM checkpoint WHERE ws = ?2 AND version = ?3",
-            (workspace, self._key(workspace), version),
+            (workspace, self.key(workspace), version),
         )
         return CheckpointRow(*rows[0]) if rows else None
 
     def count(self, workspace: str) -> int:
         statement = "SELECT count(*) FROM checkpoint WHERE ws = ? AND forgotten = 0"
-        return int(self._rows(NUMBERS, statement, (self._key(workspace),))[0][0])
+        return int(self.file.fetch_typed(NUMBERS, statement, (self.key(workspace),))[0][0])
 
     def find(self, query: Query) -> list[CheckpointRow]:
         where: list[str] = []
@@ -75,7 +87,7 @@ class SqliteLedger(SqliteFile):
         columns = "c." + CHECKPOINT.replace(", ", ", c.")
         if query.workspace:
             where.append("c.ws = ?")
-            values.append(self._key(query.workspace))
+            values.append(self.key(query.workspace))
         for column, value in (("session", query.session), ("task", query.task), ("name", query.name)):
             if value:
                 where.append(f"c.{column} = ? AND c.{column} <> ''")
@@ -89,7 +101,7 @@ class SqliteLedger(SqliteFile):
             values.append(query.tag)
             if query.workspace:
                 where.append("t.ws = ?")
-                values.append(self._key(query.workspace))
+                values.append(self.key(query.workspace))
         if query.id_prefix:
             where.append("c.id >= ? AND c.id < ?")
             values += [query.id_prefix, query.id_prefix + "\U0010ffff"]
@@ -105,7 +117,7 @@ class SqliteLedger(SqliteFile):
             where.append(f"c.trigger NOT IN ({marks(SAFETY)})")
             values += SAFETY
         order = ("t.version" if query.tag else "c.version") if query.workspace else "c.seq"
-        rows = self._rows(
+        rows = self.file.fetch_typed(
             CHECKPOINTS,
             f"SELECT (SELECT id FROM workspace WHERE key = c.ws), {columns} FROM {source}"
             f" WHERE {' AND '.join(where) or '1'} ORDER BY {order} DESC LIMIT ?",
@@ -114,7 +126,7 @@ class SqliteLedger(SqliteFile):
         return [CheckpointRow(*row) for row in rows]
 
     def current(self, workspace: str, paths: Sequence[bytes]) -> dict[bytes, Entry]:
-        key = self._key(workspace)
+        key = self.key(workspace)
         if len(paths) > MANY_PATHS:
             return self._current_many(key, paths)
         result = {}
@@ -142,7 +154,7 @@ class SqliteLedger(SqliteFile):
         return result
 
     def state(self, workspace: str, version: int, below: bytes = b"") -> Iterator[Entry]:
-        key, after = self._key(workspace), b""
+        key, after = self.key(workspace), b""
         limits, values = "", list[bytes]()
         if below:
             limits, values = " AND (path = ? OR (path >= ? AND path < ?))", [below, below + b"/", below + b"0"]
@@ -167,7 +179,7 @@ class SqliteLedger(SqliteFile):
             NODES,
             f"SELECT {NODE} FROM node WHERE ws = ? AND since <= ? AND (until IS NULL OR until > ?)"
             f" AND kind IN ({marks(LEFT_OUT)}){limits} ORDER BY path",
-            (self._key(workspace), version, version, *LEFT_OUT, *values),
+            (self.key(workspace), version, version, *LEFT_OUT, *values),
         )
         return [make(Entry, row) for row in rows]
 
@@ -176,7 +188,7 @@ class SqliteLedger(SqliteFile):
             INTERVALS,
             f"SELECT since, until, {NODE} FROM node WHERE ws = ? AND path = ? AND since <= ?"
             " ORDER BY since DESC LIMIT 1",
-            (self._key(workspace), path, version),
+            (self.key(workspace), path, version),
         )
         if not rows or (rows[0][1] is not None and rows[0][1] <= version):
             return None
@@ -186,12 +198,12 @@ class SqliteLedger(SqliteFile):
         rows = self._nodes(
             INTERVALS,
             f"SELECT since, until, {NODE} FROM node WHERE ws = ? AND path = ? ORDER BY since",
-            (self._key(workspace), path),
+            (self.key(workspace), path),
         )
         return [(row[0], row[1], Entry(*row[2:])) for row in rows]
 
     def intervals(self, workspace: str) -> Iterator[tuple[int, int | None, Entry]]:
-        key, path, since = self._key(workspace), b"", 0
+        key, path, since = self.key(workspace), b"", 0
         while True:
             rows = self._nodes(
                 INTERVALS,
@@ -207,7 +219,7 @@ class SqliteLedger(SqliteFile):
 
     def paths(self, workspace: str, text: bytes, limit: int) -> list[bytes]:
         # Distinct paths by jumping from one to the next: the cost is the number of paths, not of intervals.
-        rows = self._all(
+        rows = self.file.fetch(
             "WITH RECURSIVE each(path) AS ("
             " SELECT min(path) FROM node WHERE ws = ?1"
             " UNION ALL SELECT (SELECT min(path) FROM node WHERE ws = ?1 AND path > each.path) FROM each"
@@ -215,7 +227,7 @@ class SqliteLedger(SqliteFile):
             " SELECT path FROM each WHERE path IS NOT NULL"
             # Compared as bytes: SQLite's lower() changes ASCII letters only, and leaves alone what is not UTF-8.
             " AND instr(CAST(lower(CAST(path AS TEXT)) AS BLOB), ?2) LIMIT ?3",
-            (self._key(workspace), text.lower(), limit),
+            (self.key(workspace), text.lower(), limit),
         )
         return [row[0] for row in rows]
 
@@ -223,7 +235,7 @@ class SqliteLedger(SqliteFile):
         result = {}
         for start in range(0, len(digests), 500):
             part = digests[start : start + 500]
-            for row in self._rows(
+            for row in self.file.fetch_typed(
                 PLACES,
                 "SELECT b.digest, p.name, b.frame, b.stored, b.offset, b.length, b.kind FROM blob b"
                 f" JOIN pack p ON p.key = b.pack WHERE b.digest IN ({','.join('?' * len(part))})",
@@ -237,7 +249,7 @@ class SqliteLedger(SqliteFile):
         for start in range(0, len(digests), ASKED):
             part = list(digests[start : start + ASKED])
             part += part[-1:] * (-len(part) % 100)  # few lengths: a statement that was asked before is not read again
-            found += self._rows(
+            found += self.file.fetch_typed(
                 KEYS,
                 "SELECT b.digest FROM blob b JOIN pack p ON p.key = b.pack"
                 f" WHERE b.digest IN ({','.join('?' * len(part))})",
@@ -248,7 +260,7 @@ class SqliteLedger(SqliteFile):
     def locations(self) -> Iterator[tuple[bytes, Location]]:
         after = b""
         while True:
-            rows = self._rows(
+            rows = self.file.fetch_typed(
                 PLACES,
                 "SELECT b.digest, ifnull(p.name, ''), b.frame, b.stored, b.offset, b.length, b.kind FROM blob b"
                 f" LEFT JOIN pack p ON p.key = b.pack WHERE b.digest > ? ORDER BY b.digest LIMIT {PAGE}",
@@ -261,16 +273,16 @@ class SqliteLedger(SqliteFile):
             after = self._onward(after, rows[-1][0])
 
     def packs(self) -> list[PackRow]:
-        return [PackRow(*row) for row in self._rows(PACKS, "SELECT name, size FROM pack ORDER BY key")]
+        return [PackRow(*row) for row in self.file.fetch_typed(PACKS, "SELECT name, size FROM pack ORDER BY key")]
 
     def wanted(self) -> set[bytes]:
         result: set[bytes] = set()
         for workspace in self.workspaces():
             for ids in self.kept(workspace.id).values():
                 result.update(ids)
-            key, path, since = self._key(workspace.id), b"", 0
+            key, path, since = self.key(workspace.id), b"", 0
             while True:
-                rows = self._rows(
+                rows = self.file.fetch_typed(
                     WANTED,
                     "SELECT since, path, kind, content FROM node WHERE ws = ? AND (path, since) > (?, ?)"
                     f" ORDER BY path, since LIMIT {4 * PAGE}",
@@ -284,18 +296,20 @@ class SqliteLedger(SqliteFile):
 
     def kept(self, workspace: str) -> dict[int, list[bytes]]:
         beginning = f"kept {workspace} "
-        rows = self._rows(TEXTS, "SELECT key, value FROM meta WHERE key > ? AND key < ?", (beginning, beginning + ":"))
+        rows = self.file.fetch_typed(
+            TEXTS, "SELECT key, value FROM meta WHERE key > ? AND key < ?", (beginning, beginning + ":")
+        )
         try:
             return {int(key[len(beginning) :]): list(map(bytes.fromhex, value.split())) for key, value in rows}
         except ValueError:
-            raise self._explain(sqlite3.DatabaseError("what a version needs makes no sense")) from None
+            raise self.file.explain(sqlite3.DatabaseError("what a version needs makes no sense")) from None
 
     def tags(self, workspace: str) -> list[tuple[str, int]]:
         """Every tag with each version that has it."""
-        return self._rows(TAGS, "SELECT tag, version FROM tag WHERE ws = ?", (self._key(workspace),))
+        return self.file.fetch_typed(TAGS, "SELECT tag, version FROM tag WHERE ws = ?", (self.key(workspace),))
 
     def meta(self, key: str) -> str | None:
-        rows = self._rows(META, "SELECT value FROM meta WHERE key = ?", (key,))
+        rows = self.file.fetch_typed(META, "SELECT value FROM meta WHERE key = ?", (key,))
         return rows[0][0] if rows else None
 
     # Writing
@@ -303,7 +317,21 @@ class SqliteLedger(SqliteFile):
     def transaction(self) -> SqliteTransaction:
         return SqliteTransaction(self)
 
-    # Private parts
+    def key(self, workspace: str) -> int:
+        """Return the number that the tables have for a workspace; -1 if there is none."""
+        key = self._keys.get(workspace)
+        if key is None:
+            rows = self.file.fetch("SELECT key FROM workspace WHERE id = ?", (workspace,))
+            key = rows[0][0] if rows else -1
+            if rows:
+                self._keys[workspace] = key
+        return key
+
+    def forget_keys(self) -> None:
+        """After a rollback or a rebuild, workspaces may have other numbers."""
+        self._keys = {}
+
+    # Checks of what was read
 
     def _workspace(self, values: Sequence[Any]) -> WorkspaceRow:
         """The row, if its texts are what the next save can build on."""
@@ -315,18 +343,18 @@ class SqliteLedger(SqliteFile):
             if any(type(number) is not int for number in counts.values()):
                 raise ValueError
         except ValueError:
-            raise self._explain(sqlite3.DatabaseError("the numbers of a workspace make no sense")) from None
+            raise self.file.explain(sqlite3.DatabaseError("the numbers of a workspace make no sense")) from None
         return row
 
     def _nodes(self, types: frozenset[Any], statement: str, values: Sequence[Any]) -> list[Any]:
         """The same for rows of `node`, alone or after their interval."""
-        rows, at = self._rows(types, statement, values), 1 if types is NODES else 3
+        rows, at = self.file.fetch_typed(types, statement, values), 1 if types is NODES else 3
         if not KINDS.issuperset([row[at] for row in rows]):
-            raise self._explain(sqlite3.DatabaseError("a row is of an unknown kind"))
+            raise self.file.explain(sqlite3.DatabaseError("a row is of an unknown kind"))
         return rows
 
     def _onward(self, before: Any, last: Any) -> Any:
         """Where the next page begins; a damaged index must not send us in circles."""
         if last <= before:
-            raise self._explain(sqlite3.DatabaseError("its rows are not in order"))
+            raise self.file.explain(sqlite3.DatabaseError("its rows are not in order"))
         return last

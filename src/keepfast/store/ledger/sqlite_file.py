@@ -1,4 +1,4 @@
-"""The file of the embedded ledger: opened, asked and made by SQLite, and what SQLite says in our words."""
+"""The SQLite file of the embedded ledger: connect, query, create; SQLite's errors become ours."""
 
 from __future__ import annotations
 
@@ -33,34 +33,32 @@ class SqliteFile:
         self.lock = lock
         self.durable = durable
         self.inode = -1
-        self._db: sqlite3.Connection | None = None
-        self._keys: dict[str, int] = {}
+        self.connection: sqlite3.Connection | None = None
         if create:
-            self._run_script()
+            self.create_tables()
 
     def close(self) -> None:
-        if self._db is not None:
-            self._db.close()
-            self._db = None
-            self._keys = {}
+        if self.connection is not None:
+            self.connection.close()
+            self.connection = None
 
     def vacuum(self) -> None:
         """Give free pages back to the disk if there are many. The caller holds no transaction."""
-        free, total = self._all("PRAGMA freelist_count")[0][0], self._all("PRAGMA page_count")[0][0]
+        free, total = self.fetch("PRAGMA freelist_count")[0][0], self.fetch("PRAGMA page_count")[0][0]
         if free > 256 and free * 4 > total:
             with Lock(self.lock):
-                self._all("VACUUM")
+                self.fetch("VACUUM")
 
     def integrity(self) -> str:
         """SQLite's own opinion: "ok", or what is wrong with its pages."""
-        return str(self._all("PRAGMA integrity_check(1)")[0][0])
+        return str(self.fetch("PRAGMA integrity_check(1)")[0][0])
 
     def shape(self) -> tuple[bytes, list[Any]]:
         """What is the same in every ledger of ours: the head of the file, and the definitions of its tables."""
         with open(self.path, "rb") as file:
             head = file.read(100)
         # In order of their names: VACUUM writes them down in another one.
-        tables = self._all("SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name")
+        tables = self.fetch("SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name")
         return head[:24] + head[44:48] + head[56:92], tables
 
     def copy(self, path: str) -> None:
@@ -68,44 +66,35 @@ class SqliteFile:
         try:
             target = sqlite3.connect(path)
             try:
-                (self._db or self._connect()).backup(target)
+                (self.connection or self._connect()).backup(target)
             finally:
                 target.close()
         except (sqlite3.Error, UnicodeError, MemoryError) as error:
-            raise self._explain(error) from None
+            raise self.explain(error) from None
 
-    # For those who know the tables
-
-    def _key(self, workspace: str) -> int:
-        key = self._keys.get(workspace)
-        if key is None:
-            rows = self._all("SELECT key FROM workspace WHERE id = ?", (workspace,))
-            key = rows[0][0] if rows else -1
-            if rows:
-                self._keys[workspace] = key
-        return key
-
-    def _all(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
+    def fetch(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
+        """Run one statement and return all its rows."""
         try:
-            return (self._db or self._connect()).execute(statement, values).fetchall()
+            return (self.connection or self._connect()).execute(statement, values).fetchall()
         except (sqlite3.Error, UnicodeError, OverflowError, MemoryError) as error:
-            raise self._explain(error) from None
+            raise self.explain(error) from None
 
-    def _rows(self, types: frozenset[Any], statement: str, values: Sequence[Any] = ()) -> list[Any]:
-        """The same for rows that must have one of these combinations of types."""
-        rows = self._all(statement, values)
+    def fetch_typed(self, types: frozenset[Any], statement: str, values: Sequence[Any] = ()) -> list[Any]:
+        """Fetch rows; raise `Damaged` unless each has one of these combinations of types."""
+        rows = self.fetch(statement, values)
         if rows and not _are_of(rows, types):
-            raise self._explain(sqlite3.DatabaseError("a row has a value of the wrong kind"))
+            raise self.explain(sqlite3.DatabaseError("a row has a value of the wrong kind"))
         return rows
 
-    def _many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
+    def execute_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Run one statement once for each row of values."""
         try:
-            (self._db or self._connect()).executemany(statement, rows)
+            (self.connection or self._connect()).executemany(statement, rows)
         except (sqlite3.Error, UnicodeError, OverflowError) as error:
-            raise self._explain(error) from None
+            raise self.explain(error) from None
 
     def _connect(self) -> sqlite3.Connection:
-        self.inode = self._inode()
+        self.inode = self.current_inode()
         if self.inode < 0:
             raise Damaged(
                 f"The ledger {self.path} is missing.", "Run `keepfast rebuild`: it is made again from packs and logs."
@@ -126,10 +115,10 @@ class SqliteFile:
         if version != VERSION or mode != "truncate":
             db.close()
             raise Damaged(f"The ledger {self.path} is not one of ours.", "Run `keepfast rebuild`.")
-        self._db = db
+        self.connection = db
         return db
 
-    def _run_script(self) -> None:
+    def create_tables(self) -> None:
         try:
             # SQLite would give it the mode of any other file, and its journal the same.
             close(open_fd(self.path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600))
@@ -152,15 +141,15 @@ class SqliteFile:
             finally:
                 db.close()
         except sqlite3.Error as error:
-            raise self._explain(error) from None
+            raise self.explain(error) from None
 
-    def _inode(self) -> int:
+    def current_inode(self) -> int:
         try:
             return stat(self.path).st_ino
         except FileNotFoundError:
             return -1
 
-    def _explain(self, error: Exception) -> KeepfastError:
+    def explain(self, error: Exception) -> KeepfastError:
         text = str(error)
         if isinstance(error, MemoryError) and not _is_memory_left():
             return OutOfMemory(f"There is not enough memory to read the ledger {self.path}.")

@@ -58,15 +58,15 @@ class SqliteTransaction:
 
     def __init__(self, ledger: SqliteLedger) -> None:
         self.ledger = ledger
-        self.guard = Lock(ledger.lock)
+        self.guard = Lock(ledger.file.lock)
 
     def __enter__(self) -> SqliteTransaction:
         ledger = self.ledger
         self.guard.__enter__()
         try:
-            if ledger._db is not None and ledger._inode() != ledger.inode:
+            if ledger.file.connection is not None and ledger.file.current_inode() != ledger.file.inode:
                 ledger.close()  # a rebuild has put a new ledger in its place
-            ledger._all("BEGIN IMMEDIATE")
+            ledger.file.fetch("BEGIN IMMEDIATE")
         except BaseException:
             self.guard.__exit__(None, None, None)
             raise
@@ -80,7 +80,7 @@ class SqliteTransaction:
         try:
             if kind is None:
                 try:
-                    ledger._all("COMMIT")
+                    ledger.file.fetch("COMMIT")
                 except KeepfastError:
                     self._roll_back()
                     raise
@@ -91,25 +91,25 @@ class SqliteTransaction:
             self.guard.__exit__(None, None, None)
 
     def _roll_back(self) -> None:
-        ledger = self.ledger
-        ledger._keys = {}
-        if ledger._db is not None and ledger._db.in_transaction:
+        ledger, connection = self.ledger, self.ledger.file.connection
+        ledger.forget_keys()
+        if connection is not None and connection.in_transaction:
             try:
-                ledger._db.execute("ROLLBACK")
+                connection.execute("ROLLBACK")
             except sqlite3.Error:
                 ledger.close()  # closing rolls back as well
 
     def add_workspace(self, row: WorkspaceRow) -> None:
-        self.ledger._all(f"INSERT INTO workspace({WORKSPACE}) VALUES({marks(row)})", row)
+        self.ledger.file.fetch(f"INSERT INTO workspace({WORKSPACE}) VALUES({marks(row)})", row)
 
     def update_workspace(self, row: WorkspaceRow) -> None:
         columns = ", ".join(f"{name} = ?" for name in WORKSPACE.split(", "))
-        self.ledger._all(f"UPDATE workspace SET {columns} WHERE id = ?", (*row, row.id))
+        self.ledger.file.fetch(f"UPDATE workspace SET {columns} WHERE id = ?", (*row, row.id))
 
     def add_pack(self, name: str, size: int, entries: Iterable[tuple[bytes, Location]]) -> None:
         ledger = self.ledger
-        ledger._all("INSERT OR IGNORE INTO pack(name, size) VALUES(?, ?)", (name, size))
-        known = ledger._all("SELECT key FROM pack WHERE name = ?", (name,))
+        ledger.file.fetch("INSERT OR IGNORE INTO pack(name, size) VALUES(?, ?)", (name, size))
+        known = ledger.file.fetch("SELECT key FROM pack WHERE name = ?", (name,))
         if not known:  # it was just added: the table's index does not tell of its rows
             raise Damaged("The ledger does not find what it was just given.")
         key = known[0][0]
@@ -119,29 +119,29 @@ class SqliteTransaction:
 
     def drop_packs(self, names: Sequence[str], moved: Iterable[tuple[bytes, Location]]) -> None:
         ledger = self.ledger
-        keys = {row[1]: row[0] for row in ledger._all("SELECT key, name FROM pack")}
+        keys = {row[1]: row[0] for row in ledger.file.fetch("SELECT key, name FROM pack")}
         rows = [(keys[place.pack], *place[1:], digest) for digest, place in moved]
-        ledger._many(
+        ledger.file.execute_many(
             "UPDATE blob SET pack = ?, frame = ?, stored = ?, offset = ?, length = ?, kind = ? WHERE digest = ?", rows
         )
         gone = [keys[name] for name in names if name in keys]
         marks = ",".join("?" * len(gone))
-        ledger._all(f"DELETE FROM blob WHERE pack IN ({marks})", gone)
-        ledger._all(f"DELETE FROM pack WHERE key IN ({marks})", gone)
+        ledger.file.fetch(f"DELETE FROM blob WHERE pack IN ({marks})", gone)
+        ledger.file.fetch(f"DELETE FROM pack WHERE key IN ({marks})", gone)
 
     def add_checkpoint(self, row: CheckpointRow) -> None:
-        ledger, key = self.ledger, self.ledger._key(row.workspace)
-        ledger._all(f"INSERT INTO checkpoint(ws, {CHECKPOINT}) VALUES({marks(row)})", (key, *row[1:]))
+        ledger, key = self.ledger, self.ledger.key(row.workspace)
+        ledger.file.fetch(f"INSERT INTO checkpoint(ws, {CHECKPOINT}) VALUES({marks(row)})", (key, *row[1:]))
         self._set_tags(key, row)
 
     def update_checkpoint(self, row: CheckpointRow) -> None:
-        ledger, key = self.ledger, self.ledger._key(row.workspace)
+        ledger, key = self.ledger, self.ledger.key(row.workspace)
         before = ledger.checkpoint(row.workspace, row.version)
         columns = ", ".join(f"{name} = ?" for name in CHECKPOINT.split(", "))
-        ledger._all(f"UPDATE checkpoint SET {columns} WHERE ws = ? AND version = ?", (*row[1:], key, row.version))
+        ledger.file.fetch(f"UPDATE checkpoint SET {columns} WHERE ws = ? AND version = ?", (*row[1:], key, row.version))
         if before is not None and before.tags != row.tags:
             for tag in before.tags.split("\n"):
-                ledger._all("DELETE FROM tag WHERE ws = ? AND tag = ? AND version = ?", (key, tag, row.version))
+                ledger.file.fetch("DELETE FROM tag WHERE ws = ? AND tag = ? AND version = ?", (key, tag, row.version))
             self._set_tags(key, row)
 
     def apply(
@@ -152,10 +152,10 @@ class SqliteTransaction:
         whole: bool = False,
         known: Container[bytes] | None = None,
     ) -> None:
-        ledger, key = self.ledger, self.ledger._key(workspace)
+        ledger, key = self.ledger, self.ledger.key(workspace)
         rows = list(rows)
         if whole:
-            ledger._all("UPDATE node SET until = ? WHERE ws = ? AND until IS NULL", (version, key))
+            ledger.file.fetch("UPDATE node SET until = ? WHERE ws = ? AND until IS NULL", (version, key))
         elif version > 1:
             self._end(key, version, [row.path for row in rows if known is None or row.path in known])
         self._insert(
@@ -168,7 +168,7 @@ class SqliteTransaction:
         """What was known of these paths holds up to this version."""
         ledger = self.ledger
         if len(paths) <= MANY_PATHS:
-            ledger._many(
+            ledger.file.execute_many(
                 "UPDATE node SET until = ?1 WHERE ws = ?2 AND path = ?3 AND until IS NULL"
                 " AND since = (SELECT max(since) FROM node WHERE ws = ?2 AND path = ?3)",
                 [(version, key, path) for path in paths],
@@ -177,52 +177,52 @@ class SqliteTransaction:
         # The same in few statements; each reads the whole history of its paths.
         for start in range(0, len(paths), 500):
             part = paths[start : start + 500]
-            ledger._all(
+            ledger.file.fetch(
                 f"UPDATE node SET until = ? WHERE ws = ? AND path IN ({marks(part)}) AND until IS NULL",
                 (version, key, *part),
             )
 
     def drop_intervals(self, workspace: str, after: int, upto: int) -> int:
-        ledger, key = self.ledger, self.ledger._key(workspace)
+        ledger, key = self.ledger, self.ledger.key(workspace)
         which = "ws = ? AND until IS NOT NULL AND until > ? AND until <= ? AND since > ?"
         values = (key, after, upto, after)
         # total() and not sum(): a crafted size must not overflow it.
-        size = ledger._all(f"SELECT total(size) FROM node WHERE kind = 'f' AND {which}", values)[0][0]
-        ledger._all(f"DELETE FROM node WHERE {which}", values)
+        size = ledger.file.fetch(f"SELECT total(size) FROM node WHERE kind = 'f' AND {which}", values)[0][0]
+        ledger.file.fetch(f"DELETE FROM node WHERE {which}", values)
         return int(size)
 
     def drop_workspace(self, workspace: str) -> None:
         ledger = self.ledger
-        key = ledger._key(workspace)
+        key = ledger.key(workspace)
         for table in ("node", "tag", "checkpoint"):
-            ledger._all(f"DELETE FROM {table} WHERE ws = ?", (key,))
-        ledger._all("DELETE FROM workspace WHERE key = ?", (key,))
+            ledger.file.fetch(f"DELETE FROM {table} WHERE ws = ?", (key,))
+        ledger.file.fetch("DELETE FROM workspace WHERE key = ?", (key,))
         beginning = f"kept {workspace} "
-        ledger._all("DELETE FROM meta WHERE key > ? AND key < ?", (beginning, beginning + ":"))
-        ledger._all("DELETE FROM meta WHERE key = ?", (f"base {workspace}",))
+        ledger.file.fetch("DELETE FROM meta WHERE key > ? AND key < ?", (beginning, beginning + ":"))
+        ledger.file.fetch("DELETE FROM meta WHERE key = ?", (f"base {workspace}",))
         ledger._keys.pop(workspace, None)
 
     def set_meta(self, key: str, value: str) -> None:
-        self.ledger._all("INSERT OR REPLACE INTO meta VALUES(?, ?)", (key, value))
+        self.ledger.file.fetch("INSERT OR REPLACE INTO meta VALUES(?, ?)", (key, value))
 
     def set_kept(self, workspace: str, version: int, ids: Sequence[bytes]) -> None:
         key = f"kept {workspace} {version}"
         if ids:
             self.set_meta(key, " ".join([one.hex() for one in ids]))
         else:
-            self.ledger._all("DELETE FROM meta WHERE key = ?", (key,))
+            self.ledger.file.fetch("DELETE FROM meta WHERE key = ?", (key,))
 
     def _insert(self, into: str, values: str, rows: Sequence[Sequence[object]]) -> None:
         """Insert rows, several by each statement: running one costs about as much as a row."""
         whole = len(rows) - len(rows) % TOGETHER
         if whole:
             groups = (tuple(chain.from_iterable(rows[at : at + TOGETHER])) for at in range(0, whole, TOGETHER))
-            self.ledger._many(f"{into} VALUES {','.join([values] * TOGETHER)}", groups)
-        self.ledger._many(f"{into} VALUES {values}", rows[whole:])
+            self.ledger.file.execute_many(f"{into} VALUES {','.join([values] * TOGETHER)}", groups)
+        self.ledger.file.execute_many(f"{into} VALUES {values}", rows[whole:])
 
     def _set_tags(self, key: int, row: CheckpointRow) -> None:
         for tag in row.tags.split("\n") if row.tags else ():
-            self.ledger._all("INSERT OR IGNORE INTO tag VALUES(?, ?, ?)", (key, tag, row.version))
+            self.ledger.file.fetch("INSERT OR IGNORE INTO tag VALUES(?, ?, ?)", (key, tag, row.version))
 
 
 def marks(row: Sequence[object]) -> str:

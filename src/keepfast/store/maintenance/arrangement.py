@@ -79,7 +79,7 @@ def _spots(repository: Repository, keys: set[bytes], lists: set[bytes]) -> dict[
             if row.kind == FILE and row.content in known and (row.content not in spots or until is None):
                 spots[row.content] = row.path, 0, since, until is None
     for key in sorted(lists & spots.keys()):
-        names = repository.blob(key)[0]
+        names = repository.contents.blob(key)[0]
         path, _, since, now = spots[key]
         for at in range(0, len(names), 32):
             part = names[at : at + 32]

@@ -62,7 +62,7 @@ def contents_of(repository: Repository, keys: Iterable[bytes]) -> set[bytes]:
     new = list(result)
     while new:
         lists = [key for key, place in repository.ledger.locate(new).items() if place.kind in (CHUNKS, LIST)]
-        found = [repository.blob(key)[0] for key in lists]
+        found = [repository.contents.blob(key)[0] for key in lists]
         named = {names[at : at + 32] for names in found for at in range(0, len(names), 32)}
         new = list(named - result)
         result |= named
@@ -277,7 +277,7 @@ class Compacting:
         for slot in sorted(wanted):
             try:
                 most = max([place.offset + place.length for _, place in wanted[slot]])
-                unpacked = self.repository.frame(wanted[slot][0][1], most, keep=False)
+                unpacked = self.repository.contents.frame(wanted[slot][0][1], most, keep=False)
                 for key, place in wanted[slot]:
                     data = unpacked[place.offset : place.offset + place.length]
                     if len(data) != place.length or (place.kind != CHUNKS and digest(data) != key):
@@ -314,7 +314,7 @@ class Compacting:
             repository.take_back([writer.name for writer in writers if writer.name not in chosen])
             raise
         step("compact:swapped")
-        repository.forget_frames()
+        repository.contents.forget_frames()
         for name in gone:
             repository.blobs.delete(name)
             step("compact:removed")

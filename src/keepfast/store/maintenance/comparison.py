@@ -5,13 +5,13 @@ from __future__ import annotations
 from bisect import bisect_left
 
 from keepfast.model.errors import Damaged, KeepfastError
+from keepfast.store.bases import base_key
 from keepfast.store.digest import add, weight
 from keepfast.store.maintenance.findings import concerned, everything, labels, many, text
 from keepfast.store.maintenance.places import follow
 from keepfast.store.maintenance.rebuild import LOST, Log
 from keepfast.store.records import STORE_LOG
-from keepfast.store.replay import base_key, checkpoint_row
-from keepfast.store.rows import Query
+from keepfast.store.rows import Query, checkpoint_row
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def compare(
         comparing.run()
     except KeepfastError as error:
         report.ledger_unreadable = True
-        report.say(f"The ledger cannot be read: {str(error).replace(actual.path, 'it')}", everything(expected))
+        report.say(f"The ledger cannot be read: {str(error).replace(actual.file.path, 'it')}", everything(expected))
         comparing.without_ledger()
         try:
             comparing.logs_alone()
@@ -108,10 +108,10 @@ class _Comparing:
 
     def _pages(self) -> None:
         """SQLite's own check finds few flipped bits, but it does find what lies in its indexes."""
-        opinion = self.actual.integrity()
+        opinion = self.actual.file.integrity()
         if opinion != "ok":
             raise Damaged(f"its pages are damaged: {opinion}.")
-        if self.actual.shape() != self.expected.shape():
+        if self.actual.file.shape() != self.expected.file.shape():
             raise Damaged("its tables are not ours.")
 
     # Logs and rows

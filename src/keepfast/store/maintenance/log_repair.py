@@ -119,7 +119,7 @@ def _told(repository: Repository, log: str) -> Told:
 
 def _header(repository: Repository, key: bytes) -> Record | None:
     try:
-        return document.header(repository.load(key))
+        return document.header(repository.contents.load(key))
     except KeepfastError:
         return None
 

@@ -128,7 +128,7 @@ class _Following:
         found: set[bytes] = set()
         waiting = [place]
         while waiting:
-            data = self.scratch.fetch(waiting.pop())
+            data = self.scratch.contents.fetch(waiting.pop())
             named = {data[at : at + 32] for at in range(0, len(data), 32)} - found
             found |= named
             if place.kind == LIST:

@@ -14,9 +14,8 @@ from keepfast.store.local import LocalBlobs, LocalRecords
 from keepfast.store.maintenance.log_repair import mended, misplaced, workspaces_told
 from keepfast.store.packs import read_index
 from keepfast.store.records import STORE_LOG, Chain
-from keepfast.store.replay import checkpoint_row
 from keepfast.store.repository import Repository
-from keepfast.store.rows import CheckpointRow
+from keepfast.store.rows import CheckpointRow, checkpoint_row
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -314,7 +313,7 @@ class _Filling:
 
     def _document(self, record: dict[str, Any]) -> tuple[dict[str, Any], list[Entry]] | None:
         try:
-            return document.decode(self.repository.load(bytes.fromhex(record["doc"])))
+            return document.decode(self.repository.contents.load(bytes.fromhex(record["doc"])))
         except Damaged:
             return None
 

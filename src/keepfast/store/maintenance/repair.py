@@ -206,7 +206,9 @@ class _Healing:
         return healed
 
     def _keys(self, repository: Repository) -> bool:
-        return repository.sealing().heal() and self._healed("The sealed keys were written again from their copy.")
+        return repository.contents.sealing().heal() and self._healed(
+            "The sealed keys were written again from their copy."
+        )
 
     # Packs, from other copies and from the disk
 
@@ -291,7 +293,7 @@ class _Healing:
                 settle_after_failure(repository)
             raise
         step("repair:swapped")
-        repository.forget_frames()
+        repository.contents.forget_frames()
         self._put_aside(gone)
 
 

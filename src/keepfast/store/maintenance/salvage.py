@@ -98,7 +98,7 @@ def _keyframes(repository: Repository, found: list[CheckpointRow]) -> list[dict[
         if place.kind != DOCUMENT or key in own:
             continue
         try:
-            header = document.header(repository.load(key))
+            header = document.header(repository.contents.load(key))
         except KeepfastError:
             continue
         version = versions.get(header["id"], 0)
@@ -165,11 +165,11 @@ def _sealed_pieces(repository: Repository, data: bytes) -> list[tuple[bytes, byt
     from io import BytesIO
 
     found: list[tuple[bytes, bytes, int]] = []
-    if repository.keys is not None:
-        repository.sealing().forms_of(
+    if repository.contents.keys is not None:
+        repository.contents.sealing().forms_of(
             BytesIO(data).read,
             lambda key, part, is_list: found.append((key, part, LIST if is_list else SEALED)),
-            repository.has,
+            repository.contents.has,
         )
     return found
 
@@ -187,7 +187,7 @@ class Kept:
         Unless it is `doubtful`, a list may be taken over without: its chunks may only now be on their way to be healed.
         """
         try:
-            data = self.repository.fetch(place)
+            data = self.repository.contents.fetch(place)
             is_whole = digest(data) == key
             good = is_whole or (place.kind == CHUNKS and (not doubtful or adds_up(self.repository, key, data)))
         except (KeepfastError, FileNotFoundError):

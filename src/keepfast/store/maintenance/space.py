@@ -196,7 +196,7 @@ def _compact(repository: Repository, folder: str, everything: bool, progress: Pr
     packs = repository.ledger.packs()
     result.bytes_after, result.packs_after = sum(pack.size for pack in packs), len(packs)
     try:
-        getattr(repository.ledger, "vacuum", int)()
+        repository.ledger.vacuum()
     except (DiskFull, Failed):
         pass  # free pages stay in the ledger and are used again
     if folder:

@@ -131,7 +131,7 @@ class _Examining:
         ledger = SqliteLedger(self.folder + "/ledger.db", self.folder + "/lock")
         with nullcontext() if self.is_read_only else Lock(self.folder + "/lock"):
             try:
-                ledger.copy(self.actual.path)
+                ledger.file.copy(self.actual.file.path)
             except DiskFull:
                 raise
             except KeepfastError as error:
@@ -184,7 +184,7 @@ class _Examining:
         doubtful = []
         for key, place in self.lists:
             try:
-                if adds_up(scratch, key, scratch.fetch(place)):
+                if adds_up(scratch, key, scratch.contents.fetch(place)):
                     good.add(key)
                 else:
                     self.report.bad.add((place.pack, key))
@@ -195,7 +195,7 @@ class _Examining:
 
     def _keys(self) -> None:
         """The keys of sealed contents, as far as the store has them: without these, the key in the key file opens nothing."""
-        problem = self.repository.sealing().problem() if self.repository.keys is not None else ""
+        problem = self.repository.contents.sealing().problem() if self.repository.contents.keys is not None else ""
         if problem:
             self.report.seal_wrong = True
             self.report.say(problem)
@@ -211,7 +211,7 @@ def adds_up(repository: Repository, key: bytes, chunks: bytes) -> bool:
     """Do the contents of this chunk list, one after another, have this digest? Raises `Damaged` if one is missing."""
     total = blake3()
     for at in range(0, len(chunks), 32):
-        total.update(repository.blob(chunks[at : at + 32])[0])
+        total.update(repository.contents.blob(chunks[at : at + 32])[0])
     return total.digest() == key
 
 

@@ -187,6 +187,9 @@ class MemoryLedger:
     def meta(self, key: str) -> str | None:
         return self._tables().meta.get(key)
 
+    def vacuum(self) -> None:
+        """Nothing to give back: there is no file."""
+
     def close(self) -> None:
         """Nothing to give back: whoever has the object has the data."""
 
