@@ -55,3 +55,10 @@ def test_every_module_says_what_it_is() -> None:
 def test_modules_are_nouns(name: str) -> None:
     """A module named by a participle tells what somebody does, not what it is."""
     assert name in ("ranking.py", "wiring.py")
+
+
+def test_only_the_store_asks_the_ledger() -> None:
+    """Everybody else asks the repository."""
+    others = [path for path in SOURCE.rglob("*.py") if path.relative_to(SOURCE).parts[0] != "store"]
+
+    assert [str(path) for path in others if re.search(r"\.ledger\b(?! import)", path.read_text())] == []

@@ -155,7 +155,7 @@ def in_this_phase(place: Place, task: Task) -> list[str]:
     """The files that a review of the task's phase shows."""
     with place.ground.engine() as engine:
         root, row = engine.root(os.fsencode(task.workspace))
-        base = phase_base(place.ground, engine.repository().ledger, place.ground.tables.task(task.id))
+        base = phase_base(place.ground, engine.repository(), place.ground.tables.task(task.id))
         assert base is not None
         paths = [os.fsdecode(change.path) for change in compare(engine, root, row, base.row, None)]
         return [path for path in paths if path.endswith(".txt")]

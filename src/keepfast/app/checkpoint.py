@@ -389,7 +389,7 @@ class Engine:
     def _is_fork(self, repository: Repository, row: WorkspaceRow) -> bool:
         from keepfast.store.rows import Query
 
-        return bool(repository.ledger.find(Query(workspace=row.id, trigger="fork", forgotten=True, limit=1)))
+        return bool(repository.find(Query(workspace=row.id, trigger="fork", forgotten=True, limit=1)))
 
     def adopt(self, cwd: bytes, project: bytes = b"", most: int = 0) -> tuple[bytes, str] | None:
         """Make a workspace for a session in `cwd`, as the setting `adopt` says; None if it asks for none.
@@ -548,14 +548,14 @@ class Engine:
 
     def register(self, repository: Repository, workspace: str, root: bytes, now: int, parent: str = "") -> WorkspaceRow:
         row = repository.register(workspace, root, now, parent)
-        for other in repository.ledger.workspaces():
+        for other in repository.workspaces():
             if root and other.path == root and other.id != workspace:
                 repository.register(other.id, b"", now)  # that folder is gone: this one lies in its place
         self._list_paths(repository)
         return row
 
     def _list_paths(self, repository: Repository) -> None:
-        known = [(row.id, row.path) for row in repository.ledger.workspaces()]
+        known = [(row.id, row.path) for row in repository.workspaces()]
         self.place.list_paths(known)
         if self.place.is_beside():
             return

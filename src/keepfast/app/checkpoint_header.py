@@ -67,7 +67,7 @@ def active_of(event: Event, changed: Sequence[Entry], saving: Saving, patterns: 
     from keepfast.model.entry import GONE
     from keepfast.store.rows import Query
 
-    rows = saving.repository.ledger.find(Query(workspace=saving.row.id, session=event.session, limit=1))
+    rows = saving.repository.find(Query(workspace=saving.row.id, session=event.session, limit=1))
     try:
         carried = saving.repository.document(rows[0])[0].get("active_files") if rows else []
     except KeepfastError:

@@ -174,7 +174,7 @@ def put_aside(engine: Engine, root: bytes, workspace: str, paths: tuple[bytes, .
 
 def _is_untidy(engine: Engine) -> bool:
     """Have packs piled up, or has the store outgrown its cap?"""
-    packs = engine.repository().ledger.packs()
+    packs = engine.repository().packs()
     if len(packs) >= MANY_PACKS and len(packs) % 16 == 0:
         return True
     size, most = sum([pack.size for pack in packs]), engine.settings["retention.max_size"]
@@ -196,7 +196,7 @@ def compose(
         saving = engine.repository().begin(workspace)
         try:
             old = Replaced()
-            for path, row in engine.repository().ledger.current(workspace, list(contents)).items():
+            for path, row in engine.repository().current(workspace, list(contents)).items():
                 old.add(path, row)
             changed = [filled(entry, saving, data) for _, (entry, data) in sorted(contents.items())]
             now = event.at

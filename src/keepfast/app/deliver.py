@@ -216,7 +216,7 @@ class Delivery:
             return self._not_kept(int(found.get("at") or 0))
         if found.get("status") != "created":
             return self._say("clear_failed") if found.get("status") == "failed" else ""
-        row = self.engine.repository().ledger.checkpoint(self.resuming.workspace, int(found["version"]))
+        row = self.engine.repository().checkpoint(self.resuming.workspace, int(found["version"]))
         if row is None or row.forgotten:
             return ""
         told = self.resuming.tell(row)

@@ -176,7 +176,7 @@ class Forking:
         kinds: dict[bytes, str] = {}
         rows: list[Entry] = []
         total = 0
-        for row in self.repository.ledger.state(self.row.id, self.checkpoint.version):
+        for row in self.repository.state(self.row.id, self.checkpoint.version):
             rows.append(row)
             kinds[row.path] = row.kind
             total = add(total, plus=weight(row))
@@ -246,7 +246,7 @@ class Forking:
                     Cloning(self.root, self.repository.contents.ids),
                 ),
                 self.repository.contents.ids,
-                lambda key: bool(self.repository.ledger.locate([key])),
+                self.repository.contents.has,
                 mtimes=True,
                 durable=self.engine.place.durable,
                 accelerated=accelerated,
@@ -301,7 +301,7 @@ def fork_point(engine: Engine, parent: WorkspaceRow, folder: bytes) -> tuple[Wor
     row = engine.repository().workspace(own[1]) if own is not None and own[0] == folder else None
     if row is None or row.parent != parent.id:
         raise Usage(f"{show(folder)} is not a fork of this workspace.", "Run it where the fork was made from.")
-    found = engine.repository().ledger.find(Query(workspace=row.id, trigger=TRIGGER))
+    found = engine.repository().find(Query(workspace=row.id, trigger=TRIGGER))
     if not found:
         raise NotFound(
             "The first checkpoint of the fork is not there any more.", "`keepfast diff` compares any others."

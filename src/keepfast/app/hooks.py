@@ -666,9 +666,9 @@ class Attending:
             self._save(trigger)
         from keepfast.store.rows import Query
 
-        ledger, session = self.engine.repository().ledger, self.event.session
-        rows = ledger.find(Query(workspace=self.workspace, session=session, limit=1)) if session else []
-        rows = rows or ledger.find(Query(workspace=self.workspace, limit=1))
+        repository, session = self.engine.repository(), self.event.session
+        rows = repository.find(Query(workspace=self.workspace, session=session, limit=1)) if session else []
+        rows = rows or repository.find(Query(workspace=self.workspace, limit=1))
         if not rows:
             return {"status": "none"}
         row = rows[0]

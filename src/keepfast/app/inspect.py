@@ -105,7 +105,7 @@ def coverage(row: WorkspaceRow) -> Coverage:
 
 def not_covered(repository: Repository, checkpoint: CheckpointRow) -> list[bytes]:
     """Git's own folders in a version: named there, and never kept."""
-    rows = repository.ledger.left_out(checkpoint.workspace, checkpoint.version)
+    rows = repository.left_out(checkpoint.workspace, checkpoint.version)
     return [row.path for row in rows if row.kind == EXCLUDED and row.flags & WHY_EXCLUDED == BY_GIT]
 
 
@@ -141,7 +141,7 @@ def _with_disk(
     now = {entry.path: _there(entry) for entry in changed}
     earlier = {path: before.get(path) for path in now}
     if old is None or old.version != row.version:
-        newest = repository.ledger.checkpoint(row.id, row.version) if row.version else None
+        newest = repository.checkpoint(row.id, row.version) if row.version else None
         for change in between(repository, row.id, old, newest) if newest is not None else ():
             now.setdefault(change.path, change.new)
             earlier[change.path] = change.old
@@ -159,9 +159,9 @@ def disk_now(engine: Engine, root: bytes, row: WorkspaceRow, paths: Sequence[byt
     Where `paths` are all files, only they are looked at.
     """
     above = parents(paths)
-    ledger, only = engine.repository().ledger, (*sorted(above), *paths)
+    repository, only = engine.repository(), (*sorted(above), *paths)
     for path in paths:
-        known = ledger.current(row.id, [path]).get(path)
+        known = repository.current(row.id, [path]).get(path)
         if not path or (known is not None and known.kind == FOLDER) or _is_folder(root, path):
             only = ()
     try:
@@ -178,8 +178,8 @@ def _all_at(engine: Engine, root: bytes, row: WorkspaceRow, paths: Sequence[byte
     from keepfast.app.scan import all_below
     from keepfast.app.workspace_lock import capture_rules
 
-    ledger = engine.repository().ledger
-    known = [entry.path for path in paths for entry in ledger.state(row.id, row.version, path)]
+    repository = engine.repository()
+    known = [entry.path for path in paths for entry in repository.state(row.id, row.version, path)]
     there, _ = all_below(root, [path for path in paths if _is_folder(root, path)], capture_rules(engine, root))
     return tuple(sorted({*parents(paths), *paths, *known, *there}))
 
@@ -213,9 +213,9 @@ def pairs_between(
     if touched is None:
         yield from _merged(repository, old, new)
         return
-    ledger, since = repository.ledger, old.version if old is not None else 0
+    since = old.version if old is not None else 0
     for path in touched:
-        pair = ledger.at(workspace, since, path), ledger.at(workspace, new.version, path)
+        pair = repository.at(workspace, since, path), repository.at(workspace, new.version, path)
         if differ(*pair):
             yield pair
 
@@ -225,16 +225,16 @@ def as_compared(repository: Repository, rows: Sequence[CheckpointRow]) -> list[C
 
     Where that is no longer kept, it stays the number of paths that differed from the version directly before.
     """
-    ledger, after = repository.ledger, dict[str, set[int]]()
+    after = dict[str, set[int]]()
     for row in rows:
-        before = ledger.checkpoint(row.workspace, row.version - 1) if row.trigger not in SAFETY else None
+        before = repository.checkpoint(row.workspace, row.version - 1) if row.trigger not in SAFETY else None
         if before is not None and before.trigger in SAFETY:
             after.setdefault(row.workspace, set()).add(row.version)
     found: dict[tuple[str, int], int] = {}
     for workspace, versions in after.items():
         for version, base in bases_before(repository, workspace, versions).items():
-            old = ledger.checkpoint(workspace, base[1]) if base is not None and base[0] == workspace else None
-            new = ledger.checkpoint(workspace, version)
+            old = repository.checkpoint(workspace, base[1]) if base is not None and base[0] == workspace else None
+            new = repository.checkpoint(workspace, version)
             if old is not None and new is not None and not old.forgotten:
                 found[workspace, version] = sum(1 for _ in pairs_between(repository, workspace, old, new))
     return [row._replace(changed=found.get((row.workspace, row.version), row.changed)) for row in rows]
@@ -258,7 +258,7 @@ def _touched(
         return None  # a folder that was copied has a history of its own, and that of its origin
     if low == 0 or high - low > MOST_DOCUMENTS:
         return None
-    rows = repository.ledger.find(Query(workspace=workspace, before=high + 1, limit=high - low, forgotten=True))
+    rows = repository.find(Query(workspace=workspace, before=high + 1, limit=high - low, forgotten=True))
     if sum(row.changed for row in rows) > MOST_ROWS or any(row.trigger == "lost" for row in rows):
         return None
     paths: set[bytes] = set()
@@ -277,9 +277,9 @@ def _merged(
     repository: Repository, old: CheckpointRow | None, new: CheckpointRow
 ) -> Iterator[tuple[Entry | None, Entry | None]]:
     """Pairs of rows that differ, by path, from two states that are each sorted by path."""
-    left: Iterator[Entry] = iter(()) if old is None else repository.ledger.state(old.workspace, old.version)
+    left: Iterator[Entry] = iter(()) if old is None else repository.state(old.workspace, old.version)
     whole = _whole(repository, new)
-    right = repository.ledger.state(new.workspace, new.version) if whole is None else iter(whole)
+    right = repository.state(new.workspace, new.version) if whole is None else iter(whole)
     one, other = next(left, None), next(right, None)
     while one is not None and other is not None:
         if one.path < other.path:
@@ -364,6 +364,5 @@ class _Hashing:
 
     def sealed(self, read: Callable[[int], bytes]) -> bytes:
         found = self.repository.contents.sealing().ids_of(read, self.repository.contents.has)
-        known = self.repository.ledger.locate(found)
         # Without a key the id cannot be known; any other one says that a save would store it anew, and so it would.
-        return next((one for one in found if one in known), found[0] if found else self.large(read))
+        return next(filter(self.repository.contents.has, found), found[0] if found else self.large(read))

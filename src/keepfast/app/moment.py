@@ -93,7 +93,7 @@ def files(engine: Engine, root: bytes, row: CheckpointRow, known: list[WorkingFi
 
 
 def _before(repository: Repository, row: CheckpointRow) -> Iterator[CheckpointRow]:
-    find = repository.ledger.find
+    find = repository.find
     if row.session:
         yield from find(Query(workspace=row.workspace, session=row.session, before=row.version, limit=MOST_LOOKED))
     others = find(Query(workspace=row.workspace, before=row.version, limit=MOST_LOOKED))
@@ -117,9 +117,9 @@ def _beside(repository: Repository, kept: dict[str, Any]) -> list[tuple[str, byt
 
 def _at(repository: Repository, row: CheckpointRow, file: WorkingFile, inner: str, base: str) -> WorkingFile:
     path = os.fsencode(inner)
-    entry = repository.ledger.at(row.workspace, row.version, path)
+    entry = repository.at(row.workspace, row.version, path)
     if entry is None:
-        above = [repository.ledger.at(row.workspace, row.version, one) for one in parents([path])]
+        above = [repository.at(row.workspace, row.version, one) for one in parents([path])]
         is_left_out = any(one is not None and one.kind in LEFT_OUT for one in above)
         return file if is_left_out else WorkingFile(file.path, [], file.touched, file.hunks, file.reads, gone=True)
     if entry.kind != FILE or entry.size > disk.LARGEST:

@@ -62,7 +62,7 @@ class Browser:
     def versions(self) -> list[CheckpointRow]:
         """Every version that is shown, oldest first; those that were made meanwhile included."""
         if self.only is None:
-            for row in self._repository().ledger.find(Query(workspace=self.workspace)):
+            for row in self._repository().find(Query(workspace=self.workspace)):
                 if row.trigger != "lost":
                     self._shown[row.version] = row
         return [self._shown[version] for version in sorted(self._shown)]
@@ -126,7 +126,7 @@ class Browser:
         return {file_name(row.name): row for row in self.versions() if row.name}
 
     def _newest(self) -> CheckpointRow:
-        rows = self._repository().ledger.find(Query(workspace=self.workspace, limit=1))
+        rows = self._repository().find(Query(workspace=self.workspace, limit=1))
         if not rows:
             raise _error(ENOENT)
         return self._shown.setdefault(rows[0].version, rows[0])
@@ -147,7 +147,7 @@ class Browser:
             raise _error(ENOENT)
         version = int(digits)
         if version not in self._shown:
-            row = self._repository().ledger.checkpoint(self.workspace, version)
+            row = self._repository().checkpoint(self.workspace, version)
             if row is None or row.forgotten or row.trigger == "lost":
                 raise _error(ENOENT)
             self._shown[version] = row
@@ -228,9 +228,8 @@ class State:
 
 def whole_state(repository: Repository, row: CheckpointRow) -> list[Entry]:
     """Return every row of a version, also of one that was forgotten but not swept. Raises `Damaged`."""
-    ledger = repository.ledger
-    rows = list(ledger.state(row.workspace, row.version))
-    now = ledger.checkpoint(row.workspace, row.version)
+    rows = list(repository.state(row.workspace, row.version))
+    now = repository.checkpoint(row.workspace, row.version)
     # Forgetting drops rows from the ledger; the documents stay until they are swept.
     if now is None or now.forgotten or not _adds_up(rows, row):
         rows = _from_documents(repository, row)
@@ -264,7 +263,7 @@ def _from_documents(repository: Repository, row: CheckpointRow) -> list[Entry]:
     records = Chain(repository.records.read(row.workspace)).records
     keyframes = {record["v"]: bytes.fromhex(record["doc"]) for record in records if record["r"] == "keyframe"}
     state: dict[bytes, Entry] = {}
-    for one in repository.ledger.find(Query(workspace=row.workspace, before=row.version + 1, forgotten=True)):
+    for one in repository.find(Query(workspace=row.workspace, before=row.version + 1, forgotten=True)):
         key = keyframes.get(one.version, one.document)
         header, entries = repository.document(one._replace(document=key))
         for entry in entries:

@@ -139,7 +139,7 @@ class Previewing:
 
     def _refuse_left_out(self, target: CheckpointRow, path: bytes) -> None:
         for above in (path, *sorted(parents([path]), reverse=True)):
-            row = self.repository.ledger.at(target.workspace, target.version, above)
+            row = self.repository.at(target.workspace, target.version, above)
             if row is None or row.kind not in LEFT_OUT:
                 continue
             lost = self._missing(row, target)
@@ -153,7 +153,7 @@ class Previewing:
         """What the target left out, at these paths or anywhere, and what is not there now, or not as it was."""
         found: list[Missing] = []
         for limit in paths or (b"",):
-            for row in self.repository.ledger.left_out(target.workspace, target.version, limit):
+            for row in self.repository.left_out(target.workspace, target.version, limit):
                 try:
                     seen = lstat(self.root + b"/" + row.path)
                 except OSError:
@@ -167,9 +167,11 @@ class Previewing:
 
     def left_out(self, target: CheckpointRow, paths: Sequence[bytes] = ()) -> list[bytes]:
         """What the target left out, at these paths or anywhere."""
-        ledger = self.repository.ledger
+        repository = self.repository
         return [
-            row.path for limit in paths or (b"",) for row in ledger.left_out(target.workspace, target.version, limit)
+            row.path
+            for limit in paths or (b"",)
+            for row in repository.left_out(target.workspace, target.version, limit)
         ]
 
     def _state(self, row: Entry, seen: stat_result, is_made_again: bool) -> str:
@@ -203,7 +205,7 @@ class Previewing:
         except OSError:
             beside = set()
         folder = above + b"/" if above else b""
-        at = self.repository.ledger.at
+        at = self.repository.at
         return beside | {
             name for name in evidence_of(path) if at(target.workspace, target.version, folder + name) is not None
         }
@@ -289,11 +291,11 @@ class Previewing:
         deleted = [one.path for one in pointers if one.action == DELETE and one.path not in inward]
         if not deleted or self._knows_pointers(target):
             return made
-        ledger = self.repository.ledger
+        repository = self.repository
         unknown = {
             path
             for path in deleted
-            if not any(since <= target.version for since, _, _ in ledger.history(target.workspace, path))
+            if not any(since <= target.version for since, _, _ in repository.history(target.workspace, path))
         }
         return made.without(unknown, "that checkpoint does not know of git's pointer files") if unknown else made
 
@@ -353,9 +355,12 @@ class Previewing:
         if not paths or old is None:
             return pairs_between(self.repository, self.row.id, old, new)
         found: list[Pair] = []
-        ledger = self.repository.ledger
+        repository = self.repository
         for path in dict.fromkeys((*paths, *parents(paths), *made)):
-            before, after = ledger.at(old.workspace, old.version, path), ledger.at(new.workspace, new.version, path)
+            before, after = (
+                repository.at(old.workspace, old.version, path),
+                repository.at(new.workspace, new.version, path),
+            )
             kinds = {entry.kind for entry in (before, after) if entry is not None}
             if path in paths and (not kinds or not kinds <= SINGLE):
                 return pairs_between(self.repository, self.row.id, old, new)
@@ -374,7 +379,7 @@ class Previewing:
             except KeyError:
                 row = None
                 if checkpoint is not None:
-                    row = self.repository.ledger.at(checkpoint.workspace, checkpoint.version, path)
+                    row = self.repository.at(checkpoint.workspace, checkpoint.version, path)
             return row.kind if row is not None else ""
 
         return kind
@@ -403,11 +408,11 @@ class Previewing:
 
     def _rows(self, checkpoint: CheckpointRow, paths: Collection[bytes]) -> dict[bytes, Entry]:
         """The rows of a version at these paths, as it has them: groups and times differ without making a version."""
-        ledger, workspace, version = self.repository.ledger, checkpoint.workspace, checkpoint.version
+        repository, workspace, version = self.repository, checkpoint.workspace, checkpoint.version
         if len(paths) > MANY_PATHS:
             wanted = set(paths)
-            return {row.path: row for row in ledger.state(workspace, version) if row.path in wanted}
-        return {path: row for path in paths if (row := ledger.at(workspace, version, path)) is not None}
+            return {row.path: row for row in repository.state(workspace, version) if row.path in wanted}
+        return {path: row for path in paths if (row := repository.at(workspace, version, path)) is not None}
 
     def _missing_folders(self, paths: Sequence[bytes], rows: dict[bytes, Pair]) -> list[bytes]:
         """Folders above the paths that are to be made, because they are not there any more."""
@@ -426,7 +431,7 @@ class Previewing:
         """Is this work that no checkpoint has? A file that an earlier restore put there is none."""
         if now.kind == FOLDER:
             return False
-        return not any(same(row, now) for _, _, row in self.repository.ledger.history(self.row.id, path))
+        return not any(same(row, now) for _, _, row in self.repository.history(self.row.id, path))
 
     def _refresh(self) -> WorkspaceRow:
         row = self.repository.workspace(self.row.id)
@@ -435,7 +440,7 @@ class Previewing:
         return self.row
 
     def _newest(self) -> CheckpointRow | None:
-        return self.repository.ledger.checkpoint(self.row.id, self.row.version) if self.row.version else None
+        return self.repository.checkpoint(self.row.id, self.row.version) if self.row.version else None
 
 
 def _way_out(row: Entry, lost: Missing) -> str:

@@ -121,7 +121,7 @@ class _Asked:
             return []
         if self._stored(path) is not None or self._there(path):
             return [path]
-        known = self.repository.ledger.paths(self.row.id, path, 200)
+        known = self.repository.paths(self.row.id, path, 200)
         known += [new for new, now in self.changed.items() if now is not None and new not in known]
         ending = [one for one in known if one.endswith(b"/" + path)]
         here = [one for one in ending if self._stored(one) is not None or self._there(one)]
@@ -202,12 +202,12 @@ class _Asked:
 
     def _all_paths(self) -> Iterator[bytes]:
         """Files of the checkpoint and new ones on disk: those that changed in the last versions come first."""
-        ledger = self.repository.ledger
-        here = {entry.path: entry for entry in ledger.state(self.row.id, self.checkpoint.version)}
+        repository = self.repository
+        here = {entry.path: entry for entry in repository.state(self.row.id, self.checkpoint.version)}
         new = [path for path, now in self.changed.items() if now is not None] if self.newest else []
         recent = dict.fromkeys(new)
         query = Query(workspace=self.row.id, before=self.checkpoint.version + 1, limit=RECENT)
-        for row in ledger.find(query):
+        for row in repository.find(query):
             try:
                 header, entries = self.repository.document(row)
             except Damaged:
@@ -258,7 +258,7 @@ class _Asked:
         return SAME if stored is not None and stored.kind == FILE and self._stored_text(stored) == now else CHANGED
 
     def _stored(self, path: bytes) -> Entry | None:
-        return self.repository.ledger.at(self.row.id, self.checkpoint.version, path)
+        return self.repository.at(self.row.id, self.checkpoint.version, path)
 
     def _stored_text(self, entry: Entry) -> bytes | None:
         if entry.size > LARGEST:

@@ -367,7 +367,7 @@ class Restoring(Carrying):
         return said
 
     def _version(self, version: int, workspace: str = "") -> CheckpointRow:
-        found = self.repository.ledger.checkpoint(workspace or self.row.id, version)
+        found = self.repository.checkpoint(workspace or self.row.id, version)
         if found is None or found.forgotten:
             raise NotFound(f"v{version} is not there any more.")
         return found

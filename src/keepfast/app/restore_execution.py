@@ -167,7 +167,7 @@ class Carrying(Previewing):
                 lambda digests, take: hand_over(contents, digests, take, accelerated),
             ),
             self.repository.contents.ids,
-            lambda key: bool(self.repository.ledger.locate([key])),
+            self.repository.contents.has,
             known_link=known_link,
             closed={path_of(text): mode for text, mode in said["closed"].items()},
             mtimes=said["mtimes"],
@@ -187,7 +187,7 @@ class Carrying(Previewing):
         moving = {one.path for one in made.steps} | {path for path, _ in made.untouched}
         return {
             (row.group, row.content, row.mode): row.path
-            for row in self.repository.ledger.state(target.workspace, target.version)
+            for row in self.repository.state(target.workspace, target.version)
             if row.group in groups and row.kind == FILE and row.path not in moving
         }
 

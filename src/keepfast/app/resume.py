@@ -106,13 +106,13 @@ class Resuming:
 
     def newest(self) -> Told | None:
         """The newest checkpoint that says what was worked on, else the newest; None if there is none."""
-        rows = self.engine.repository().ledger.find(Query(workspace=self.workspace, limit=1))
+        rows = self.engine.repository().find(Query(workspace=self.workspace, limit=1))
         return self.work() or (self.tell(rows[0]) if rows else None)
 
     def newest_of(self, session: str) -> Told | None:
         """The newest checkpoint of that session; None if it has none."""
         query = Query(workspace=self.workspace, session=session, limit=1)
-        rows = self.engine.repository().ledger.find(query) if session else []
+        rows = self.engine.repository().find(query) if session else []
         return self.tell(rows[0]) if rows else None
 
     def work(self, session: str = "", but: str = "") -> Told | None:
@@ -122,9 +122,9 @@ class Resuming:
         """
         by_hand: Told | None = None
         late: list[Told] = []  # what a crashed session left was kept after others may have ended
-        ledger = self.engine.repository().ledger
+        repository = self.engine.repository()
         for name in [session, ""] if session else [""]:
-            for row in ledger.find(Query(workspace=self.workspace, session=name, limit=MOST_WORK)):
+            for row in repository.find(Query(workspace=self.workspace, session=name, limit=MOST_WORK)):
                 if but and row.session == but:
                     continue
                 told = self.tell(row)
@@ -296,7 +296,7 @@ class Resuming:
     def counted(self, row: CheckpointRow, language: str = "en") -> tuple[int, Lines, list[str]]:
         """Files that the checkpoint changed against the one before it, lines that it added, and the first files' names."""
         repository = self.engine.repository()
-        before = repository.ledger.find(Query(workspace=self.workspace, before=row.version, limit=1))
+        before = repository.find(Query(workspace=self.workspace, before=row.version, limit=1))
         files = added = uncounted = 0
         left = LARGEST
         names: list[str] = []
@@ -316,7 +316,7 @@ class Resuming:
 
     def unsaved_at(self, at: int) -> tuple[int, list[str]]:
         """The version that was the newest then, and the files that differ from it now: the session that begins saves them."""
-        rows = self.engine.repository().ledger.find(Query(workspace=self.workspace, created_until=at, limit=1))
+        rows = self.engine.repository().find(Query(workspace=self.workspace, created_until=at, limit=1))
         row = self.engine.repository().workspace(self.workspace)
         changes: list[Change] = []
         for _ in range(ATTEMPTS if rows else 0):

@@ -207,10 +207,10 @@ def scan_only(folder: Folder, paths: tuple[bytes, ...], saving: Saving, kept: tu
         else:
             found.left.append((path, SPECIAL, 0, seen))
     # With a folder goes all that was known below it.
-    ledger, there = saving.repository.ledger, {path for path, _ in found.folders}
-    for path, row in ledger.current(folder.workspace, [path for path in paths if path not in there]).items():
+    repository, there = saving.repository, {path for path, _ in found.folders}
+    for path, row in repository.current(folder.workspace, [path for path in paths if path not in there]).items():
         if row.kind == FOLDER:
-            below = ledger.state(folder.workspace, saving.row.version, path)
+            below = repository.state(folder.workspace, saving.row.version, path)
             found.gone += [known.path for known in below if known.path != path]
     return found
 
@@ -231,7 +231,7 @@ def force(folder: Folder, scan: Scan, paths: frozenset[bytes], saving: Saving) -
     if not any(counts.get(kind) for kind in OVERSIZE + IGNORED + UNREADABLE):
         return
     # What was left out before and has not changed since is not named by the scan.
-    for path, row in saving.repository.ledger.current(folder.workspace, sorted(paths - known)).items():
+    for path, row in saving.repository.current(folder.workspace, sorted(paths - known)).items():
         if row.kind not in OVERSIZE + IGNORED + UNREADABLE:
             continue
         try:
@@ -306,7 +306,7 @@ def _is_known(folder: Folder, scan: Scan, rows: dict[bytes, Entry], path: bytes,
         return row.kind != GONE
     if scan.full:
         return path in scan.seen
-    return path in saving.repository.ledger.current(folder.workspace, [path])
+    return path in saving.repository.current(folder.workspace, [path])
 
 
 def room(store: str) -> int:

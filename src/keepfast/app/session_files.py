@@ -130,7 +130,7 @@ def _is_kept_sealed(repository: Repository | None, row: CheckpointRow | None, na
 def _kept(repository: Repository | None, row: CheckpointRow | None, name: bytes) -> Entry | None:
     if repository is None or row is None or not name or name.startswith(b"/"):
         return None
-    return repository.ledger.at(row.workspace, row.version, name)
+    return repository.at(row.workspace, row.version, name)
 
 
 def _inner(root: str, cwd: str) -> Callable[[str], str]:
@@ -165,7 +165,7 @@ def changed_by(repository: Repository, row: CheckpointRow, session: str, most: i
     One that somebody made outside of the session comes with its own changes.
     """
     query = Query(workspace=row.workspace, session=session, before=row.version + 1, limit=MOST_VERSIONS)
-    rows = list(repository.ledger.find(query)) if session else []
+    rows = list(repository.find(query)) if session else []
     if not session or row.session != session:
         rows.insert(0, row)
     found: list[list[Entry]] = []
@@ -237,7 +237,7 @@ def _marked(repository: Repository, row: CheckpointRow, root: str, file: Working
 
 def _differs(repository: Repository, row: CheckpointRow, root: str, name: str) -> bool:
     path = name.encode("utf-8", "surrogateescape")
-    entry = repository.ledger.at(row.workspace, row.version, path)
+    entry = repository.at(row.workspace, row.version, path)
     if entry is None or entry.kind in LEFT_OUT:
         return entry is None and not _is_below_left_out(repository, row, path)
     if entry.kind != FILE:
@@ -257,7 +257,7 @@ def _is_below_left_out(repository: Repository, row: CheckpointRow, path: bytes) 
     """Does it lie in a folder that the checkpoint did not look into?"""
     while b"/" in path:
         path = path.rpartition(b"/")[0]
-        above = repository.ledger.at(row.workspace, row.version, path)
+        above = repository.at(row.workspace, row.version, path)
         if above is not None:
             return above.kind in LEFT_OUT
     return False

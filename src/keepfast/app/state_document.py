@@ -133,7 +133,7 @@ def _judged(
 ) -> Iterator[_Judged]:
     total = 0
     for path in paths:
-        entry = repository.ledger.at(row.workspace, row.version, path)
+        entry = repository.at(row.workspace, row.version, path)
         if entry is None or entry.kind != FILE:
             continue
         why = _refused(entry, total, bounds)
@@ -181,7 +181,7 @@ def _bytes(name: str) -> bytes:
 
 
 def _changed(repository: Repository, row: CheckpointRow) -> Iterator[bytes]:
-    before = repository.ledger.find(Query(workspace=row.workspace, before=row.version, limit=1))
+    before = repository.find(Query(workspace=row.workspace, before=row.version, limit=1))
     if before:  # the first checkpoint has everything, and says nothing about the work
         for change in between(repository, row.workspace, before[0], row):
             if change.new is not None and change.new.kind == FILE:
@@ -211,7 +211,7 @@ def _refused(entry: Entry, total: int, bounds: dict[str, Any]) -> str:
 def _never_kept(repository: Repository, row: CheckpointRow, path: bytes, patterns: list[str]) -> list[str]:
     """That a file of the session is not even in the snapshot, where a rule says so."""
     pattern = excluded_by(show(path), patterns)
-    if not (pattern or is_made(path)) or repository.ledger.at(row.workspace, row.version, path) is not None:
+    if not (pattern or is_made(path)) or repository.at(row.workspace, row.version, path) is not None:
         return []
     return [f"{show(path)}: {f'excluded by {pattern}' if pattern else 'made by a tool'}"]
 

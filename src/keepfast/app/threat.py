@@ -140,7 +140,7 @@ def keep_named(
     risky = [path for path in paths if path not in spared]
     row = engine.repository().workspace(workspace)
     for path in paths if row is not None else ():
-        gaps = engine.repository().ledger.left_out(workspace, row.version, path)  # type: ignore[union-attr]
+        gaps = engine.repository().left_out(workspace, row.version, path)  # type: ignore[union-attr]
         losses.unkept += [(gap.path, UNREADABLE) for gap in gaps if gap.kind == NOT_READ]
     fd = open_fd(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
     try:

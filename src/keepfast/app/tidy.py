@@ -43,7 +43,7 @@ def tidy(engine: Engine, workspace: str) -> tuple[list[CheckpointRow], int]:
 def by_policy(engine: Engine, workspace: str, now: int) -> list[CheckpointRow]:
     """Return the checkpoints that the retention policy lets go, oldest first."""
     settings = engine.settings
-    rows = engine.repository().ledger.find(Query(workspace=workspace))
+    rows = engine.repository().find(Query(workspace=workspace))
     versions = plan(
         rows,
         now=now,
@@ -85,8 +85,8 @@ def thin(
 def thinnable(repository: Repository, folder: str) -> list[CheckpointRow]:
     """What a size cap may take, oldest first in the order of the whole store."""
     found = []
-    for workspace in repository.ledger.workspaces():
-        rows = {row.version: row for row in repository.ledger.find(Query(workspace=workspace.id))}
+    for workspace in repository.workspaces():
+        rows = {row.version: row for row in repository.find(Query(workspace=workspace.id))}
         busy = needed_by_restore(folder, workspace.id)
         found += [rows[version] for version in oldest_automatic(list(rows.values()), 1) if version not in busy]
     return sorted(found, key=lambda row: row.seq)

@@ -68,7 +68,7 @@ def at(engine: Engine, folder: bytes) -> Protected:
 
 def every(engine: Engine, with_folder: bool) -> list[Protected]:
     """All workspaces of the store; with `with_folder` only those that are protected now."""
-    rows, before = engine.repository().ledger.workspaces(), last_folders(engine.place.unprotected)
+    rows, before = engine.repository().workspaces(), last_folders(engine.place.unprotected)
     found = [Protected(row.id, row.path, _versions(engine, row.id)) for row in rows if row.path or not with_folder]
     for one in found:
         one.was = b"" if one.root else before.get(one.id, b"")
@@ -76,7 +76,7 @@ def every(engine: Engine, with_folder: bool) -> list[Protected]:
 
 
 def _versions(engine: Engine, workspace: str) -> int:
-    return len(engine.repository().ledger.find(Query(workspace=workspace)))
+    return len(engine.repository().find(Query(workspace=workspace)))
 
 
 def unprotect(engine: Engine, one: Protected) -> None:

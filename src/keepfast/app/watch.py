@@ -266,7 +266,7 @@ class Notified:
         """The root and every folder that the newest version holds, as far as they are still there."""
         repository = self.engine.repository()
         row = repository.workspace(self.workspace)
-        rows = repository.ledger.state(self.workspace, row.version) if row is not None else ()
+        rows = repository.state(self.workspace, row.version) if row is not None else ()
         below = [self.root + b"/" + entry.path for entry in rows if entry.kind == FOLDER]
         return {self.root, *[path for path in below if os.path.isdir(path) and not os.path.islink(path)]}
 

@@ -231,7 +231,7 @@ def moved_on(engine: Engine, root: bytes, folder: str, told: dict[str, Any]) -> 
     from keepfast.store.rows import Query
 
     repository = engine.repository()
-    rows = repository.ledger.find(Query(workspace=found[1], session=session, limit=1))
+    rows = repository.find(Query(workspace=found[1], session=session, limit=1))
     heard = sessions.facts(folder, session).get("heard")
     times = [heard if isinstance(heard, int) else 0, told["at"] if told.get("said") else 0]
     if max(times) > (rows[0].created_at if rows else 0):

@@ -116,7 +116,7 @@ def _chosen(
         found = {one.version: one for one in [session.resolve(row, text) for text in references]}
         return [found[version] for version in sorted(found)]
     oldest = session.resolve(row, since).version if since is not None else 0
-    chosen = [one for one in session.repository.ledger.find(Query(workspace=row.id))[::-1] if one.version > oldest]
+    chosen = [one for one in session.repository.find(Query(workspace=row.id))[::-1] if one.version > oldest]
     if not chosen:
         raise NotFound("There is no such checkpoint to export.")
     return chosen
@@ -223,7 +223,7 @@ def _adopt(engine: Engine, folder: bytes, workspace: str) -> None:
     try:
         os.makedirs(folder, exist_ok=True)
         engine.mark(folder, workspace)
-        engine.place.list_paths([(known.id, known.path) for known in engine.repository().ledger.workspaces()])
+        engine.place.list_paths([(known.id, known.path) for known in engine.repository().workspaces()])
     except OSError as error:
         raise Failed(
             f"The checkpoints are imported, but {show(folder)} cannot be made: {error.strerror}.",
@@ -236,9 +236,9 @@ def _announce(session: Session, bundle: Bundle, done: Imported) -> None:
     from keepfast.present.terminal import one_line, plural
     from keepfast.workspace.marker import show
 
-    ledger = session.repository.ledger
-    rows = [(there, ledger.checkpoint(done.workspace, here)) for there, here, _ in done.versions]
-    row = ledger.workspace(done.workspace)
+    repository = session.repository
+    rows = [(there, repository.checkpoint(done.workspace, here)) for there, here, _ in done.versions]
+    row = repository.workspace(done.workspace)
     path = row.path if row is not None else b""
     if session.json:
         write_json(

@@ -33,7 +33,7 @@ def _paths(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
         row = session.resolve(workspace, ctx.params["reference"])
         here = candidates(".", session.cwd, root)[0]
         start = here + b"/" if here else b""
-        entries = session.repository.ledger.state(row.workspace, row.version)
+        entries = session.repository.state(row.workspace, row.version)
         paths = (
             os.fsdecode(entry.path[len(start) :])
             for entry in entries
@@ -84,7 +84,7 @@ def _find(session: Session, root: bytes, row: CheckpointRow, path: str) -> Entry
     from keepfast.workspace.marker import show
 
     for name in candidates(path, session.cwd, root):
-        entry = session.repository.ledger.at(row.workspace, row.version, name)
+        entry = session.repository.at(row.workspace, row.version, name)
         if entry is None:
             continue
         if entry.kind == FOLDER:

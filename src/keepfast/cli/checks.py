@@ -251,7 +251,7 @@ def _store(session: Session) -> Found:
     elif not os.access(path, os.W_OK | os.X_OK):
         yield PROBLEM, f"{path} cannot be written.", "Check its permissions and its file system."
     else:
-        workspaces = len(session.repository.ledger.workspaces())
+        workspaces = len(session.repository.workspaces())
         yield FINE, f"{path}, format 1, {workspaces} workspace{'' if workspaces == 1 else 's'}"
 
 

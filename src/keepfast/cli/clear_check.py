@@ -111,13 +111,13 @@ def _last_known(session: Session, row: WorkspaceRow, live: LiveSession) -> Check
     """The newest checkpoint that is not the one made by the very prompt that runs us."""
     from keepfast.store.rows import Query
 
-    ledger = session.repository.ledger
-    newest = ledger.checkpoint(row.id, row.version) if row.version else None
+    repository = session.repository
+    newest = repository.checkpoint(row.id, row.version) if row.version else None
     if newest is None or not live.is_around or (newest.trigger, newest.session) != ("prompt", live.name):
         return newest
     if newest.created_at < live.prompted:
         return newest
-    before = ledger.find(Query(workspace=row.id, before=row.version, limit=1))
+    before = repository.find(Query(workspace=row.id, before=row.version, limit=1))
     return before[0] if before else None
 
 

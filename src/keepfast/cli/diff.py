@@ -72,7 +72,7 @@ def diff(session: Session, references: tuple[str, ...], stat: bool, name_only: b
 
 def _tell_unknown(session: Session, root: bytes, name: str, path: bytes, versions: list[CheckpointRow]) -> None:
     """Say of a path in which nothing differs that it is nowhere, if so: it may be meant from another folder."""
-    if not path or any(session.repository.ledger.at(one.workspace, one.version, path) is not None for one in versions):
+    if not path or any(session.repository.at(one.workspace, one.version, path) is not None for one in versions):
         return
     if len(versions) == 1 and os.path.lexists(os.path.join(root, path)):
         return

@@ -112,7 +112,7 @@ def _anywhere(session: Session, reference: str) -> CheckpointRow | None:
 
     if not reference.isascii():
         return None
-    found = session.repository.ledger.find(Query(id_prefix=reference.lower(), limit=2))
+    found = session.repository.find(Query(id_prefix=reference.lower(), limit=2))
     return found[0] if len(found) == 1 else None
 
 
@@ -122,7 +122,7 @@ def _newest_of(session: Session, workspace: str) -> CheckpointRow | None:
 
     if len(workspace) != 32 or session.repository.workspace(workspace) is None:
         return None
-    found = session.repository.ledger.find(Query(workspace=workspace, limit=1))
+    found = session.repository.find(Query(workspace=workspace, limit=1))
     return found[0] if found else None
 
 

@@ -51,7 +51,7 @@ def init(session: Session, folder: str | None, moved: bool, new_store: bool) -> 
     session.say_renewed()
     known = said is not None and said[0] == workspace
     store, same = engine.place.path, said is None or not said[1] or said[1] == engine.place.path
-    there = engine.repository().ledger.count(workspace)
+    there = engine.repository().count(workspace)
     renew_launcher(session)
     hooked = bring_launcher_back(session)
     closed = _closed(engine)

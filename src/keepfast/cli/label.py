@@ -67,6 +67,6 @@ def _answer(session: Session, version: int, changed: bool, text: str) -> None:
         return
     from keepfast.present.json_forms import of_checkpoint
 
-    row = session.repository.ledger.checkpoint(session.workspace()[1].id, version)
+    row = session.repository.checkpoint(session.workspace()[1].id, version)
     assert row is not None
     write_json({"changed": changed, "checkpoint": of_checkpoint(row)})

@@ -94,12 +94,12 @@ def _found(
     from keepfast.store.rows import Query
 
     workspace = "" if all_workspaces else session.workspace()[1].id
-    ledger = session.repository.ledger
-    rows = ledger.find(
+    repository = session.repository
+    rows = repository.find(
         Query(workspace, session_id, task_id, trigger, tag, limit=most, safety=everything or bool(trigger))
     )
     # One without a folder goes by its id, which `fork` takes.
-    homes = {row.id: row.path or row.id.encode("ascii") for row in ledger.workspaces()} if all_workspaces else {}
+    homes = {row.id: row.path or row.id.encode("ascii") for row in repository.workspaces()} if all_workspaces else {}
     return as_compared(session.repository, rows), homes
 
 

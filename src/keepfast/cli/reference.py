@@ -23,7 +23,7 @@ class Reference(click.types.StringParamType):
 
         try:
             row = session.workspace()[1]
-            rows = session.repository.ledger.find(Query(workspace=row.id, limit=OFFERED))
+            rows = session.repository.find(Query(workspace=row.id, limit=OFFERED))
         except (KeepfastError, OSError):
             return []
         items = [CompletionItem("latest", help="the newest checkpoint")]

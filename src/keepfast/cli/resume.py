@@ -110,11 +110,11 @@ def _open(session: Session, left: CheckpointRow, known: dict[str, Any]) -> Check
     """The checkpoint that a question is about; None if somebody wants it, or went on from it, by now."""
     from keepfast.store.rows import Query
 
-    ledger = session.repository.ledger
-    row = ledger.checkpoint(left.workspace, int(known.get("version") or 0))
+    repository = session.repository
+    row = repository.checkpoint(left.workspace, int(known.get("version") or 0))
     if row is None or row.forgotten or row.trigger != "before_clear" or row.pinned or row.name:
         return None
-    later = [one for one in ledger.find(Query(workspace=left.workspace, limit=10)) if one.version > row.version]
+    later = [one for one in repository.find(Query(workspace=left.workspace, limit=10)) if one.version > row.version]
     is_own = all(one.session == known["asked"] and one.trigger in BEGINS for one in later)
     return row if is_own else None
 
@@ -123,7 +123,7 @@ def _left(session: Session) -> CheckpointRow:
     from keepfast.store.rows import Query
 
     _, workspace = session.workspace()
-    rows = session.repository.ledger.find(Query(workspace=workspace.id, trigger="before_clear", limit=1))
+    rows = session.repository.find(Query(workspace=workspace.id, trigger="before_clear", limit=1))
     if not rows:
         raise NotFound("No clear has left a checkpoint here.")
     return rows[0]

@@ -208,7 +208,7 @@ def _name_large(session: Session, checkpoint: CheckpointRow) -> None:
     from keepfast.present.terminal import size
     from keepfast.workspace.marker import show
 
-    rows = session.repository.ledger.left_out(checkpoint.workspace, checkpoint.version)
+    rows = session.repository.left_out(checkpoint.workspace, checkpoint.version)
     large = [row for row in rows if row.kind == OVERSIZE]
     if large:
         names = ", ".join([f"{show(row.path)} ({size(row.size)})" for row in large[:NAMED]])

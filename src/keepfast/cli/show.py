@@ -38,7 +38,7 @@ def show(session: Session, reference: str, all_left_out: bool, everything: bool)
     before = previous(session.repository, row)
     (row,) = as_compared(session.repository, [row])
     changes = compare(session.engine, root, workspace, before, row)
-    entries: Iterable[Entry] = session.repository.ledger.state(workspace.id, row.version) if all_left_out else own
+    entries: Iterable[Entry] = session.repository.state(workspace.id, row.version) if all_left_out else own
     odd = [entry for entry in entries if entry.kind in LEFT_OUT or _losses(entry)]
     git = not_covered(session.repository, row)
     coverage = Coverage(header["counts"])

@@ -74,7 +74,7 @@ def _look(session: Session) -> Standing:
     found = Standing()
     found.root, found.workspace = root, row.id
     found.base = session.repository.base(row.id)
-    newest = session.repository.ledger.find(Query(workspace=row.id, limit=1, safety=False))
+    newest = session.repository.find(Query(workspace=row.id, limit=1, safety=False))
     found.last = newest[0] if newest else found.base
     found.coverage = _coverage(session, row, found.base)
     found.not_covered = not_covered(session.repository, found.base) if found.base is not None else []
@@ -84,7 +84,7 @@ def _look(session: Session) -> Standing:
     notices = sorted([*notices, *([failed] if failed else [])], key=lambda notice: notice["at"])
     found.notices = [notice for notice in notices if notice["at"] >= since]
     found.size = store_size(session.repository)
-    found.versions = session.repository.ledger.count(row.id)
+    found.versions = session.repository.count(row.id)
     found.forgotten = max(0, row.version - found.versions)
     found.restore = _restore(session, root, row)
     _look_at_hooks(session, found)

@@ -60,7 +60,7 @@ def _say_lost(session: Session) -> None:
     from keepfast.runner.actions.recovery import workspaces
 
     with suppress(KeepfastError):  # without a store, no folder is known
-        known = [os.fsdecode(row.path) for row in session.repository.ledger.workspaces() if row.path]
+        known = [os.fsdecode(row.path) for row in session.repository.workspaces() if row.path]
         told = [path for path in known if os.path.isfile(path + "/.metadata/task.json")]
         below = islice(workspaces(session.settings["supervisor.roots"]), SHOWN)
         found = list(dict.fromkeys([*told[:SHOWN], *below]))

@@ -67,7 +67,7 @@ def _rebuild_tasks(session: Session, folders: tuple[str, ...]) -> list[Found]:
     from keepfast.runner.actions.recovery import rebuild as take_over
     from keepfast.runner.actions.recovery import workspaces
 
-    known = [os.fsdecode(row.path) for row in session.repository.ledger.workspaces() if row.path]
+    known = [os.fsdecode(row.path) for row in session.repository.workspaces() if row.path]
     roots = [
         *folders,
         *session.settings["supervisor.roots"],

@@ -66,7 +66,7 @@ def checkpoint_list(
     with visits.open() as visit:
         most = limit or min(visit.settings["checkpoint.max_auto_summaries"], MOST_LISTED)
         query = Query(workspace=visit.row.id, session=session, trigger=trigger, tag=tag, before=before, limit=most + 1)
-        rows = as_compared(visit.repository, visit.repository.ledger.find(query))
+        rows = as_compared(visit.repository, visit.repository.find(query))
         now = visit.now()
         return answers.Listed(checkpoints=[telling.checkpoint(row, now) for row in rows[:most]], more=len(rows) > most)
 
@@ -210,9 +210,9 @@ def recall(
 
 def _refuse_unknown(visit: Visit, limits: list[bytes], one: CheckpointRow, other: CheckpointRow | None) -> None:
     """Raises `NotFound` for a path that is on neither side: "no changes" would sound as if it were on both."""
-    ledger, rows = visit.repository.ledger, [row for row in (one, other) if row is not None]
+    repository, rows = visit.repository, [row for row in (one, other) if row is not None]
     for path in limits:
-        is_kept = any(next(iter(ledger.state(visit.row.id, row.version, path)), None) is not None for row in rows)
+        is_kept = any(next(iter(repository.state(visit.row.id, row.version, path)), None) is not None for row in rows)
         is_here = other is None and os.path.lexists(os.path.join(visit.root, path))
         if path and not is_kept and not is_here:
             side = "on the disk" if other is None else f"in v{other.version}"

@@ -19,12 +19,12 @@ from keepfast.store.save import Saving
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container
+    from collections.abc import Callable, Container, Iterator, Sequence
     from typing import Any
 
     from keepfast.model.entry import Entry
     from keepfast.store.ports import Blobs, Ledger, Records, Transaction
-    from keepfast.store.rows import CheckpointRow
+    from keepfast.store.rows import CheckpointRow, PackRow
 
 MAY_STAND = (
     "Its record is in the log, so it may be there all the same: see `keepfast list`, once the disk can be written."
@@ -85,6 +85,51 @@ class Repository:
         base = self.base_in_log(workspace, row.log_size)
         found = self.ledger.checkpoint(*base) if base else None
         return found if found is not None and not found.forgotten else newest[0]
+
+    # Questions; all but `workspace` and `base` are the ledger's to answer
+
+    def workspaces(self) -> list[WorkspaceRow]:
+        """Return every workspace that was ever registered."""
+        return self.ledger.workspaces()
+
+    def checkpoint(self, workspace: str, version: int) -> CheckpointRow | None:
+        """Return one version, forgotten or not."""
+        return self.ledger.checkpoint(workspace, version)
+
+    def find(self, query: Query) -> list[CheckpointRow]:
+        """Return the checkpoints that match, newest first; forgotten ones only if the query asks for them."""
+        return self.ledger.find(query)
+
+    def count(self, workspace: str) -> int:
+        """Return the number of checkpoints, without forgotten ones."""
+        return self.ledger.count(workspace)
+
+    def current(self, workspace: str, paths: Sequence[bytes]) -> dict[bytes, Entry]:
+        """Return the newest saved state of these paths; those that do not exist are missing."""
+        return self.ledger.current(workspace, paths)
+
+    def state(self, workspace: str, version: int, below: bytes = b"") -> Iterator[Entry]:
+        """Yield every entry of a version, sorted by path; `below` limits it to one path and what lies under it."""
+        return self.ledger.state(workspace, version, below)
+
+    def left_out(self, workspace: str, version: int, below: bytes = b"") -> list[Entry]:
+        """Return what a version names but does not hold, sorted by path; `below` limits it as that of `state`."""
+        return self.ledger.left_out(workspace, version, below)
+
+    def at(self, workspace: str, version: int, path: bytes) -> Entry | None:
+        """Return one path's entry in a version."""
+        return self.ledger.at(workspace, version, path)
+
+    def history(self, workspace: str, path: bytes) -> list[tuple[int, int | None, Entry]]:
+        """Return (since, until, entry) of one path, oldest first."""
+        return self.ledger.history(workspace, path)
+
+    def paths(self, workspace: str, text: bytes, limit: int) -> list[bytes]:
+        """Return paths of any version that contain `text` (ASCII letters in either case)."""
+        return self.ledger.paths(workspace, text, limit)
+
+    def packs(self) -> list[PackRow]:
+        return self.ledger.packs()
 
     # Saving
 

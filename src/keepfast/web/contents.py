@@ -133,7 +133,7 @@ class Contents:
         Raises `NotFound`, and `Damaged` if it no longer matches its digest.
         """
         row = self.desk.resolve(workspace, reference)
-        entry = self.desk.ledger.at(row.workspace, row.version, path)
+        entry = self.desk.repository.at(row.workspace, row.version, path)
         if entry is None or entry.kind not in FILE + LINK:
             raise NotFound(f"{show(path)} was no file in v{row.version}.")
         facts = {**of_path(path), "version": f"v{row.version}", "kind": KINDS[entry.kind], "mode": f"{entry.mode:04o}",
@@ -154,7 +154,7 @@ class Contents:
         """What lay in a folder then, folders first."""
         row = self.desk.resolve(workspace, reference)
         start, names = path + b"/" if path else b"", dict[bytes, dict[str, Any]]()
-        for entry in self.desk.ledger.state(row.workspace, row.version, path):
+        for entry in self.desk.repository.state(row.workspace, row.version, path):
             rest = entry.path[len(start) :] if entry.path.startswith(start) else b""
             if rest and b"/" not in rest:
                 names[rest] = {**of_path(entry.path), "name": show(rest), "kind": KINDS[entry.kind], "size": entry.size}
@@ -164,7 +164,7 @@ class Contents:
         """Every state of one path, newest first: from which version to which."""
         self.desk.row(workspace)
         states = []
-        for first, end, entry in self.desk.ledger.history(workspace, path):
+        for first, end, entry in self.desk.repository.history(workspace, path):
             shown = next(iter(self._living(workspace, first, end)), None)
             if shown is not None:
                 states.append(
@@ -176,6 +176,6 @@ class Contents:
         """Versions in which a row holds that are still there."""
         last = end - 1 if end is not None else self.desk.row(workspace).version
         for version in range(first, min(last, first + 1_000) + 1):
-            row = self.desk.ledger.checkpoint(workspace, version)
+            row = self.desk.repository.checkpoint(workspace, version)
             if row is not None and not row.forgotten:
                 yield row

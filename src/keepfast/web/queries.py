@@ -21,7 +21,6 @@ from keepfast.workspace.marker import show
 if TYPE_CHECKING:
     from keepfast.app.checkpoint import Engine
     from keepfast.runner.actions.environment import Ground
-    from keepfast.store.ports import Ledger
     from keepfast.store.repository import Repository
     from keepfast.web.contents import Contents
     from keepfast.web.restores import Bringing
@@ -50,10 +49,6 @@ class Desk:
     @cached_property
     def repository(self) -> Repository:
         return self.engine.repository()
-
-    @property
-    def ledger(self) -> Ledger:
-        return self.repository.ledger
 
     @cached_property
     def tasks(self) -> Work:
@@ -98,7 +93,7 @@ class Desk:
     def _rows(self) -> list[WorkspaceRow]:
         """None before anything was ever protected: then there is no store yet, which is no error to look at."""
         try:
-            return self.ledger.workspaces()
+            return self.repository.workspaces()
         except NoWorkspace:
             return []
 
@@ -106,13 +101,13 @@ class Desk:
         return self._summary(self.row(workspace))
 
     def row(self, workspace: str) -> WorkspaceRow:
-        row = self.ledger.workspace(workspace)
+        row = next((row for row in self.repository.workspaces() if row.id == workspace), None)
         if row is None:
             raise NotFound(f"There is no workspace {workspace[:40]}.", "The first page lists them all.")
         return settled(self.engine, row)
 
     def _summary(self, row: WorkspaceRow) -> dict[str, Any]:
-        newest = self.ledger.find(Query(workspace=row.id, limit=1))
+        newest = self.repository.find(Query(workspace=row.id, limit=1))
         return {
             "id": row.id,
             "root": show(row.path),
@@ -120,7 +115,7 @@ class Desk:
             "created_at": rfc3339(row.created_at),
             "parent": row.parent or None,
             "there": os.path.isdir(row.path),
-            "checkpoints": self.ledger.count(row.id),
+            "checkpoints": self.repository.count(row.id),
             "last": of_checkpoint(newest[0]) if newest else None,
             "coverage": of_coverage(coverage(row)),
         }
@@ -176,12 +171,13 @@ class Desk:
         self.row(workspace)
         query = Query(workspace=workspace, limit=limit, before=before, trigger=trigger, session=session, tag=tag)
         return [
-            {**of_checkpoint(row), "added": row.added} for row in as_compared(self.repository, self.ledger.find(query))
+            {**of_checkpoint(row), "added": row.added}
+            for row in as_compared(self.repository, self.repository.find(query))
         ]
 
     def marks(self, workspace: str) -> list[CheckpointRow]:
         """Every checkpoint, oldest first."""
-        return as_compared(self.repository, self.ledger.find(Query(workspace=self.row(workspace).id)))[::-1]
+        return as_compared(self.repository, self.repository.find(Query(workspace=self.row(workspace).id)))[::-1]
 
     def checkpoint(self, workspace: str, reference: str) -> dict[str, Any]:
         row = self.resolve(workspace, reference)
@@ -229,7 +225,7 @@ class Desk:
             raise NotFound(str(error), "The page of the workspace lists them all.") from None
 
     def _before(self, row: CheckpointRow) -> CheckpointRow | None:
-        found = self.ledger.find(Query(workspace=row.workspace, before=row.version, limit=1))
+        found = self.repository.find(Query(workspace=row.workspace, before=row.version, limit=1))
         return found[0] if found else None
 
     def _before_version(self, row: CheckpointRow) -> int:
@@ -238,7 +234,7 @@ class Desk:
 
     def _after(self, row: CheckpointRow) -> str | None:
         for version in range(row.version + 1, min(row.version + 50, self.row(row.workspace).version) + 1):
-            found = self.ledger.checkpoint(row.workspace, version)
+            found = self.repository.checkpoint(row.workspace, version)
             if found is not None and not found.forgotten:
                 return f"v{version}"
         return None
@@ -288,7 +284,7 @@ class Desk:
         """When a client compacted its conversation here: a checkpoint was made just before."""
         from keepfast.web.task_timeline import Mark
 
-        rows = self.ledger.find(Query(workspace=workspace, trigger="before_compact", created_until=end))
+        rows = self.repository.find(Query(workspace=workspace, trigger="before_compact", created_until=end))
         text = "v{} compaction"
         return [Mark(row.created_at, "compaction", text.format(row.version)) for row in rows if row.created_at >= begin]
 
@@ -325,13 +321,13 @@ class Desk:
             "bytes": store_size(self.repository) if there else 0,
             "free": free.f_bavail * free.f_frsize,
             "cap": settings["retention.max_size"],
-            "packs": len(self.ledger.packs()) if there else 0,
+            "packs": len(self.repository.packs()) if there else 0,
             "retention": {key: settings[key] for key in KEPT_BY},
             "workspaces": [
                 {
                     "id": row.id,
                     "root": show(row.path),
-                    "checkpoints": self.ledger.count(row.id),
+                    "checkpoints": self.repository.count(row.id),
                     "coverage": of_coverage(coverage(row)),
                 }
                 for row in rows

@@ -106,8 +106,8 @@ class Stream:
             ground.close()
 
     def _told(self, engine: Engine, workspace: str) -> None:
-        ledger = engine.repository().ledger
-        row = ledger.workspace(workspace)
+        repository = engine.repository()
+        row = repository.workspace(workspace)
         if row is None:
             return
         key = f"version {workspace}"
@@ -116,7 +116,7 @@ class Stream:
             if workspace in self._known:
                 self.tell("checkpoint_changed", workspace, {"version": f"v{row.version}"})
             return
-        fresh = ledger.find(Query(workspace=workspace, limit=min(row.version - known, MOST_AT_ONCE)))
+        fresh = repository.find(Query(workspace=workspace, limit=min(row.version - known, MOST_AT_ONCE)))
         for checkpoint in sorted(fresh, key=lambda found: found.version):
             if checkpoint.version > known:
                 self.tell("checkpoint_created", workspace, of_checkpoint(checkpoint))

@@ -188,7 +188,7 @@ class Work:
         return {**found, "is_exact": base.is_exact}
 
     def _phase_base(self, task: str) -> Base | None:
-        return phase_base(self.ground, self.desk.ledger, self._row(task))
+        return phase_base(self.ground, self.desk.repository, self._row(task))
 
     # Doing
 
@@ -258,7 +258,7 @@ class Work:
 
     def _is_there(self, workspace: str, version: str) -> bool:
         """Is this checkpoint of a task still kept? Rows of tasks outlive what retention drops."""
-        row = self.desk.ledger.checkpoint(workspace, int(version[1:]))
+        row = self.desk.repository.checkpoint(workspace, int(version[1:]))
         return row is not None and not row.forgotten
 
     def _row(self, task: str) -> Task:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from keepfast.runner.actions.environment import Ground
     from keepfast.runner.db.database import Row
     from keepfast.runner.process.output import Output
-    from keepfast.store.ports import Ledger
+    from keepfast.store.repository import Repository
     from keepfast.store.rows import CheckpointRow
 
 KEPT = frozenset(("phase_complete", "final"))
@@ -227,7 +227,7 @@ def _save(
         assert located is not None
         engine.repository().workspace(located[1])  # takes over what a killed process had already made durable
         # Saved already, and we were cut off before our own row: the tag tells.
-        before = engine.repository().ledger.find(Query(workspace=located[1], task=task.id, tag=key, limit=1))
+        before = engine.repository().find(Query(workspace=located[1], task=task.id, tag=key, limit=1))
         if before:
             return before[0], _conversation(engine, before[0])
         event = _event(ground, engine, located, task, run.session if run else task.session, reason)
@@ -264,7 +264,7 @@ def changed_since(ground: Ground, task: Task, tree: str) -> bool:
     """Is the workspace another one than the checkpoint with this tree?"""
     with ground.engine() as engine:
         root, row = engine.root(os.fsencode(task.workspace))
-        newest = engine.repository().ledger.find(Query(workspace=row.id, limit=1))
+        newest = engine.repository().find(Query(workspace=row.id, limit=1))
         if not newest or newest[0].tree != tree:
             return True
         return bool(pending(engine, root, row)[0])
@@ -300,7 +300,7 @@ class Base(NamedTuple):
     """Is it what the phase began with, and not something older that stands for it?"""
 
 
-def phase_base(ground: Ground, ledger: Ledger, task: Task) -> Base | None:
+def phase_base(ground: Ground, repository: Repository, task: Task) -> Base | None:
     """What a task's phase is compared with: the end of the phase before, or the task's start; None if it has not begun.
 
     Where that checkpoint is no longer kept, an older version stands for it, at last an empty folder: a review then shows
@@ -311,13 +311,13 @@ def phase_base(ground: Ground, ledger: Ledger, task: Task) -> Base | None:
     )
     if not task.workspace_id or (began is None and not task.started_at):
         return None
-    row = row_of(ledger, task.workspace_id, _taken(began)) if began is not None else None
+    row = row_of(repository, task.workspace_id, _taken(began)) if began is not None else None
     if row is not None and not row.forgotten:
         return Base(row, True)
     version = row.version if row is not None else began["version"] if began is not None else 0
     # A start that was never kept: whatever is older than the task stands for it.
     older = Query(workspace=task.workspace_id, before=version, created_until=0 if version else task.started_at, limit=1)
-    return Base(next(iter(ledger.find(older)), None), False)
+    return Base(next(iter(repository.find(older)), None), False)
 
 
 def _end_before(ground: Ground, task: Task) -> Row | None:
@@ -332,17 +332,17 @@ def _end_before(ground: Ground, task: Task) -> Row | None:
     return next((row for row in _leading(rows) if row["reason"] == "phase_complete"), None)
 
 
-def row_of(ledger: Ledger, workspace: str, taken: Taken) -> CheckpointRow | None:
+def row_of(repository: Repository, workspace: str, taken: Taken) -> CheckpointRow | None:
     """The row of a task's checkpoint; what was rebuilt from documents knows the id alone."""
     if taken.version:
-        return ledger.checkpoint(workspace, taken.version)
-    found = ledger.find(Query(workspace=workspace, id_prefix=taken.id, limit=1))
+        return repository.checkpoint(workspace, taken.version)
+    found = repository.find(Query(workspace=workspace, id_prefix=taken.id, limit=1))
     return found[0] if found else None
 
 
-def standing(ground: Ground, ledger: Ledger, workspace: str, task: str) -> list[CheckpointRow]:
+def standing(ground: Ground, repository: Repository, workspace: str, task: str) -> list[CheckpointRow]:
     """The rows of these checkpoints that nobody has forgotten, newest first."""
-    rows = [row_of(ledger, workspace, taken) for taken in lineage(ground, task)]
+    rows = [row_of(repository, workspace, taken) for taken in lineage(ground, task)]
     return [row for row in rows if row is not None and not row.forgotten]
 
 
@@ -353,7 +353,7 @@ def is_any_left(ground: Ground, task: Task) -> bool:
     try:
         with ground.engine() as engine:
             _, row = engine.root(os.fsencode(task.workspace))
-            return bool(standing(ground, engine.repository().ledger, row.id, task.id))
+            return bool(standing(ground, engine.repository(), row.id, task.id))
     except (KeepfastError, OSError):
         return True
 

@@ -150,9 +150,9 @@ def tell(ground: Ground, task: Task, how: Driver) -> str:
 def _worth_telling(ground: Ground, task: Task, resuming: Resuming, has_conversation: bool) -> Told | None:
     """The newest checkpoint whose session did something; a run that was cut off at once has nothing to tell."""
     newest, seen = None, set()
-    ledger = resuming.engine.repository().ledger
+    repository = resuming.engine.repository()
     for taken in checkpoints.lineage(ground, task.id):
-        row = checkpoints.row_of(ledger, resuming.workspace, taken)
+        row = checkpoints.row_of(repository, resuming.workspace, taken)
         told = resuming.tell(row) if row is not None and not row.forgotten else None
         if told is None or not told.session or told.session in seen:
             continue

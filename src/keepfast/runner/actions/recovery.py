@@ -122,7 +122,7 @@ def _kept(ground: Ground, known: dict[str, Any], found: list[tuple[str, dict[str
     with suppress(KeepfastError, OSError), ground.engine() as engine:
         _, workspace = engine.root(os.fsencode(known["workspace"]))
         query = Query(workspace=workspace.id, task=id, forgotten=True)
-        rows = {row.id: row for row in engine.repository().ledger.find(query)}
+        rows = {row.id: row for row in engine.repository().find(query)}
     kept = []
     for name, document in found:
         row = rows.get(document["id"])

@@ -73,8 +73,8 @@ def _changed(ground: Ground, task: str, since: int) -> int | None:
 
     try:
         with ground.engine() as engine:
-            ledger = engine.repository().ledger
-            first, last = (ledger.find(Query(id_prefix=row["id"], limit=1)) for row in (rows[0], rows[-1]))
+            repository = engine.repository()
+            first, last = (repository.find(Query(id_prefix=row["id"], limit=1)) for row in (rows[0], rows[-1]))
             if not first or not last:
                 return None
             return sum(1 for _ in between(engine.repository(), first[0].workspace, first[0], last[0]))

@@ -47,7 +47,7 @@ def look_for_work(ground: Ground, task: Task) -> Missing:
     try:
         with ground.engine() as engine:
             root, row = engine.root(os.fsencode(task.workspace))
-            rows = checkpoints.standing(ground, engine.repository().ledger, row.id, task.id)
+            rows = checkpoints.standing(ground, engine.repository(), row.id, task.id)
             if len(rows) < 2:
                 return Missing()
             pairs = pairs_between(engine.repository(), row.id, rows[-1], rows[0])
@@ -115,7 +115,7 @@ def _holder(ground: Ground, engine: Engine, workspace: str, task: Task) -> Check
     """The newest checkpoint with the conversation of the task's session."""
     repository = engine.repository()
     for number, taken in enumerate(checkpoints.lineage(ground, task.id)[:MOST]):
-        row = checkpoints.row_of(repository.ledger, workspace, taken)
+        row = checkpoints.row_of(repository, workspace, taken)
         if row is None or row.forgotten:
             continue
         told = checked(repository.document(row)[0].get("conversation"))

@@ -61,7 +61,7 @@ def branch_off(ground: Ground, task: Task, folder: str, with_git: bool) -> tuple
         newest = ground.tables.one(
             "SELECT version FROM checkpoint WHERE task = ? ORDER BY made_at DESC, version DESC LIMIT 1", task.id
         )
-        told = engine.repository().ledger.checkpoint(row.id, newest["version"]) if newest is not None else None
+        told = engine.repository().checkpoint(row.id, newest["version"]) if newest is not None else None
         if told is None or told.forgotten:
             return "", 0
         return write(read_conversation(ground, engine, task, told, os.fsencode(folder)))

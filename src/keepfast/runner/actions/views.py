@@ -234,7 +234,7 @@ class Shown:
         found: dict[str, list[str]] = {"newFiles": [], "modifiedFiles": []}
         with self.ground.engine() as engine:
             repository = engine.repository()
-            base, newest = (repository.ledger.checkpoint(task.workspace_id, version) for version in (old, new))
+            base, newest = (repository.checkpoint(task.workspace_id, version) for version in (old, new))
             if base is None or newest is None:
                 raise NotFound("One of these versions is not in the store.")
             for before, after in pairs_between(repository, task.workspace_id, base, newest):
