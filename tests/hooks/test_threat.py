@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from keepfast.app.preview import Missing
-from keepfast.app.restore import Restoring
+from keepfast.app.restore import Restorer
 from keepfast.app.threat import _spelled, meant
 from keepfast.app.tidy import tidy
 from keepfast.model.event import Event
@@ -45,7 +45,7 @@ def restore(ground: Ground, target: CheckpointRow) -> None:
     engine = ground.engine
     try:
         root, row = engine.root(os.fsencode(ground.project))
-        Restoring(engine, root, row).restore(target, conflicts="theirs")
+        Restorer(engine, root, row).restore(target, conflicts="theirs")
     finally:
         engine.close()
 
@@ -494,7 +494,7 @@ def lost(ground: Ground, target: CheckpointRow) -> list[Missing]:
     engine = ground.engine
     try:
         root, row = engine.root(os.fsencode(ground.project))
-        return Restoring(engine, root, row).missing(target)
+        return Restorer(engine, root, row).planner.missing(target)
     finally:
         engine.close()
 

@@ -9,9 +9,9 @@ import time
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from keepfast.app import restore_execution as carrying
+from keepfast.app import restore_execution
 from keepfast.app.checkpoint import Engine
-from keepfast.app.restore import Restoring
+from keepfast.app.restore import Restorer
 from keepfast.app.wiring import build
 from keepfast.model import steps
 from keepfast.model.errors import KeepfastError
@@ -46,11 +46,11 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--kill", help="NAME:N, die at the N-th occurrence of the step")
     parser.add_argument("--unsynced", action="store_true", help="a planted bug: the restored tree is not synced")
     parser.add_argument(
-        "--many", type=int, default=carrying.MANY, help="from so many steps on, contents are written early"
+        "--many", type=int, default=restore_execution.MANY, help="from so many steps on, contents are written early"
     )
     parser.add_argument("--few", type=int, default=preparing.FEW, help="so many files are synced one by one")
     options = parser.parse_args(arguments)
-    preparing.FEW, carrying.MANY = options.few, options.many
+    preparing.FEW, restore_execution.MANY = options.few, options.many
     if options.unsynced:
         System.sync = lambda self, folder: None  # type: ignore[method-assign]
     settings = Settings()
@@ -77,16 +77,16 @@ def _carry_out(engine: Engine, options: Namespace) -> int:
         if options.command == "save":
             outcome = engine.handle(Event(os.fsencode(options.root), time.time_ns(), trigger="manual"))
             return _answer(outcome.version)
-        restoring = Restoring(engine, root, row)
+        restorer = Restorer(engine, root, row)
         if options.command == "status":
-            return _answer(restoring.cut_off())
+            return _answer(restorer.cut_off())
         if options.command == "restore":
             paths = [os.fsencode(path) for path in options.path]
-            done = restoring.restore(restoring._version(options.version), paths, conflicts=options.conflicts)
+            done = restorer.restore(restorer._version(options.version), paths, conflicts=options.conflicts)
         elif options.command == "undo":
-            done = restoring.undo(conflicts=options.conflicts)
+            done = restorer.undo(conflicts=options.conflicts)
         else:
-            done = restoring.resume() if options.command == "continue" else restoring.abort()
+            done = restorer.resume() if options.command == "continue" else restorer.abort()
     except KeepfastError as error:
         return _failed(error)
     if done is None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from keepfast.app.checkpoint import Engine
-from keepfast.app.restore import THEIRS, Restored, Restoring
+from keepfast.app.restore import THEIRS, Restored, Restorer
 from keepfast.model import steps
 from keepfast.model.restore_plan import Plan
 from saver import Saver
@@ -37,26 +37,26 @@ class Ground:
     def save(self, **event: Any) -> int:
         return self.saver.save("manual", **event).version
 
-    def restoring(self) -> Restoring:
+    def restorer(self) -> Restorer:
         self.close()
         self._engine = self.saver.engine()
         root, row = self._engine.root(os.fsencode(self.root))
-        return Restoring(self._engine, root, row)
+        return Restorer(self._engine, root, row)
 
     def restore(self, version: int, *paths: str | bytes, conflicts: str = THEIRS, **options: Any) -> Restored | None:
-        restoring = self.restoring()
-        target = restoring._version(version)
-        return restoring.restore(target, [os.fsencode(path) for path in paths], conflicts=conflicts, **options)
+        restorer = self.restorer()
+        target = restorer._version(version)
+        return restorer.restore(target, [os.fsencode(path) for path in paths], conflicts=conflicts, **options)
 
     def plan(self, version: int, *paths: str | bytes) -> Plan:
-        restoring = self.restoring()
-        return restoring.preview(restoring._version(version), [os.fsencode(path) for path in paths]).plan
+        restorer = self.restorer()
+        return restorer.planner.preview(restorer._version(version), [os.fsencode(path) for path in paths]).plan
 
     def undo(self, conflicts: str = THEIRS) -> Restored | None:
-        return self.restoring().undo(conflicts=conflicts)
+        return self.restorer().undo(conflicts=conflicts)
 
     def redo(self, conflicts: str = THEIRS) -> Restored | None:
-        return self.restoring().redo(conflicts=conflicts)
+        return self.restorer().redo(conflicts=conflicts)
 
     def close(self) -> None:
         if self._engine is not None:

@@ -10,7 +10,7 @@ import pytest
 
 from cli.box import Box
 from cli.conftest import fill
-from keepfast.app.restore import Restoring
+from keepfast.app.restore import Restorer
 
 
 @pytest.fixture
@@ -185,13 +185,13 @@ class Older:
 
     def call(self, *words: str) -> None:
         before = self._meta()
-        record = Restoring._record
+        record = Restorer._record
 
-        def without(restoring: Restoring, journal: Any, said: dict[str, Any], note: dict[str, Any]) -> None:
-            record(restoring, journal, {**said, "was": None, "base": None}, note)
+        def without(restorer: Restorer, journal: Any, said: dict[str, Any], note: dict[str, Any]) -> None:
+            record(restorer, journal, {**said, "was": None, "base": None}, note)
 
         with self.patch.context() as patch:
-            patch.setattr(Restoring, "_record", without)
+            patch.setattr(Restorer, "_record", without)
             assert self.box.call(*words).code == 0
         db = sqlite3.connect(self.box.store / "ledger.db")
         with db:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from keepfast.app import restore_execution as carrying
+from keepfast.app import restore_execution
 from keepfast.app.restore_execution import Begun
 from keepfast.fsutil import threads as together
 from keepfast.model.errors import Damaged, Failed, KeepfastError
@@ -28,7 +28,7 @@ FILES = 40
 @pytest.fixture(params=[True, False], ids=["compiled", "python"])
 def ground(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ground]:
     """A workspace with 40 files in the folder `d`, which was saved and is not there any more, and one that was changed."""
-    monkeypatch.setattr(carrying, "MANY", 20)
+    monkeypatch.setattr(restore_execution, "MANY", 20)
     made = Ground(folder, capture__accelerator=request.param)
     for number in range(FILES):
         made.put(f"d/part{number % 3}/file{number}", f"content {number}\n" * number)
@@ -110,7 +110,7 @@ def test_without_a_safety_checkpoint_nothing_is_changed_and_nothing_is_left(
     with at(step, fail(error)), pytest.raises((Failed, KeyboardInterrupt, KeepfastError)):
         ground.restore(1)
     assert disk(ground.root) == before and not staging_left(ground.root)
-    assert ground.restoring().cut_off() is None
+    assert ground.restorer().cut_off() is None
 
     ground.restore(1)
 
@@ -123,7 +123,7 @@ def test_a_plan_that_does_not_hold_any_more_is_made_again(ground: Ground, saved:
         ground.put("d/part1/file4", "made after the preview, too\n")
         return True
 
-    restoring = ground.restoring()
+    restoring = ground.restorer()
     restored = restoring.restore(restoring._version(1), conflicts="theirs", ask=put)
 
     assert restored is not None and not restored.applied.kept
@@ -145,7 +145,7 @@ def test_a_content_that_is_damaged_stops_it_before_anything_is_changed(ground: G
         ground.restore(1)
 
     assert disk(ground.root) == before and not staging_left(ground.root)
-    assert ground.restoring().cut_off() is None
+    assert ground.restorer().cut_off() is None
 
 
 def test_where_there_is_no_thread_it_is_done_afterwards(
@@ -167,7 +167,7 @@ def test_killed_before_the_journal_it_leaves_what_the_next_one_sweeps(ground: Gr
 
     assert killed.returncode == -signal.SIGKILL, killed
     assert disk(ground.root) == before and len(staging_left(ground.root)) == 1
-    assert ground.restoring().cut_off() is None
+    assert ground.restorer().cut_off() is None
 
     ground.restore(1)
 

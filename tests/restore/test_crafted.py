@@ -96,7 +96,7 @@ def test_a_crafted_checkpoint_is_refused_and_nothing_is_written(ground: Ground, 
 
     assert disk(ground.root) == before
     assert not config.exists()
-    assert ground.restoring().cut_off() is None
+    assert ground.restorer().cut_off() is None
 
 
 @given(st.sampled_from(UNSAFE))
@@ -172,7 +172,7 @@ def _on_a_folding_disk(folder: Path) -> None:
             ground.restore(version)
         assert disk(ground.root) == before
         assert (ground.root / "folding/.git/config").read_text() == "the user's own\n"
-        assert ground.restoring().cut_off() is None
+        assert ground.restorer().cut_off() is None
     ground.close()
 
 

@@ -115,17 +115,17 @@ def test_a_restore_that_was_cut_off_is_told_and_stops_the_next_one(ground: Groun
     ground.put("a", "new\n")
     killed_at(ground, "restore:deleted:1")
 
-    restoring = ground.restoring()
+    restoring = ground.restorer()
     said = restoring.cut_off()
 
     assert said is not None and said["target"] == 1
     with pytest.raises(Conflict, match="cut off"):
         ground.restore(1)
-    ground.restoring().abort()
-    assert ground.restoring().cut_off() is None
+    ground.restorer().abort()
+    assert ground.restorer().cut_off() is None
     assert (ground.root / "a").read_text() == "new\n"
     with pytest.raises(NotFound):
-        ground.restoring().abort()
+        ground.restorer().abort()
     with pytest.raises(NotFound):
         ground.undo()  # what was aborted was never done
 
@@ -141,7 +141,7 @@ def test_what_somebody_edits_after_the_cut_is_kept_and_named(ground: Ground, way
     ground.put("a", "edited after the cut\n")
     ground.put("more", "made after the cut\n")
 
-    done = getattr(ground.restoring(), way)()
+    done = getattr(ground.restorer(), way)()
 
     assert {path for path, _ in done.applied.kept} == {b"a", b"more"}
     assert (ground.root / "a").read_text() == "edited after the cut\n"
@@ -155,7 +155,7 @@ def test_cut_off_after_it_was_done_it_counts_once_and_can_be_undone(ground: Grou
     ground.put("a", "new\n")
     killed_at(ground, "restore:recorded:1")
 
-    ground.restoring().resume()
+    ground.restorer().resume()
 
     assert (ground.root / "a").read_text() == "old\n"
     ground.undo()
@@ -170,7 +170,7 @@ def test_aborted_after_it_was_done_it_counts_as_undone(ground: Ground) -> None:
     ground.put("a", "new\n")
     killed_at(ground, "restore:recorded:1")
 
-    ground.restoring().abort()
+    ground.restorer().abort()
 
     assert (ground.root / "a").read_text() == "new\n"
     with pytest.raises(NotFound):
@@ -187,7 +187,7 @@ def test_a_restore_of_one_file_that_was_cut_off_ends_within_its_scope(ground: Gr
     ground.put("b", "new\n")
     killed_at(ground, "restore:folders:1", "--path", "d/a")
 
-    ground.restoring().resume()
+    ground.restorer().resume()
 
     assert (ground.root / "d/a").read_text() == "old\n"
     assert (ground.root / "b").read_text() == "new\n"
@@ -202,7 +202,7 @@ def test_the_staging_of_a_restore_that_was_cut_off_is_swept_and_nothing_in_it_is
     (ground.root / ".keepfast" / left / "77").write_text("somebody's work that no checkpoint has\n")
     (ground.root / ".keepfast" / left / "78").symlink_to("somewhere unknown")
 
-    done = ground.restoring().resume()
+    done = ground.restorer().resume()
 
     assert (ground.root / "a").read_text() == "old\n"
     assert not staging_left(ground.root)
@@ -223,10 +223,10 @@ def test_two_restores_at_once_do_not_mix(ground: Ground) -> None:
                 other.restore(1)
         finally:
             other.close()
-        assert other.restoring().is_running()
+        assert other.restorer().is_running()
         other.close()
         return True
 
     done = ground.restore(1, ask=ask)
 
-    assert done is not None and not ground.restoring().is_running()
+    assert done is not None and not ground.restorer().is_running()

@@ -119,7 +119,7 @@ def test_a_restore_that_has_no_room_is_refused_before_anything_is_touched(folder
         assert "Nothing was changed" in told.value.hint
         assert disk(ground.root) == before
         assert ground.saver.version() == version
-        assert ground.restoring().cut_off() is None
+        assert ground.restorer().cut_off() is None
         ground.restore(1)  # the whole: what is deleted makes room
         assert (ground.root / "big").stat().st_size == 2 << 20
         ground.close()
@@ -142,7 +142,7 @@ def test_a_disk_that_fills_up_during_a_restore_leaves_both_ways_open(folder: Pat
         def fill(preview: object) -> bool:
             return True
 
-        restoring = ground.restoring()
+        restoring = ground.restorer()
         filler = ground.root / ".keepfast/filler"
         room = os.statvfs(ground.root)
         from keepfast.model import steps
@@ -158,7 +158,7 @@ def test_a_disk_that_fills_up_during_a_restore_leaves_both_ways_open(folder: Pat
         finally:
             steps.observer = None
         assert disk(ground.root) == before
-        assert ground.restoring().cut_off() is None  # nothing was touched yet: there is nothing to take back
+        assert ground.restorer().cut_off() is None  # nothing was touched yet: there is nothing to take back
         filler.unlink()
         ground.restore(1)
         assert disk(ground.root) == target

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from keepfast.app.restore import Restoring
+from keepfast.app.restore import Restorer
 from keepfast.app.tidy import tidy
 from keepfast.model import steps
 from keepfast.model.errors import Conflict
@@ -39,14 +39,14 @@ def test_the_versions_of_a_restore_that_was_cut_off_are_not_forgotten(make_saver
     steps.observer = stop_at("restore:placed")
     try:
         with pytest.raises(Cut):
-            Restoring(engine, root, row).restore(target, conflicts="theirs")
+            Restorer(engine, root, row).restore(target, conflicts="theirs")
     finally:
         steps.observer = None
 
     with pytest.raises(Conflict, match="cut off"):
         forget(engine.repository(), row.id, [1], "test", engine.place.path)
     tidy(engine, row.id)
-    Restoring(engine, root, row).resume()
+    Restorer(engine, root, row).resume()
 
     assert (saver.root / "file").read_text() == "state 0"
     engine.close()

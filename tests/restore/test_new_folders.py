@@ -172,5 +172,5 @@ def test_a_large_file_that_is_damaged_stops_it_before_anything_is_touched(wide: 
         wide.restore(wide.saver.version())
 
     assert disk(wide.root) == before
-    assert wide.restoring().cut_off() is None
+    assert wide.restorer().cut_off() is None
     assert not staging_left(wide.root)

@@ -62,7 +62,7 @@ def test_what_an_editor_saves_during_a_restore_is_never_lost(how: str, folder: P
             [sys.executable, "-I", "-S", "-c", EDITOR, str(path), how, str(delay), str(turn)], stdin=subprocess.PIPE
         )
         assert editor.stdin is not None
-        restoring = ground.restoring()
+        restoring = ground.restorer()
         editor.stdin.write(b"x")
         editor.stdin.flush()
         done = restoring.restore(restoring._version(1), [], conflicts="theirs")

@@ -69,9 +69,9 @@ def test_git_s_folders_are_named_at_any_depth(ground: Ground, tmp_path: Path) ->
     repositories(ground, tmp_path)
     git(ground.root, "init", "-q", "inner/nested")
     ground.save()
-    restoring = ground.restoring()
+    restorer = ground.restorer()
 
-    assert not_covered(restoring.repository, restoring._version(1)) == [b".git", b"inner/nested/.git"]
+    assert not_covered(restorer.repository, restorer._version(1)) == [b".git", b"inner/nested/.git"]
 
 
 @pytest.mark.parametrize("kind", ["file", "link"])
@@ -144,11 +144,11 @@ def test_git_s_folder_that_is_missing_is_named_and_cannot_be_asked_for(ground: G
     ground.put("a", "a")
     ground.save()
     subprocess.run(["rm", "-rf", str(ground.root / ".git")], check=True)
-    restoring = ground.restoring()
+    restorer = ground.restorer()
 
-    assert [one.path for one in restoring.missing(restoring._version(1))] == [b".git"]
+    assert [one.path for one in restorer.planner.missing(restorer._version(1))] == [b".git"]
     with pytest.raises(NotFound, match="git"):
-        restoring.refuse_unknown(restoring._version(1), [b".git"])
+        restorer.planner.refuse_unknown(restorer._version(1), [b".git"])
 
 
 def row(path: bytes, kind: str) -> Entry:
@@ -194,8 +194,8 @@ def test_a_fork_takes_no_pointer_that_leads_out_of_it(
     ground.put("vendor/sub/.git", pointer)
     ground.put("vendor/sub/a", "a")
     ground.save()
-    restoring = ground.restoring()
-    forked = Forking(restoring.engine, restoring.root, restoring.row, restoring._version(1)).fork(
+    restorer = ground.restorer()
+    forked = Forking(restorer.engine, restorer.root, restorer.row, restorer._version(1)).fork(
         os.fsencode(tmp_path / "fork")
     )
 
@@ -215,8 +215,8 @@ def planted(ground: Ground, ran: Path) -> None:
 
 
 def forked_of(ground: Ground, folder: Path) -> list[bytes]:
-    restoring = ground.restoring()
-    forking = Forking(restoring.engine, restoring.root, restoring.row, restoring._version(1))
+    restorer = ground.restorer()
+    forking = Forking(restorer.engine, restorer.root, restorer.row, restorer._version(1))
     return [path for path, _ in forking.fork(os.fsencode(folder)).left_out]
 
 

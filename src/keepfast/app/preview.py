@@ -1,4 +1,4 @@
-"""What a restore would do here and now: the newest version, the disk and the target compared, and who would lose by it."""
+"""The plan of a restore: the newest version, the disk and the target compared, and the unsaved work that is in the way."""
 
 from __future__ import annotations
 
@@ -115,8 +115,8 @@ class Preview:
         return Preview(self.plan.without(paths, why), others, self.scope, self.newest, self.seen)
 
 
-class Previewing:
-    """The plans of one workspace, made without touching anything."""
+class Planner:
+    """Plans restores of one workspace; touches nothing."""
 
     def __init__(self, engine: Engine, root: bytes, row: WorkspaceRow) -> None:
         self.engine, self.root, self.row = engine, root, row
@@ -214,10 +214,10 @@ class Previewing:
         """Compare with the disk now. Nothing is written. Raises `Conflict` if a path leads through what is no folder."""
         paths = paths or self.about(target)
         for _ in range(ATTEMPTS):
-            self._refresh()
+            self.refresh()
             newest, version = self._newest(), self.row.version
             changed = disk_now(self.engine, self.root, self.row, paths)
-            if self._refresh().version == version:
+            if self.refresh().version == version:
                 break  # else somebody saved meanwhile, and the two do not belong together
         rows = {
             (pair[1] or pair[0]).path: pair  # type: ignore[union-attr]
@@ -264,7 +264,7 @@ class Previewing:
             return []
         return [path.encode("utf-8", "surrogateescape") for path in said if isinstance(path, str) and path]
 
-    def _plan_between(self, old: CheckpointRow, new: CheckpointRow, scope: Scope) -> Plan:
+    def plan_between(self, old: CheckpointRow, new: CheckpointRow, scope: Scope) -> Plan:
         found = list(self._between(old, new, scope.paths, scope.made))
         rows = {_path(pair): pair for pair in found}
         kinds = self._kinds(new, lambda path: rows[path][1]), self._kinds(old, lambda path: rows[path][0])
@@ -336,7 +336,7 @@ class Previewing:
         except Damaged:
             return False
 
-    def _is_as_seen(self, before: CheckpointRow, preview: Preview) -> bool:
+    def is_as_seen(self, before: CheckpointRow, preview: Preview) -> bool:
         """Has the safety checkpoint found just what the preview had seen? Then its plan holds."""
         if before.workspace != self.row.id or before.version != preview.newest + 1:
             return False
@@ -433,7 +433,7 @@ class Previewing:
             return False
         return not any(same(row, now) for _, _, row in self.repository.history(self.row.id, path))
 
-    def _refresh(self) -> WorkspaceRow:
+    def refresh(self) -> WorkspaceRow:
         row = self.repository.workspace(self.row.id)
         if row is not None:
             self.row = row

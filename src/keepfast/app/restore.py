@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from keepfast.app.inspect import differ
-from keepfast.app.preview import Missing, Preview, Scope
-from keepfast.app.restore_execution import Begun, Carrying
+from keepfast.app.preview import Missing, Planner, Preview, Scope
+from keepfast.app.restore_execution import Begun, Execution
 from keepfast.app.restore_journal import GO_ON, UNTOUCHED, Turn, explain, paths_of, texts
 from keepfast.app.workspace_lock import Folder
 from keepfast.model.entry import FOLDER, LEFT_OUT
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
     from typing import Any
 
+    from keepfast.app.checkpoint import Engine
     from keepfast.model.entry import Entry
-    from keepfast.store.rows import CheckpointRow
+    from keepfast.store.rows import CheckpointRow, WorkspaceRow
 
 ASK, MINE, THEIRS = "ask", "mine", "theirs"
 FOREIGN = "it is neither as before nor as after"
@@ -41,8 +42,18 @@ class Restored:
         """What the target left out and what is not there."""
 
 
-class Restoring(Carrying):
+class Restorer:
     """Restores in one workspace. `ask(preview)` is called before anything is touched; False stops without a trace."""
+
+    def __init__(self, engine: Engine, root: bytes, row: WorkspaceRow) -> None:
+        self.engine, self.root, self.repository = engine, root, engine.repository()
+        self.planner = Planner(engine, root, row)
+        self.execution = Execution(engine, root)
+
+    @property
+    def row(self) -> WorkspaceRow:
+        """The workspace as the planner last saw it: saves beside a restore change it."""
+        return self.planner.row
 
     # What a person calls
 
@@ -70,16 +81,16 @@ class Restoring(Carrying):
         Raises `Conflict` if work that no checkpoint has would be overwritten and nobody said that it may be, or if an
         earlier restore was cut off; `Busy` if another one is under way; `DiskFull` if there is no room for it.
         """
-        paths = paths or self.about(target)
+        paths = paths or self.planner.about(target)
         with self._turn() as journal:
             self._refuse_if_cut_off(journal)
             was = was or _place(self.repository.base(self.row.id))
             bases = was, base if note else was if paths else _place(target)
-            preview = self.preview(target, paths, made)
+            preview = self.planner.preview(target, paths, made)
             mine: set[bytes] = set(preview.conflicts) if conflicts == MINE else set()
             if mine:
                 preview = preview.without(mine)
-                self.spared += [(path, KEPT) for path in sorted(mine)]
+                self.planner.spared += [(path, KEPT) for path in sorted(mine)]
             closed = self.repository.contents.closed(one.new for one in preview.plan.steps)
             if closed and len(closed) == len(preview.plan.steps):
                 raise WrongKey(
@@ -93,9 +104,9 @@ class Restoring(Carrying):
                 raise conflict(preview.conflicts)
             if preview.plan.steps and ask is not None and not ask(preview):
                 return None
-            room = self._refuse_if_full(preview.plan)
+            room = self.execution.refuse_if_full(preview.plan)
             workspace, choices = self.row.id, (mine, conflicts == THEIRS, mtimes, note or {}, bases)
-            with self._begin(preview, target, mtimes, room) as begun:
+            with self.execution.begin(preview, target, mtimes, room) as begun:
                 before = self._safety(
                     preview.plan, preview.only(at_once), f"before restoring v{named or target.version}"
                 )
@@ -126,8 +137,8 @@ class Restoring(Carrying):
             target, before = self._version(said["target"], said["from"]), self._version(said["before"])
             goal, origin = (before, target) if aborting else (target, before)
             scope, kept = Scope(paths_of(said["paths"]), paths_of(said["made"])), set(paths_of(said["kept"]))
-            ours = {one.path: one for one in self._plan_between(origin, goal, scope).without(kept).steps}
-            preview = self.preview(goal, scope.paths, scope.made)
+            ours = {one.path: one for one in self.planner.plan_between(origin, goal, scope).without(kept).steps}
+            preview = self.planner.preview(goal, scope.paths, scope.made)
             foreign = {one.path for one in preview.plan.steps if not _is_half_done(ours.get(one.path), one)}
             return goal, preview.without(foreign, FOREIGN)
 
@@ -186,7 +197,7 @@ class Restoring(Carrying):
         )
         was = _place(self.repository.base(self.row.id))
         # A version for as long as it takes: it can be finished, or taken back, if the restore is cut off.
-        chosen: CheckpointRow = self.engine.compose(event, self.root, self._refresh().id, contents)
+        chosen: CheckpointRow = self.engine.compose(event, self.root, self.planner.refresh().id, contents)
 
         def is_as_chosen(preview: Preview) -> bool:
             changed = [one.path for one in preview.plan.steps if differ(one.old, contents[one.path][0])]
@@ -234,8 +245,8 @@ class Restoring(Carrying):
             raise Failed(f"{show(self.root)} could not be saved before the restore: it is in no workspace.", UNTOUCHED)
         step("restore:safe")
         if checkpoint.workspace != self.row.id:
-            self.row = self.row._replace(id=checkpoint.workspace)
-        self._refresh()
+            self.planner.row = self.row._replace(id=checkpoint.workspace)
+        self.planner.refresh()
         return checkpoint
 
     def _run(
@@ -268,22 +279,22 @@ class Restoring(Carrying):
             "was": bases[0],
             "base": bases[1],
         }
-        applied = self._carry_out(journal, said, made, target, made, begun)
+        applied = self.execution.carry_out(journal, said, made, target, made, begun)
         self._record(journal, said, note)
         applied.kept += [(path, "it was changed after the question") for path in sorted(late)]
         done = Restored(target.version, before.version, applied, made, note)
-        done.missing = self.missing(target, scope.paths)
+        done.missing = self.planner.missing(target, scope.paths)
         return done
 
     def _agreed(
         self, target: CheckpointRow, before: CheckpointRow, preview: Preview, mine: set[bytes], everything: bool
     ) -> tuple[Plan, set[bytes]]:
         """What to do, from the safety checkpoint on, and the paths that were changed after the question."""
-        if self._is_as_seen(before, preview):
+        if self.planner.is_as_seen(before, preview):
             return preview.plan, set()
         agreed = {one.path: one for one in preview.plan.steps}
         left = {path for path, _ in preview.plan.untouched}
-        made = self._plan_between(before, target, preview.scope).without(mine).without(left)
+        made = self.planner.plan_between(before, target, preview.scope).without(mine).without(left)
         late = set() if everything else {one.path for one in made.steps if not _is_agreed(agreed.get(one.path), one)}
         made = made.without(late, "it was changed after the question")
         # A safety checkpoint of a few paths does not name what is left alone beside them; the preview did.
@@ -295,12 +306,12 @@ class Restoring(Carrying):
     ) -> Restored:
         """From wherever the disk is now to `goal`; what is neither there nor at `origin` is somebody's work and stays."""
         scope, kept = Scope(paths_of(said["paths"]), paths_of(said["made"])), set(paths_of(said["kept"]))
-        ours = self._plan_between(origin, goal, scope).without(kept)
+        ours = self.planner.plan_between(origin, goal, scope).without(kept)
         now = self._safety(ours, scope.only(one.path for one in ours.steps), "before finishing a restore")
         mine = {one.path: one for one in ours.steps}
-        made = self._plan_between(now, goal, scope)
+        made = self.planner.plan_between(now, goal, scope)
         foreign = {one.path for one in made.steps if not _is_half_done(mine.get(one.path), one)}
-        applied = self._carry_out(journal, said, made.without(foreign), goal, ours)
+        applied = self.execution.carry_out(journal, said, made.without(foreign), goal, ours)
         applied.kept += [(path, FOREIGN) for path in sorted(foreign - kept)]
         done = self._history().find(said["before"], said["target"])
         note: dict[str, Any] | None = said["note"]
@@ -315,7 +326,7 @@ class Restoring(Carrying):
             # The safety checkpoint that was just made is not what the folder is at.
             self._commit(journal, {"r": "base", "base": said.get("was" if aborting else "base")})
         done_now = Restored(goal.version, now.version if aborting else said["before"], applied, made, note)
-        done_now.missing = self.missing(goal, scope.paths)
+        done_now.missing = self.planner.missing(goal, scope.paths)
         return done_now
 
     def _record(self, journal: Journal, said: dict[str, Any], note: dict[str, Any]) -> None:

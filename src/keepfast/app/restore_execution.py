@@ -1,11 +1,10 @@
-"""A plan carried out under its journal: room for it is counted first, then it is written down, then the tree is touched."""
+"""The execution of a restore plan: check the room, write the journal, then touch the tree."""
 
 from __future__ import annotations
 
 from posix import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close, fstat
 from posix import open as open_fd
 
-from keepfast.app.preview import Preview, Previewing
 from keepfast.app.restore_journal import GO_ON, UNTOUCHED, explain, path_of, text
 from keepfast.model.entry import FILE, LINK
 from keepfast.model.errors import DiskFull, Failed, KeepfastError
@@ -22,6 +21,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from keepfast.app.checkpoint import Engine
+    from keepfast.app.preview import Preview
     from keepfast.store.repository import Repository
     from keepfast.store.restore_journal import Journal
     from keepfast.store.rows import CheckpointRow
@@ -64,10 +65,13 @@ class Begun:
             self.repository.close()
 
 
-class Carrying(Previewing):
-    """Plans of one workspace, carried out."""
+class Execution:
+    """Carries out plans in one workspace."""
 
-    def _begin(self, preview: Preview, goal: CheckpointRow, mtimes: bool, room: Room) -> Begun:
+    def __init__(self, engine: Engine, root: bytes) -> None:
+        self.engine, self.root, self.repository = engine, root, engine.repository()
+
+    def begin(self, preview: Preview, goal: CheckpointRow, mtimes: bool, room: Room) -> Begun:
         """Begin with a large plan: nothing of it is seen, and nothing is lost if it comes to nothing."""
         root, repository, made = -1, None, preview.plan
         saved = sum([entry.size for entry in preview.seen.values() if entry is not None])
@@ -89,7 +93,7 @@ class Carrying(Previewing):
             begun.take(Plan(), root)
         return begun
 
-    def _carry_out(
+    def carry_out(
         self,
         journal: Journal,
         said: dict[str, Any],
@@ -193,7 +197,7 @@ class Carrying(Previewing):
 
     # What must be right before anything is touched
 
-    def _refuse_if_full(self, made: Plan) -> Room:
+    def refuse_if_full(self, made: Plan) -> Room:
         try:
             root = open_fd(self.root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         except OSError as error:

@@ -11,7 +11,7 @@ from keepfast.model.errors import Usage
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from keepfast.app.restore import Restoring
+    from keepfast.app.restore import Restorer
     from keepfast.cli.session import Session
     from keepfast.model.entry import Entry
     from keepfast.store.rows import CheckpointRow
@@ -21,7 +21,7 @@ HELP = "y take this hunk · n leave it · a take it and the rest of the file · 
 
 
 def choose(
-    session: Session, restoring: Restoring, target: CheckpointRow, paths: Sequence[bytes]
+    session: Session, restorer: Restorer, target: CheckpointRow, paths: Sequence[bytes]
 ) -> dict[bytes, tuple[Entry, bytes]]:
     """Ask for every hunk that leads from the disk to the target; return the files as they are and as they shall be."""
     import sys
@@ -31,7 +31,7 @@ def choose(
 
     if session.json or not sys.stdin.isatty():
         raise Usage("--patch asks for every hunk, and there is nobody to ask.", "Name paths after `--` instead.")
-    changes = compare_states(session.engine, restoring.root, restoring.row, target, None, paths)
+    changes = compare_states(session.engine, restorer.root, restorer.row, target, None, paths)
     contents: dict[bytes, tuple[Entry, bytes]] = {}
     for change in changes:
         if change.old is None or change.new is None or change.old.kind != "f" or change.new.kind != "f":

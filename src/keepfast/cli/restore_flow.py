@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from keepfast.app.preview import Missing, Preview
-    from keepfast.app.restore import Restored, Restoring
+    from keepfast.app.restore import Restored, Restorer
     from keepfast.model.restore_plan import Plan
 
 SHOWN = 40
@@ -42,42 +42,42 @@ def restore(
     from keepfast.cli.paths import candidates
 
     # An open restore, and a version made of chosen hunks, belong to the history that is there.
-    root, restoring = _restoring(session)
+    root, restorer = _restorer(session)
     if go_on or abort:
         if reference is not None or (go_on and abort):
             raise Usage("--continue and --abort go alone.")
         if dry_run:
-            return _show_end(session, restoring, abort)
+            return _show_end(session, restorer, abort)
         with session.progress("Restoring") as progress:
             session.engine.progress = progress
-            done = restoring.resume() if go_on else restoring.abort()
+            done = restorer.resume() if go_on else restorer.abort()
         return _report(session, done, "Continued: at" if go_on else "Taken back: at")
     if reference is None:
         raise Usage("Which checkpoint? Give a reference such as v5.", "`keepfast list` shows what there is.")
-    target = session.resolve(restoring.row, reference)
+    target = session.resolve(restorer.row, reference)
     paths = [candidates(path, session.cwd, root)[0] for path in typed]
     if b"" in paths:
         paths = []
-    restoring.refuse_unknown(target, paths)
+    restorer.planner.refuse_unknown(target, paths)
     if patch:
         from keepfast.cli.hunks import choose
 
-        chosen = choose(session, restoring, target, paths)
+        chosen = choose(session, restorer, target, paths)
         if not chosen:
             session.say("Nothing was chosen, nothing was changed.")
             return 0
-        return _run(session, lambda _: restoring.restore_parts(target, chosen, mtimes=mtimes), "", True)
+        return _run(session, lambda _: restorer.restore_parts(target, chosen, mtimes=mtimes), "", True)
     if dry_run:
-        preview, missing = restoring.preview(target, paths), restoring.missing(target, paths)
+        preview, missing = restorer.planner.preview(target, paths), restorer.planner.missing(target, paths)
         if conflicts == "mine":
             preview = preview.without(set(preview.conflicts))
-        left = restoring.left_out(target, paths)
+        left = restorer.planner.left_out(target, paths)
         _show(session, preview, f"v{target.version}", dry_run=True, also=also, missing=missing, left=left)
         return 0
 
     def work(ask: Callable[[Preview], bool] | None) -> Restored | None:
         how = _how(conflicts, yes)
-        return restoring.restore(target, paths, conflicts=how, mtimes=mtimes, ask=ask, at_once=yes)
+        return restorer.restore(target, paths, conflicts=how, mtimes=mtimes, ask=ask, at_once=yes)
 
     return _run(
         session,
@@ -86,17 +86,17 @@ def restore(
         yes,
         also,
         conflicts,
-        lambda: restoring.missing(target, paths),
-        lambda: restoring.left_out(target, paths),
-        restoring,
+        lambda: restorer.planner.missing(target, paths),
+        lambda: restorer.planner.left_out(target, paths),
+        restorer,
     )
 
 
-def _show_end(session: Session, restoring: Restoring, abort: bool) -> int:
+def _show_end(session: Session, restorer: Restorer, abort: bool) -> int:
     """What ending a restore that was cut off would do; nothing is changed."""
-    goal, preview = restoring.outlook(aborting=abort)
-    what, missing = f"v{goal.version}", restoring.missing(goal, preview.scope.paths)
-    said = restoring.cut_off() or {}
+    goal, preview = restorer.outlook(aborting=abort)
+    what, missing = f"v{goal.version}", restorer.planner.missing(goal, preview.scope.paths)
+    said = restorer.cut_off() or {}
     if not session.json:
         end = f"--abort would go back to {what}" if abort else f"--continue would end it at {what}"
         left = len(preview.plan.steps)
@@ -109,13 +109,13 @@ def _show_end(session: Session, restoring: Restoring, abort: bool) -> int:
 
 def preview(session: Session, folder: bytes, reference: str) -> None:
     """Show what bringing a folder to that checkpoint would do."""
-    from keepfast.app.restore import Restoring
+    from keepfast.app.restore import Restorer
 
     root, row = session.engine.root(folder)
     target = session.resolve(row, reference)
-    restoring = Restoring(session.engine, root, row)
-    missing, left = restoring.missing(target), restoring.left_out(target)
-    _show(session, restoring.preview(target), f"v{target.version}", dry_run=True, missing=missing, left=left)
+    restorer = Restorer(session.engine, root, row)
+    missing, left = restorer.planner.missing(target), restorer.planner.left_out(target)
+    _show(session, restorer.planner.preview(target), f"v{target.version}", dry_run=True, missing=missing, left=left)
 
 
 def _how(conflicts: str | None, yes: bool) -> str:
@@ -125,19 +125,19 @@ def _how(conflicts: str | None, yes: bool) -> str:
 
 def undo(session: Session, *, dry_run: bool = False, conflicts: str | None = None, yes: bool = False) -> int:
     """Take back the last restore; return the exit code."""
-    return _step(session, _restoring(session)[1].undo, dry_run, conflicts, yes)
+    return _step(session, _restorer(session)[1].undo, dry_run, conflicts, yes)
 
 
 def redo(session: Session, *, dry_run: bool = False, conflicts: str | None = None, yes: bool = False) -> int:
     """Take back the last undo; return the exit code."""
-    return _step(session, _restoring(session)[1].redo, dry_run, conflicts, yes)
+    return _step(session, _restorer(session)[1].redo, dry_run, conflicts, yes)
 
 
-def _restoring(session: Session) -> tuple[bytes, Restoring]:
-    from keepfast.app.restore import Restoring
+def _restorer(session: Session) -> tuple[bytes, Restorer]:
+    from keepfast.app.restore import Restorer
 
     root, row = session.workspace()
-    return root, Restoring(session.engine, root, row)
+    return root, Restorer(session.engine, root, row)
 
 
 def _step(
@@ -171,7 +171,7 @@ def _run(
     conflicts: str | None = None,
     missing: Callable[[], list[Missing]] = list,
     left: Callable[[], list[bytes]] = list,
-    restoring: Restoring | None = None,
+    restorer: Restorer | None = None,
 ) -> int:
     """Show, ask, do, report. In scripts conflicts stop with exit code 14 unless a flag says what to do."""
     said_no = False
@@ -194,7 +194,7 @@ def _run(
     more = also() if also is not None and not said_no else {}
     if done is not None:
         return _report(session, done, "Restored", more)
-    lost, spared = missing(), restoring.spared if restoring is not None else []
+    lost, spared = missing(), restorer.planner.spared if restorer is not None else []
     if session.json:
         from keepfast.present.json_forms import of_missing
 

@@ -159,16 +159,16 @@ def _look_at_hooks(session: Session, found: Standing) -> None:
 
 
 def _restore(session: Session, root: bytes, row: WorkspaceRow) -> dict[str, Any] | None:
-    from keepfast.app.restore import Restoring
+    from keepfast.app.restore import Restorer
 
-    restoring = Restoring(session.engine, root, row)
+    restorer = Restorer(session.engine, root, row)
     try:
-        said = restoring.cut_off()
+        said = restorer.cut_off()
     except KeepfastError as error:
         return {"state": "damaged", "target": None, "before": None, "text": f"{error} {error.hint}"}
     if said is None:
         running = {"state": "running", "target": None, "before": None, "text": "A restore is under way."}
-        return running if restoring.is_running() else None
+        return running if restorer.is_running() else None
     target, before = f"v{said['target']}", f"v{said['before']}"
     text = f"A restore of {target} was cut off: `keepfast restore --continue` ends it, `--abort` goes back to {before}."
     return {"state": "cut off", "target": target, "before": before, "text": text}

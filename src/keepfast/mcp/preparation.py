@@ -32,15 +32,15 @@ def checkpoint_restore_preview(
     paths: Paths = [],  # noqa: B006  the schema shows it
 ) -> answers.Preview:
     """Say what a restore would write and delete, and give the command for the user. Nothing is changed."""
-    from keepfast.app.restore import Restoring
+    from keepfast.app.restore import Restorer
 
     with visits.open() as visit:
         row = visit.resolve(reference)
         limits = [visit.below(path) for path in paths]
         limits = [] if b"" in limits else limits  # the root is everything
-        restoring = Restoring(visit.engine, visit.root, visit.row)
-        restoring.refuse_unknown(row, limits)
-        preview = restoring.preview(row, limits)
+        restorer = Restorer(visit.engine, visit.root, visit.row)
+        restorer.planner.refuse_unknown(row, limits)
+        preview = restorer.planner.preview(row, limits)
         steps = preview.plan.steps
         words: list[str | bytes] = ["restore", f"v{row.version}"]
         words += ["--", *limits] if limits else []
@@ -50,7 +50,7 @@ def checkpoint_restore_preview(
             steps_left_out=max(0, len(steps) - MOST_STEPS),
             conflicts=[telling.told(show(path)) for path in preview.conflicts[:MOST_STEPS]],
             untouched=[f"{telling.told(show(path))}: {why}" for path, why in preview.plan.untouched[:MOST_STEPS]],
-            missing=[_missing(one) for one in restoring.missing(row, limits)[:MOST_STEPS]],
+            missing=[_missing(one) for one in restorer.planner.missing(row, limits)[:MOST_STEPS]],
             prepared=answers.Prepared(command=command(visits, words, visit.root), why=WHY["restore"]),
         )
 

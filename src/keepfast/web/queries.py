@@ -151,15 +151,15 @@ class Desk:
         return [of_notice(notice) for notice in reversed(found)]
 
     def _cut_off(self, row: WorkspaceRow) -> dict[str, Any] | None:
-        from keepfast.app.restore import Restoring
+        from keepfast.app.restore import Restorer
 
-        restoring = Restoring(self.engine, row.path, row)
+        restorer = Restorer(self.engine, row.path, row)
         try:
-            said = restoring.cut_off()
+            said = restorer.cut_off()
         except KeepfastError as error:
             return {"state": "damaged", "target": None, "before": None, "text": str(error)}
         if said is None:
-            return {"state": "running", "target": None, "before": None} if restoring.is_running() else None
+            return {"state": "running", "target": None, "before": None} if restorer.is_running() else None
         return {"state": "cut off", "target": f"v{said['target']}", "before": f"v{said['before']}"}
 
     # Checkpoints

@@ -15,7 +15,7 @@ from keepfast.workspace.marker import show
 
 if TYPE_CHECKING:
     from keepfast.app.preview import Missing, Preview
-    from keepfast.app.restore import Restored
+    from keepfast.app.restore import Restored, Restorer
     from keepfast.web.queries import Desk
 
 
@@ -28,50 +28,50 @@ class Bringing:
     def preview(self, workspace: str, reference: str, paths: Sequence[bytes]) -> dict[str, Any]:
         """What a restore would do. `digest` names exactly this; a restore that says it does nothing else."""
         row, target = self.desk.row(workspace), self.desk.resolve(workspace, reference)
-        restoring = self._restoring(row)
-        restoring.refuse_unknown(target, paths)
-        found = _preview(restoring.preview(target, list(paths)))
-        missing = restoring.missing(target, paths)[:MOST_CHANGES]
+        restorer = self._restorer(row)
+        restorer.planner.refuse_unknown(target, paths)
+        found = _preview(restorer.planner.preview(target, list(paths)))
+        missing = restorer.planner.missing(target, paths)[:MOST_CHANGES]
         return {"target": f"v{target.version}", **found, "missing": of_missing(missing)}
 
     def restore(
         self, workspace: str, reference: str, paths: Sequence[bytes], conflicts: str, agreed: str
     ) -> dict[str, Any]:
         row, target = self.desk.row(workspace), self.desk.resolve(workspace, reference)
-        restoring = self._restoring(row)
-        restoring.refuse_unknown(target, paths)
-        done = restoring.restore(target, list(paths), conflicts=conflicts, ask=_agree(agreed, conflicts))
-        return _restored(done) if done is not None else _nothing(restoring.missing(target, paths))
+        restorer = self._restorer(row)
+        restorer.planner.refuse_unknown(target, paths)
+        done = restorer.restore(target, list(paths), conflicts=conflicts, ask=_agree(agreed, conflicts))
+        return _restored(done) if done is not None else _nothing(restorer.planner.missing(target, paths))
 
     def undo(self, workspace: str, agreed: str, conflicts: str, again: bool = False) -> dict[str, Any]:
-        restoring = self._restoring(self.desk.row(workspace))
-        step = restoring.redo if again else restoring.undo
+        restorer = self._restorer(self.desk.row(workspace))
+        step = restorer.redo if again else restorer.undo
         return _restored(step(conflicts=conflicts, ask=_agree(agreed, conflicts)))
 
     def preview_undo(self, workspace: str, again: bool = False) -> dict[str, Any]:
-        restoring, seen = self._restoring(self.desk.row(workspace)), list[dict[str, Any]]()
+        restorer, seen = self._restorer(self.desk.row(workspace)), list[dict[str, Any]]()
 
         def look(preview: Preview) -> bool:
             seen.append(_preview(preview))
             return False
 
-        (restoring.redo if again else restoring.undo)(conflicts="ask", ask=look)
+        (restorer.redo if again else restorer.undo)(conflicts="ask", ask=look)
         if seen:
             return seen[0]
         return {"steps": [], "untouched": [], "conflicts": [], "count": 0, "digest": _digest([]), "missing": []}
 
     def ways_back(self, workspace: str) -> dict[str, bool]:
         """Whether there is a restore to undo, and an undo to take back."""
-        from keepfast.app.restore import Restoring
+        from keepfast.app.restore import Restorer
 
         row = self.desk.row(workspace)
-        undo, redo = Restoring(self.desk.engine, row.path, row).ways_back()
+        undo, redo = Restorer(self.desk.engine, row.path, row).ways_back()
         return {"undo": undo, "redo": redo}
 
     def finish(self, workspace: str, abort: bool) -> dict[str, Any]:
         """Go on with a restore that was cut off, or take it back."""
-        restoring = self._restoring(self.desk.row(workspace))
-        return _restored(restoring.abort() if abort else restoring.resume())
+        restorer = self._restorer(self.desk.row(workspace))
+        return _restored(restorer.abort() if abort else restorer.resume())
 
     def fork(self, workspace: str, reference: str, folder: str) -> dict[str, Any]:
         from keepfast.app.fork import Forking
@@ -82,13 +82,13 @@ class Bringing:
         made = Forking(self.desk.engine, row.path, row, checkpoint).fork(os.fsencode(folder))
         return {"workspace": made.workspace, "folder": folder, "version": f"v{made.checkpoint.version}"}
 
-    def _restoring(self, row: WorkspaceRow) -> Any:
-        from keepfast.app.restore import Restoring
+    def _restorer(self, row: WorkspaceRow) -> Restorer:
+        from keepfast.app.restore import Restorer
 
         if not os.path.isdir(row.path):
             raise NotFound(f"{show(row.path)} is not there.", "Fork the checkpoint into another folder instead.")
         self.desk.refuse_another(row)
-        return Restoring(self.desk.engine, row.path, row)
+        return Restorer(self.desk.engine, row.path, row)
 
 
 def _agree(agreed: str, conflicts: str) -> Callable[[Preview], bool]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from keepfast.app.conversation import Conversing
 from keepfast.app.fork import Forking
-from keepfast.app.restore import Restoring
+from keepfast.app.restore import Restorer
 from keepfast.model.errors import NotFound
 from keepfast.model.event import Event
 from keepfast.runner.actions.vault import agent_of
@@ -46,7 +46,7 @@ def bring_back(
         if ask is not None and not ask(target):
             return None
         held = read_conversation(ground, engine, task, target, root) if conversation else None
-        Restoring(engine, root, row).restore(target, conflicts="theirs")
+        Restorer(engine, root, row).restore(target, conflicts="theirs")
         return Back(target, *write(held))
 
 
