@@ -135,7 +135,7 @@ def sealing_speed() -> float:
     with tempfile.TemporaryDirectory() as folder:
         repository = create_store(folder + "/store", durable=False)
         content = os.urandom(64 << 20)
-        took = timed(lambda: repository.contents.sealing().parts(io.BytesIO(content).read, lambda *_: None))
+        took = timed(lambda: repository.contents.sealer().parts(io.BytesIO(content).read, lambda *_: None))
         repository.close()
     return len(content) / took / 1e6
 

@@ -106,7 +106,7 @@ def test_after_a_rotation_only_what_is_new_is_stored_and_with_the_new_keys(saver
     )
     first = told(saver, save(saver, transcript))
     before = packs(saver)
-    rotated = saver._read().contents.sealing().rotate()
+    rotated = saver._read().contents.sealer().keys.rotate()
 
     assert told(saver, save(saver, transcript)) == first
     with open(transcript, "a") as file:

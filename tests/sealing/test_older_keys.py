@@ -47,7 +47,7 @@ def check(base: Path) -> None:
         assert repository.contents.load(secret.content) == content
     conversation = repository.document(rows[-1])[0]["conversation"]
     assert b"".join(load(repository, conversation)) == (SAMPLE / "transcript.jsonl").read_bytes()
-    assert all(opens for _, opens in repository.contents.sealing().sets())
+    assert all(opens for _, opens in repository.contents.sealer().keys.sets())
     repository.close()
 
 
@@ -60,19 +60,19 @@ def test_an_older_store_opens_and_nothing_is_written_for_that(base: Path) -> Non
 
 
 def test_it_is_sealed_to_with_the_same_keys_as_before(base: Path) -> None:
-    sealer = opened(base).contents.sealing()
+    sealer = opened(base).contents.sealer()
 
     sealed = sealer.seal(b"new")
 
     assert sealed[5:13].hex() == "25e4455f6f458b09"  # the first that opens, as ever
-    assert Sealer(sealer.store, sealer.folder).open(sealed) == b"new"
+    assert Sealer(sealer.keys.store, sealer.keys.folder).open(sealed) == b"new"
     check(base)
 
 
 def test_its_keys_are_rotated_like_any(base: Path) -> None:
-    old, sealer = set((base / "keys").glob("*.*")), opened(base).contents.sealing()
+    old, sealer = set((base / "keys").glob("*.*")), opened(base).contents.sealer()
 
-    sealer.rotate()
+    sealer.keys.rotate()
 
     check(base)
     assert sealer.seal(b"new")[5:13].hex() not in ("25e4455f6f458b09", "c7e2dcdcf9ad83a5")
@@ -84,19 +84,22 @@ def test_its_keys_are_rotated_like_any(base: Path) -> None:
 
 
 def test_its_old_folder_of_keys_alone_opens_it_after_a_rotation(base: Path) -> None:
-    opened(base).contents.sealing().rotate()
+    opened(base).contents.sealer().keys.rotate()
     shutil.rmtree(base / "keys")
     shutil.copytree(SAMPLE / "keys", base / "keys")
 
-    sealer = opened(base).contents.sealing()
+    sealer = opened(base).contents.sealer()
 
-    assert [opens for one, opens in sealer.sets() if one in ("25e4455f6f458b09", "c7e2dcdcf9ad83a5")] == [True, True]
+    assert [opens for one, opens in sealer.keys.sets() if one in ("25e4455f6f458b09", "c7e2dcdcf9ad83a5")] == [
+        True,
+        True,
+    ]
 
 
 def test_without_one_of_its_keys_the_rest_opens(base: Path) -> None:
     (base / "keys/bc65fd4ee78417d3c95a85a6e43274a3.key").unlink()
 
-    assert dict(opened(base).contents.sealing().sets()) == {"25e4455f6f458b09": True, "c7e2dcdcf9ad83a5": False}
+    assert dict(opened(base).contents.sealer().keys.sets()) == {"25e4455f6f458b09": True, "c7e2dcdcf9ad83a5": False}
 
 
 def test_its_backup_and_its_bundle_open_with_the_weak_passphrase_they_have(base: Path, tmp_path: Path) -> None:
@@ -108,5 +111,5 @@ def test_its_backup_and_its_bundle_open_with_the_weak_passphrase_they_have(base:
     assert [box.call("cat", f"v{at + 1}", ".env").raw for at in range(3)] == CONTENTS
     assert box.call("key", "import", str(SAMPLE / "backup"), *how, "--json").json() == {"new": 0}
     shutil.rmtree(base / "keys")
-    assert opened(base).contents.sealing().admit(json.loads((SAMPLE / "backup").read_text()), "weak") == 2
+    assert opened(base).contents.sealer().keys.admit(json.loads((SAMPLE / "backup").read_text()), "weak") == 2
     check(base)

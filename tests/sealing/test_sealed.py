@@ -46,12 +46,12 @@ def new_sealer(folder: Path) -> Sealer:
 
 def again(sealer: Sealer) -> Sealer:
     """What another process would see."""
-    return Sealer(sealer.store, sealer.folder, durable=False)
+    return Sealer(sealer.keys.store, sealer.keys.folder, durable=False)
 
 
 def key_file(sealer: Sealer) -> Path:
     """The one that there is."""
-    (found,) = Path(sealer.folder).glob("*.key")
+    (found,) = Path(sealer.keys.folder).glob("*.key")
     return found
 
 
@@ -115,8 +115,8 @@ def test_key_and_folder_are_for_their_owner_only(folder: Path) -> None:
     sealer.seal(b"x")
 
     assert key_file(sealer).stat().st_mode & 0o777 == 0o600
-    assert os.stat(sealer.folder).st_mode & 0o777 == 0o700
-    assert os.stat(sealer.seal_file).st_mode & 0o777 == 0o600
+    assert os.stat(sealer.keys.folder).st_mode & 0o777 == 0o700
+    assert os.stat(sealer.keys.seal_file).st_mode & 0o777 == 0o600
 
 
 def test_a_key_file_that_others_may_read_is_closed_to_them(folder: Path) -> None:
@@ -133,14 +133,14 @@ def test_rotation_keeps_every_content_open_and_lets_the_old_key_go(folder: Path)
     sealed = sealer.seal(b"content")
     old, text = key_file(sealer), key_file(sealer).read_bytes()
 
-    sealer.rotate()
+    sealer.keys.rotate()
 
     assert sealer.open(sealed) == again(sealer).open(sealed) == b"content"
     assert sealer.seal(b"content") != sealed
     key_file(sealer).unlink()
     old.write_bytes(text)
     with pytest.raises(WrongKey):
-        Sealer(sealer.store, str(old.parent), durable=False).open(sealed)
+        Sealer(sealer.keys.store, str(old.parent), durable=False).open(sealed)
 
 
 def test_without_the_key_nothing_opens_and_new_contents_are_sealed_with_a_new_one(folder: Path) -> None:
@@ -155,9 +155,9 @@ def test_without_the_key_nothing_opens_and_new_contents_are_sealed_with_a_new_on
     new = other.seal(b"new")
 
     assert caught.value.exit_code == 12
-    assert other.was_made
+    assert other.keys.was_made
     assert again(sealer).open(new) == b"new"
-    assert [opens for _, opens in again(sealer).sets()] == [False, True]
+    assert [opens for _, opens in again(sealer).keys.sets()] == [False, True]
     lost.write_bytes(kept)
     assert again(sealer).open(sealed) == b"old"
 
@@ -167,18 +167,18 @@ def test_the_name_of_a_missing_key_is_never_given_to_another(folder: Path) -> No
     sealer = new_sealer(folder)
     sealed = sealer.seal(b"old")
     lost = key_file(sealer)
-    os.rename(sealer.folder, folder / "away")
+    os.rename(sealer.keys.folder, folder / "away")
 
     new = again(sealer).seal(b"new")
 
     assert not lost.exists()
-    assert again(sealer).key_in_use() not in ("", str(lost))
+    assert again(sealer).keys.key_in_use() not in ("", str(lost))
     assert again(sealer).open(again(sealer).seal(b"newer")) == b"newer"
-    assert len(list(Path(sealer.folder).glob("*.key"))) == 1
+    assert len(list(Path(sealer.keys.folder).glob("*.key"))) == 1
     for path in (folder / "away").iterdir():
-        os.replace(path, f"{sealer.folder}/{path.name}")
+        os.replace(path, f"{sealer.keys.folder}/{path.name}")
     assert [again(sealer).open(one) for one in (sealed, new)] == [b"old", b"new"]
-    assert all(opens for _, opens in again(sealer).sets())
+    assert all(opens for _, opens in again(sealer).keys.sets())
 
 
 def test_rotation_without_the_old_key_leaves_its_name_free_as_well(folder: Path) -> None:
@@ -187,23 +187,23 @@ def test_rotation_without_the_old_key_leaves_its_name_free_as_well(folder: Path)
     lost.unlink()
     new = again(sealer).seal(b"new")
 
-    again(sealer).rotate()
+    again(sealer).keys.rotate()
 
     assert not lost.exists()
     assert again(sealer).open(new) == b"new"
     lost.write_bytes(kept)
     assert [again(sealer).open(one) for one in (sealed, new)] == [b"old", b"new"]
-    again(sealer).rotate()
+    again(sealer).keys.rotate()
     assert [again(sealer).open(one) for one in (sealed, new)] == [b"old", b"new"]
 
 
 def test_keys_from_a_backup_leave_the_name_of_the_missing_one_free(folder: Path) -> None:
     sealer = new_sealer(folder)
     sealed, lost, kept = sealer.seal(b"old"), key_file(sealer), key_file(sealer).read_bytes()
-    backup = sealer.backup(PASSPHRASE)
+    backup = sealer.keys.backup(PASSPHRASE)
     lost.unlink()
 
-    assert again(sealer).admit(backup, PASSPHRASE) == 1
+    assert again(sealer).keys.admit(backup, PASSPHRASE) == 1
 
     assert not lost.exists()
     assert again(sealer).open(sealed) == b"old"
@@ -225,21 +225,21 @@ def test_a_damaged_key_file_is_kept_and_another_made(folder: Path) -> None:
 def test_a_backup_opens_with_its_passphrase_only_and_brings_the_keys_back(folder: Path) -> None:
     sealer = new_sealer(folder)
     sealed = sealer.seal(b"content")
-    backup = sealer.backup(PASSPHRASE)
+    backup = sealer.keys.backup(PASSPHRASE)
     key_file(sealer).unlink()
 
     with pytest.raises(WrongKey):
-        again(sealer).admit(backup, "wrong horse")
-    assert again(sealer).admit(backup, PASSPHRASE) == 1
+        again(sealer).keys.admit(backup, "wrong horse")
+    assert again(sealer).keys.admit(backup, PASSPHRASE) == 1
     assert again(sealer).open(sealed) == b"content"
-    assert again(sealer).admit(backup, PASSPHRASE) == 0
+    assert again(sealer).keys.admit(backup, PASSPHRASE) == 0
 
 
 def test_keys_of_another_store_are_taken_over_beside_the_own(tmp_path: Path) -> None:
     one, other = new_sealer(tmp_path / "one"), new_sealer(tmp_path / "other")
     sealed, own = one.seal(b"theirs"), other.seal(b"ours")
 
-    other.admit(one.backup(PASSPHRASE), PASSPHRASE)
+    other.keys.admit(one.keys.backup(PASSPHRASE), PASSPHRASE)
 
     assert again(other).open(sealed) == b"theirs"
     assert again(other).seal(b"ours") == own
@@ -260,35 +260,35 @@ def test_keys_of_another_store_are_taken_over_beside_the_own(tmp_path: Path) -> 
 )  # fmt: skip
 def test_what_is_no_backup_is_refused(shared: Sealer, backup: object) -> None:
     with pytest.raises(KeepfastError):
-        shared.admit(backup, "passphrase")
+        shared.keys.admit(backup, "passphrase")
 
 
 def test_an_empty_passphrase_is_refused(shared: Sealer) -> None:
     shared.seal(b"x")
     with pytest.raises(Usage):
-        shared.backup("")
+        shared.keys.backup("")
 
 
 def test_the_store_part_comes_back_from_its_copy(folder: Path) -> None:
     sealer = new_sealer(folder)
     sealed = sealer.seal(b"content")
-    Path(sealer.seal_file).write_bytes(b"damaged")
+    Path(sealer.keys.seal_file).write_bytes(b"damaged")
 
     assert again(sealer).open(sealed) == b"content"
-    assert "damaged" in again(sealer).problem()
-    assert again(sealer).heal()
-    assert not again(sealer).problem()
+    assert "damaged" in again(sealer).keys.problem()
+    assert again(sealer).keys.heal()
+    assert not again(sealer).keys.problem()
 
 
 def test_where_nothing_was_sealed_there_is_no_key(folder: Path) -> None:
     sealer = new_sealer(folder)
 
-    assert not sealer.is_in_use()
-    assert not sealer.sets()
-    assert not sealer.problem()
-    assert not os.path.exists(sealer.folder)
+    assert not sealer.keys.is_in_use()
+    assert not sealer.keys.sets()
+    assert not sealer.keys.problem()
+    assert not os.path.exists(sealer.keys.folder)
     with pytest.raises(Failed):
-        sealer.rotate()
+        sealer.keys.rotate()
 
 
 # Named values
@@ -328,9 +328,9 @@ def test_the_page_about_the_format_opens_a_real_blob(folder: Path) -> None:
     exec(compile(code, "sealed.md", "exec"), names)
     sealer = new_sealer(folder)
     blobs = [sealer.seal(b"a content")]
-    sealer.rotate()
+    sealer.keys.rotate()
     blobs.append(sealer.seal(b"another" * 100, squeeze=True))
-    seal = json.loads(Path(sealer.seal_file).read_bytes().split(b"\n")[0])
+    seal = json.loads(Path(sealer.keys.seal_file).read_bytes().split(b"\n")[0])
     wrapping = bytes.fromhex(key_file(sealer).read_text().split()[-1])
 
     found = [names["open_sealed"](blob, names["master_of"](seal, wrapping, blob)) for blob in blobs]

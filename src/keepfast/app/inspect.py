@@ -363,6 +363,6 @@ class _Hashing:
         return total.digest()
 
     def sealed(self, read: Callable[[int], bytes]) -> bytes:
-        found = self.repository.contents.sealing().ids_of(read, self.repository.contents.has)
+        found = self.repository.contents.sealer().ids_of(read, self.repository.contents.has)
         # Without a key the id cannot be known; any other one says that a save would store it anew, and so it would.
         return next(filter(self.repository.contents.has, found), found[0] if found else self.large(read))

@@ -59,8 +59,10 @@ def export(
     *references, name = words
     chosen = _chosen(session, row, references, everything, since)
     path = os.path.join(os.fsdecode(session.cwd), name)
-    sealer = session.repository.contents.sealing()
-    keys = sealer.backup(passphrase(session, source, new=True)) if with_secrets and sealer.is_in_use() else None
+    sealer = session.repository.contents.sealer()
+    keys = (
+        sealer.keys.backup(passphrase(session, source, new=True)) if with_secrets and sealer.keys.is_in_use() else None
+    )
     with session.progress("Exporting") as progress:
         length, left_out = write(
             session.repository, session.engine.place, row, chosen, path,
@@ -158,7 +160,7 @@ def import_(session: Session, file: str, into: str | None, here: bool, source: s
         if folder and done.is_new and done.versions:
             _adopt(engine, folder, target)
         if words:
-            repository.contents.sealing().admit(bundle.keys, words)
+            repository.contents.sealer().keys.admit(bundle.keys, words)
     finally:
         bundle.close()
     _announce(session, bundle, done)

@@ -174,7 +174,7 @@ def _tried(home: str, folder: str, words: list[str]) -> str:
 
 def _keys(session: Session) -> Found:
     try:
-        sealer = session.repository.contents.sealing()
+        sealer = session.repository.contents.sealer()
     except NoWorkspace:
         return
     if find_spec("cryptography") is None:
@@ -182,19 +182,19 @@ def _keys(session: Session) -> Found:
     from keepfast.present.terminal import plural
     from keepfast.store.key_use import use_of_keys
 
-    listed = [one for one, _ in sealer.sets()]
+    listed = [one for one, _ in sealer.keys.sets()]
     closed = [one for one in use_of_keys(session.repository) if not one["opens"]]
-    if sealer.problem():
-        yield PROBLEM, f"{sealer.problem()}.", "Run `keepfast verify --repair`."
+    if sealer.keys.problem():
+        yield PROBLEM, f"{sealer.keys.problem()}.", "Run `keepfast verify --repair`."
     for one in closed:
         yield (
             PROBLEM if one["id"] in listed else NOTE,  # without: a bundle's, whose passphrase was not given
             f"The key of the key set {one['id']} is not here: {plural(one['contents'], 'content')} cannot be opened.",
             "Run `keepfast key import` with its backup.",
         )
-    if not sealer.is_in_use():
+    if not sealer.keys.is_in_use():
         yield FINE, "nothing is sealed yet"
-    elif not sealer.is_backed_up():
+    elif not sealer.keys.is_backed_up():
         yield (
             NOTE,
             "There is no backup of the key of what is sealed.",

@@ -105,7 +105,7 @@ def _is_shared(place: Place) -> bool:
 def _closed(engine: Engine) -> list[str]:
     """Ids of the store's key sets that no key of this home opens."""
     try:
-        return [one for one, opens in engine.repository().contents.sealing().sets() if not opens]
+        return [one for one, opens in engine.repository().contents.sealer().keys.sets() if not opens]
     except KeepfastError:
         return []  # `verify` and `doctor` say what is wrong
 

@@ -28,24 +28,24 @@ def show(session: Session) -> None:
     from keepfast.present.terminal import plural
     from keepfast.store.key_use import use_of_keys
 
-    sealer = session.repository.contents.sealing()
+    sealer = session.repository.contents.sealer()
     sets = use_of_keys(session.repository)
-    problem = sealer.problem()
-    backed_up = sealer.is_backed_up()
+    problem = sealer.keys.problem()
+    backed_up = sealer.keys.is_backed_up()
     if session.json:
         write_json(
             {
-                "folder": sealer.folder,
-                "key_file": sealer.key_in_use() or None,
-                "key_files": [{"file": file, "sets": ids} for file, ids in sealer.key_files().items()],
-                "in_use": sealer.is_in_use(),
+                "folder": sealer.keys.folder,
+                "key_file": sealer.keys.key_in_use() or None,
+                "key_files": [{"file": file, "sets": ids} for file, ids in sealer.keys.key_files().items()],
+                "in_use": sealer.keys.is_in_use(),
                 "sets": sets,
                 "backed_up": backed_up,
                 "problem": problem or None,
             }
         )
         return
-    session.print(f"key     {sealer.key_in_use() or sealer.folder}")
+    session.print(f"key     {sealer.keys.key_in_use() or sealer.keys.folder}")
     if not sets:
         session.print("Nothing is sealed yet; the first secret file or conversation makes the key.")
     for one in sets:
@@ -70,18 +70,18 @@ def export(session: Session, file: str, source: str | None, force: bool) -> None
     from keepfast.fsutil.durable import replace
     from keepfast.model.light_json import dumps
 
-    sealer = session.repository.contents.sealing()
+    sealer = session.repository.contents.sealer()
     path = os.path.join(os.fsdecode(session.cwd), file)
     if os.path.lexists(path) and not force:
         raise Conflict(f"{file} is there already.", "Give another name, or --force to replace it.")
-    backup = sealer.backup(passphrase(session, source, new=True))
+    backup = sealer.keys.backup(passphrase(session, source, new=True))
     try:
         replace(path, dumps(backup).encode("ascii") + b"\n")
-        sealer.note_backup()
+        sealer.keys.note_backup()
     except OSError as error:
         raise Failed(f"{file} cannot be written: {error.strerror}.") from None
     if session.json:
-        write_json({"file": path, "sets": len([one for one, opens in sealer.sets() if opens])})
+        write_json({"file": path, "sets": len([one for one, opens in sealer.keys.sets() if opens])})
     session.say(f"Wrote a backup of the keys to {file}. Keep it elsewhere, and its passphrase in another place.")
 
 
@@ -92,7 +92,7 @@ def export(session: Session, file: str, source: str | None, force: bool) -> None
 def import_(session: Session, file: str, source: str | None) -> None:
     """Take over the keys in FILE: a backup, or a bundle that was exported with its secrets."""
     backup = _backup_in(os.path.join(os.fsdecode(session.cwd), file))
-    new = session.repository.contents.sealing().admit(backup, passphrase(session, source))
+    new = session.repository.contents.sealer().keys.admit(backup, passphrase(session, source))
     if session.json:
         write_json({"new": new})
     session.say(f"Took over {new} key set{'' if new == 1 else 's'}." if new else "All of these keys were here already.")
@@ -107,18 +107,18 @@ def rotate(session: Session, yes: bool) -> None:
     The new key opens everything. What was sealed before stays as it is: whoever has an old key file, and what the store
     or the folder of keys had then, or an old backup, opens that, and nothing that is sealed from now on.
     """
-    sealer = session.repository.contents.sealing()
+    sealer = session.repository.contents.sealer()
     if not session.agreed(
         "Put a new key in the place of the old one? Copies of the old one do not open what is sealed from then on.", yes
     ):
         return
     from keepfast.present.terminal import plural
 
-    found = sealer.rotate()
-    closed = [one for one, opens in sealer.sets() if not opens]
+    found = sealer.keys.rotate()
+    closed = [one for one, opens in sealer.keys.sets() if not opens]
     if session.json:
-        write_json({"key_file": sealer.key_in_use(), "set": found, "closed_sets": closed})
-    session.say(f"{sealer.key_in_use()} is a new key; what is new is sealed with the set {found}.")
+        write_json({"key_file": sealer.keys.key_in_use(), "set": found, "closed_sets": closed})
+    session.say(f"{sealer.keys.key_in_use()} is a new key; what is new is sealed with the set {found}.")
     session.remark("Older backups do not open that. Make a new one: `keepfast key export FILE`")
     if closed:
         session.warn(

@@ -123,13 +123,13 @@ def _changes(
 
 def _keys(session: Session) -> list[str]:
     """What is to be said about the key of what is sealed."""
-    sealer = session.repository.contents.sealing()
+    sealer = session.repository.contents.sealer()
     try:
-        if not sealer.is_in_use():
+        if not sealer.keys.is_in_use():
             return []
-        if any(not opens for _, opens in sealer.sets()):
+        if any(not opens for _, opens in sealer.keys.sets()):
             return ["Some contents are sealed with a key that is not here: `keepfast key`."]
-        if not sealer.is_backed_up():
+        if not sealer.keys.is_backed_up():
             return ["There is no backup of the key to what is sealed: `keepfast key export FILE`."]
     except KeepfastError as error:
         return [str(error)]

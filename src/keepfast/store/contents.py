@@ -48,7 +48,7 @@ class Contents:
 
     def __init__(self, blobs: Blobs, ledger: Ledger) -> None:
         self.blobs, self.ledger = blobs, ledger
-        self.keys: tuple[str, str, bool] | None = None
+        self.key_place: tuple[str, str, bool] | None = None
         """The store's folder, where its keys lie, and whether they are synced; none in memory."""
         self._sealer: Sealer | None = None
         self._frames: dict[tuple[str, int], bytes] = {}
@@ -80,7 +80,7 @@ class Contents:
     def _sealed(self, data: bytes, kind: int, deep: int, met: Parts) -> Iterator[bytes]:
         """Open a sealed content, part by part. Raises `WrongKey`."""
         if kind == SEALED:
-            yield self.sealing().open(data)
+            yield self.sealer().open(data)
             return
         for name in met.named(data):
             part, kind = self.blob(name)
@@ -106,7 +106,7 @@ class Contents:
     def _is_open(self, key: bytes, known: dict[bytes, bool], deep: int) -> bool:
         place = self._place(key)
         if place.kind == SEALED:
-            return self.sealing().opens(self.sealed_head(place) or self.blob(key)[0])
+            return self.sealer().opens(self.sealed_head(place) or self.blob(key)[0])
         if place.kind != LIST or not deep:
             return True  # what it is, is seen when it is read
         names = self.blob(key)[0]
@@ -122,9 +122,9 @@ class Contents:
 
     def warnings(self) -> list[str]:
         """What whoever saves should be told about keys."""
-        if self._sealer is None or not self._sealer.was_made:
+        if self._sealer is None or not self._sealer.keys.was_made:
             return []
-        self._sealer.was_made = False
+        self._sealer.keys.was_made = False
         return ["The key of what was sealed so far is missing; from now on a new one is used (`keepfast key`)."]
 
     def ids(self, read: Callable[[int], bytes], sealed: bool = True) -> list[bytes]:
@@ -139,7 +139,7 @@ class Contents:
             total.update(data)
             return data
 
-        found = self.sealing().ids_of(pull, self.has) if sealed and self.keys is not None else []
+        found = self.sealer().ids_of(pull, self.has) if sealed and self.key_place is not None else []
         while pull(1 << 20):
             pass
         return [total.digest(), *found]
@@ -148,15 +148,15 @@ class Contents:
         with self._asking:
             return bool(self.ledger.locate([key]))
 
-    def sealing(self) -> Sealer:
+    def sealer(self) -> Sealer:
         """Who seals and opens what must not lie here in the clear."""
         if self._sealer is None:
-            if self.keys is None:
+            if self.key_place is None:
                 raise Failed("This store has no place for keys.")
             from keepfast.store.sealed import Sealer
 
             with self._guard:
-                self._sealer = self._sealer or Sealer(*self.keys)
+                self._sealer = self._sealer or Sealer(*self.key_place)
         return self._sealer
 
     def blob(self, key: bytes) -> tuple[bytes, int]:

@@ -58,7 +58,7 @@ def keep(
         ids = _ids(saving.repository, known)
         saving.relied.update(ids)
         for at in range(start, end, PART):
-            sealed = saving.repository.contents.sealing().seal(_bytes(fd, at, min(PART, end - at)), squeeze=True)
+            sealed = saving.repository.contents.sealer().seal(_bytes(fd, at, min(PART, end - at)), squeeze=True)
             ids.append(digest(sealed))
             saving.keep(ids[-1], sealed, SEALED)
         proof = _proofs(saving.repository, fd, end)[0]
@@ -196,7 +196,7 @@ def _proofs(repository: Repository, fd: int, length: int) -> list[str]:
     parts = [_bytes(fd, at, min(SAMPLE, length - at)) for at in range(0, length, step)]
     parts += [_bytes(fd, 0, min(EDGE, length)), _bytes(fd, max(length - EDGE, 0), min(EDGE, length))]
     content = b"".join([length.to_bytes(8, "little"), *parts])
-    return [proof.hex() for proof in repository.contents.sealing().proofs(content)]
+    return [proof.hex() for proof in repository.contents.sealer().proofs(content)]
 
 
 def _ids(repository: Repository, kept: dict[str, Any] | None) -> list[bytes]:

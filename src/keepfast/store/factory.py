@@ -40,7 +40,7 @@ def open_store(path: str, *, durable: bool = True, keys: str = "", beside: bool 
         SqliteLedger(path + "/ledger.db", path + "/lock", durable=durable, cache=cache),
     )
     repository.folder = path
-    repository.contents.keys = path, keys or path.rpartition("/")[0] + "/keys", durable
+    repository.contents.key_place = path, keys or path.rpartition("/")[0] + "/keys", durable
     return repository
 
 

@@ -16,8 +16,8 @@ def use_of_keys(repository: Repository) -> list[dict[str, Any]]:
 
     Sets that only contents name are among them: they came with a bundle, and nobody has given its passphrase yet.
     """
-    sealer = repository.contents.sealing()
-    opens, current = dict(sealer.sets()), sealer.seals_with()
+    sealer = repository.contents.sealer()
+    opens, current = dict(sealer.keys.sets()), sealer.keys.seals_with()
     numbers = dict.fromkeys(opens, 0)
     # In the order of the packs, so that each is opened once.
     places = sorted({place for _, place in repository.ledger.locations() if place.kind == SEALED})

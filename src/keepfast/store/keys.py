@@ -143,7 +143,7 @@ class Keys:
             raise WrongKey("There is no key at hand.", HINT)
         salt, (cost, block, parallel) = urandom(16), COSTS
         nonce = urandom(12)
-        masters = b"".join([keys.master for keys in self._all()])
+        masters = b"".join([keys.master for keys in self.all()])
         box = cipher(_stretch(passphrase, salt, cost, block, parallel)).encrypt(
             nonce, masters, frozen.KEY_BACKUP.encode("ascii")
         )
@@ -168,14 +168,8 @@ class Keys:
         except OSError as error:
             raise explain(error, "Taking over keys", self.folder) from None
 
-    # Private parts
-
-    @property
-    def _backed_up(self) -> str:
-        return f"{self.folder}/{store_id(self.store)}.key.backed-up"
-
-    def _sealing(self) -> KeySet:
-        """The keys for new contents; made if there are none that open."""
+    def current(self) -> KeySet:
+        """Return the set that seals new contents; made if there is none that opens."""
         self._refresh()
         if self._current is not None and not self._is_settled:
             self._settle()
@@ -190,16 +184,22 @@ class Keys:
         assert self._current is not None
         return self._current
 
-    def _opening(self, wanted: bytes) -> KeySet | None:
-        """The set with this id, if its key is at hand; another process may have made it a moment ago."""
+    def find(self, wanted: bytes) -> KeySet | None:
+        """Return the set with this id if its key is here; another process may have made it a moment ago."""
         found = self._sets.get(wanted) if self._sets is not None else None
         return found if found is not None else self._refresh().get(wanted)
 
-    def _all(self) -> list[KeySet]:
-        """Every set at hand, the one in use first."""
+    def all(self) -> list[KeySet]:
+        """Return every set whose key is here, the one in use first."""
         opened, current = self._refresh(), self._current
         others = [keys for keys in opened.values() if current is None or keys.id != current.id]
         return others if current is None else [current, *others]
+
+    # Private parts
+
+    @property
+    def _backed_up(self) -> str:
+        return f"{self.folder}/{store_id(self.store)}.key.backed-up"
 
     def _refresh(self) -> dict[bytes, KeySet]:
         """All sets at hand; looked for again once somebody has written keys. A rotation counts for every process."""

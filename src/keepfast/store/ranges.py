@@ -75,7 +75,7 @@ class Ranges:
         piece = self._pieces.get(key)
         if piece is None:
             data, kind = self.repository().contents.blob(key)
-            piece = self._pieces[key] = self.repository().contents.sealing().open(data) if kind == SEALED else data
+            piece = self._pieces[key] = self.repository().contents.sealer().open(data) if kind == SEALED else data
             self._held += len(piece)
             while self._held > MOST_BYTES and len(self._pieces) > 1:
                 self._held -= len(self._pieces.popitem(last=False)[1])

@@ -118,7 +118,7 @@ class Saving:
 
     def sealed(self, read: Callable[[int], bytes]) -> bytes:
         """Keep a content that must not lie in the clear; its id says nothing of it."""
-        return self.repository.contents.sealing().parts(
+        return self.repository.contents.sealer().parts(
             read,
             lambda key, data, is_list: self.keep(key, data, LIST if is_list else SEALED),
             self.repository.contents.has,

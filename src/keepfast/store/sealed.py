@@ -30,8 +30,11 @@ VALUE = b"HFV1"
 SHOWN = "encrypted:"
 
 
-class Sealer(Keys):
-    """Seals and opens contents of one store."""
+class Sealer:
+    """Seals and opens contents of one store, with its keys."""
+
+    def __init__(self, store: str, folder: str, durable: bool = True) -> None:
+        self.keys = Keys(store, folder, durable)
 
     # Contents
 
@@ -42,12 +45,12 @@ class Sealer(Keys):
             from keepfast.store.compression import compress
 
             codec, body = ZSTD, compress(data, 3)
-        return _seal(self._sealing(), codec, body, len(data))
+        return _seal(self.keys.current(), codec, body, len(data))
 
     def open(self, sealed: bytes) -> bytes:
         """Return the content. Raises `WrongKey` if its key is not at hand, `Damaged` if it is not what was sealed."""
         head, length = sealed[:HEAD], length_of(sealed)
-        keys = self._opening(head[5:13])
+        keys = self.keys.find(head[5:13])
         if keys is None:
             raise WrongKey(f"This content is sealed with the key {head[5:13].hex()}, which is not at hand.", HINT)
         from cryptography.exceptions import InvalidTag
@@ -66,7 +69,7 @@ class Sealer(Keys):
 
     def opens(self, sealed: bytes) -> bool:
         """Is the key for this one at hand?"""
-        return len(sealed) >= 13 and self._opening(sealed[5:13]) is not None
+        return len(sealed) >= 13 and self.keys.find(sealed[5:13]) is not None
 
     def parts(
         self,
@@ -91,8 +94,8 @@ class Sealer(Keys):
         return digest(names)
 
     def _kept(self, part: bytes, known: Callable[[bytes], bool] | None) -> bytes:
-        current = self._sealing()
-        sealed, others = _seal(current, RAW, part, len(part)), self._all()[1:]
+        current = self.keys.current()
+        sealed, others = _seal(current, RAW, part, len(part)), self.keys.all()[1:]
         if known is None or not others or known(digest(sealed)):
             return sealed
         forms = (_seal(keys, RAW, part, len(part)) for keys in others)
@@ -112,7 +115,7 @@ class Sealer(Keys):
         known: Callable[[bytes], bool] | None = None,
     ) -> list[bytes]:
         """The same; `tell(id, bytes, is_list)` gets all forms of all parts, and all lists of them."""
-        sets = self._all()
+        sets = self.keys.all()
         if not sets:
             return []
         chosen: list[bytes] = []
@@ -133,14 +136,14 @@ class Sealer(Keys):
 
     def proofs(self, content: bytes) -> list[bytes]:
         """Digests that only holders of a key can make, the one in use first: they show whether a content is still the same."""
-        self._sealing()
-        return [blake3(content, key=derive(PROOFS, keys.master)).digest() for keys in self._all()]
+        self.keys.current()
+        return [blake3(content, key=derive(PROOFS, keys.master)).digest() for keys in self.keys.all()]
 
     # Values with a name: what an agent's environment holds
 
     def seal_value(self, name: str, value: bytes) -> str:
         """Return a text that shows nothing of the value, not even whether two are equal."""
-        keys, nonce = self._sealing(), urandom(12)
+        keys, nonce = self.keys.current(), urandom(12)
         box = cipher(keys.values).encrypt(nonce, value, name.encode("utf-8", "surrogateescape"))
         return SHOWN + b2a_base64(VALUE + keys.id + nonce + box, newline=False).decode("ascii")
 
@@ -156,7 +159,7 @@ class Sealer(Keys):
                 raise ValueError
         except ValueError:
             raise Damaged(f"The sealed value of {name} is none.") from None
-        keys = self._opening(raw[4:12])
+        keys = self.keys.find(raw[4:12])
         if keys is None:
             raise WrongKey(f"The value of {name} is sealed with the key {raw[4:12].hex()}, which is not at hand.", HINT)
         try:

@@ -38,14 +38,14 @@ class StoreSeals:
     def seal_value(self, name: str, value: bytes) -> str:
         """Return a text that shows nothing of the value."""
         with self.engine() as engine:
-            return engine.place.create().contents.sealing().seal_value(name, value)
+            return engine.place.create().contents.sealer().seal_value(name, value)
 
     def open_value(self, name: str, text: str) -> bytes:
         """Return the value. Raises `WrongKey`, and `Damaged` if it was changed or belongs to another name."""
         known = self._opened.get((name, text))
         if known is None:
             with self.engine() as engine:
-                known = self._opened[name, text] = engine.repository().contents.sealing().open_value(name, text)
+                known = self._opened[name, text] = engine.repository().contents.sealer().open_value(name, text)
         return known
 
 
@@ -100,7 +100,7 @@ def missing_keys(ground: Ground) -> list[str]:
     """Ids of the store's key sets whose keys are not here: what is sealed with them cannot be opened."""
     try:
         with ground.engine() as engine:
-            return [one for one, opens in engine.repository().contents.sealing().sets() if not opens]
+            return [one for one, opens in engine.repository().contents.sealer().keys.sets() if not opens]
     except KeepfastError:
         return []  # no store, or a damaged one: others say so
 

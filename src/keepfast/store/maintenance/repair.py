@@ -206,7 +206,7 @@ class _Healing:
         return healed
 
     def _keys(self, repository: Repository) -> bool:
-        return repository.contents.sealing().heal() and self._healed(
+        return repository.contents.sealer().keys.heal() and self._healed(
             "The sealed keys were written again from their copy."
         )
 

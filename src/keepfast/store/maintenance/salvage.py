@@ -165,8 +165,8 @@ def _sealed_pieces(repository: Repository, data: bytes) -> list[tuple[bytes, byt
     from io import BytesIO
 
     found: list[tuple[bytes, bytes, int]] = []
-    if repository.contents.keys is not None:
-        repository.contents.sealing().forms_of(
+    if repository.contents.key_place is not None:
+        repository.contents.sealer().forms_of(
             BytesIO(data).read,
             lambda key, part, is_list: found.append((key, part, LIST if is_list else SEALED)),
             repository.contents.has,

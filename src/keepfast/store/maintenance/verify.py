@@ -195,7 +195,9 @@ class _Examining:
 
     def _keys(self) -> None:
         """The keys of sealed contents, as far as the store has them: without these, the key in the key file opens nothing."""
-        problem = self.repository.contents.sealing().problem() if self.repository.contents.keys is not None else ""
+        problem = (
+            self.repository.contents.sealer().keys.problem() if self.repository.contents.key_place is not None else ""
+        )
         if problem:
             self.report.seal_wrong = True
             self.report.say(problem)
