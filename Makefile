@@ -64,7 +64,7 @@ EVAL ?= tests/data/transcripts
 
 eval: install
 	@mkdir -p build
-	$(BIN)/keepfast eval $(EVAL) --refit --plot build/eval.svg
+	$(BIN)/python tools/briefs/measure.py $(EVAL) --refit --plot build/eval.svg
 
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*

@@ -1,4 +1,4 @@
-"""`keepfast brief` and `keepfast eval` from the command line."""
+"""`keepfast brief` from the command line."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 
@@ -81,34 +80,3 @@ def test_a_missing_transcript_is_a_sentence(tmp_path: Path) -> None:
 
     assert done.returncode == 1
     assert "nowhere.jsonl cannot be read" in done.stderr
-
-
-def test_eval_prints_a_table_and_draws_a_picture(tmp_path: Path) -> None:
-    picture = tmp_path / "p.svg"
-
-    done = keepfast("eval", str(DATA), "--plot", str(picture), home=tmp_path)
-
-    assert done.returncode == 0, done.stderr
-    assert "the brief" in done.stdout
-    assert "modified files whole, git status order" in done.stdout
-    assert ElementTree.parse(picture).getroot().tag.endswith("svg")
-
-
-def test_eval_in_json_names_every_method(tmp_path: Path) -> None:
-    done = keepfast("eval", str(DATA / "atlas"), "--tokens", "3000", "--json", home=tmp_path)
-
-    answer = json.loads(done.stdout)
-    assert len(answer["methods"]) == 7
-    assert answer["build"]["largest_tokens"] <= 3_000
-
-
-@pytest.mark.parametrize("given", ["empty", "short"])
-def test_eval_without_anything_to_measure_says_so(tmp_path: Path, given: str) -> None:
-    (tmp_path / "t").mkdir()
-    if given == "short":
-        (tmp_path / "t/x.jsonl").write_text("{}\n")
-
-    done = keepfast("eval", "t", home=tmp_path)
-
-    assert done.returncode == (4 if given == "empty" else 0)
-    assert "No" in done.stdout + done.stderr

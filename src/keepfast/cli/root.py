@@ -42,7 +42,6 @@ TABLE = {
     "resume": Entry(HERE + "resume", "resume", "Tell what an agent must know to go on from a checkpoint."),
     "keep": Entry(HERE + "resume", "keep", "Keep the checkpoint that the last clear left."),
     "drop": Entry(HERE + "resume", "drop", "Forget the checkpoint that a clear has just asked about."),
-    "eval": Entry(HERE + "eval", "eval_", "Measure the brief on recorded sessions."),
     "status": Entry(HERE + "status", "status", "Say how this workspace is protected right now."),
     "task": Entry(HERE + "task", "task", "Agents that work while nobody watches."),
     "run": Entry(HERE + "run", "run", "Run one command under supervision."),
@@ -76,7 +75,7 @@ SECTIONS = {
     "Keep": "init save checkpoint watch pin unpin name",
     "Look": "status list show diff cat search mount serve",
     "Bring back": "restore undo redo fork export import",
-    "Agents": "install uninstall resume clear-check keep drop brief mcp statusline hook eval",
+    "Agents": "install uninstall resume clear-check keep drop brief mcp statusline hook",
     "While nobody watches": "task run report supervise service",
     "Upkeep": "forget unprotect purge compact verify rebuild key doctor config completion",
 }

@@ -1,8 +1,8 @@
 """How much each sign counts in the ranking of blocks.
 
-Written by `tools/fit_brief.py` from 507 moments of 50 recorded sessions of 2 projects; each project counts
+Written by `tools/briefs/fit.py` from 507 moments of 50 recorded sessions of 2 projects; each project counts
 the same.
-What `keepfast eval --refit` prints is measured with weights that the judged project had no part in.
+What `make eval` prints is measured with weights that the judged project had no part in.
 """
 
 WEIGHTS = {

@@ -1,11 +1,11 @@
-"""The result of `keepfast eval` as lines for people, and as a picture."""
+"""The measurement of briefs as a table, and as a picture."""
 
 from __future__ import annotations
 
 from html import escape
 from typing import TYPE_CHECKING
 
-from keepfast.resume.measurement import BRIEF, CLAIM, SOURCE, SOURCE_ALL, Report
+from measurement import BRIEF, CLAIM, SOURCE, SOURCE_ALL, Report
 
 if TYPE_CHECKING:
     from keepfast.present.terminal import Paint

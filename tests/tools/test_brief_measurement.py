@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
+import measurement
 import pytest
+import recall_score
+import weight_fit
+from recall_score import Cut, Score
 
-from keepfast.resume import measurement as measuring
-from keepfast.resume import recall_score as recall
-from keepfast.resume import weight_fit as fitting
 from keepfast.resume.ranking import FEATURES
-from keepfast.resume.recall_score import Cut, Score
 from sessions import CWD, Session
 
+MEASURE = Path(__file__).parent.parent.parent / "tools" / "briefs" / "measure.py"
 DATA = Path(__file__).parent.parent / "data" / "transcripts"
 
 
@@ -40,7 +44,7 @@ def long_session() -> Session:
 
 def cut_at(tmp_path: Path, kind: str) -> Cut:
     path = long_session().save(tmp_path / "shop-1.jsonl")
-    return next(cut for cut in recall.cuts(str(path), "shop") if cut.kind == kind)
+    return next(cut for cut in recall_score.cuts(str(path), "shop") if cut.kind == kind)
 
 
 def test_needs_are_what_the_next_calls_used(tmp_path: Path) -> None:
@@ -55,7 +59,7 @@ def test_needs_are_what_the_next_calls_used(tmp_path: Path) -> None:
 
 def test_an_edit_of_unseen_lines_of_a_known_file_is_a_miss(tmp_path: Path) -> None:
     path = long_session().save(tmp_path / "shop-1.jsonl")
-    cuts = [cut for cut in recall.cuts(str(path), "shop", every=9) if any(not need.spans for need in cut.edits)]
+    cuts = [cut for cut in recall_score.cuts(str(path), "shop", every=9) if any(not need.spans for need in cut.edits)]
 
     score = Score()
     score.add(cuts[0], {file.path: set(range(len(file.lines))) for file in cuts[0].files}, 1)
@@ -88,13 +92,13 @@ def test_all_of_a_file_covers_its_reads(tmp_path: Path) -> None:
     assert 0.9 < score.read_coverage < 1.0
 
 
-@pytest.mark.parametrize("method", sorted(recall.BASELINES))
+@pytest.mark.parametrize("method", sorted(recall_score.BASELINES))
 def test_no_method_takes_more_room_than_it_has(tmp_path: Path, method: str) -> None:
     cut = cut_at(tmp_path, "50")
     by_path = {file.path: file for file in cut.files}
 
     for room in (100, 400, 2_000):
-        shown = recall.BASELINES[method](cut, room)
+        shown = recall_score.BASELINES[method](cut, room)
 
         used = sum([len(by_path[path].lines[line] or "") + 1 for path, lines in shown.items() for line in lines])
         assert used <= room
@@ -105,7 +109,7 @@ def test_short_sessions_are_not_cut(tmp_path: Path) -> None:
     session.asked("hi")
     session.run("ls", "x")
 
-    assert list(recall.cuts(str(session.save(tmp_path / "s.jsonl")), "s")) == []
+    assert list(recall_score.cuts(str(session.save(tmp_path / "s.jsonl")), "s")) == []
 
 
 def test_real_compactions_are_cuts(tmp_path: Path) -> None:
@@ -115,7 +119,7 @@ def test_real_compactions_are_cuts(tmp_path: Path) -> None:
     session.edit("a.py", "return 5\n", "return 105\n")
     for _ in range(8):
         session.run("make test", "ok")
-    report = measuring.measure(
+    report = measurement.measure(
         [(str(session.save(tmp_path / "shop-1.jsonl")), "shop")], tokens=5_000, calls=20, refit=False, clock=lambda: 0.0
     )
 
@@ -134,13 +138,13 @@ def test_real_compactions_are_cuts(tmp_path: Path) -> None:
     ],
 )
 def test_projects_are_told_apart(path: str, folder: str, project: str) -> None:
-    assert recall.project_of(path, folder) == project
+    assert recall_score.project_of(path, folder) == project
 
 
 def test_weights_are_fitted_without_the_judged_project() -> None:
     """Leave one project out: the weights of each differ, and better blocks get more."""
-    paths = measuring.find([str(DATA)])
-    fitted = measuring._refitted(paths, 20)
+    paths = measurement.find([str(DATA)])
+    fitted = measurement._refitted(paths, 20)
 
     assert set(fitted) == {"atlas", "bakery", "relay"}
     assert all(set(weights) == {*FEATURES, "constant"} for weights in fitted.values())
@@ -152,34 +156,67 @@ def test_fitting_finds_the_sign_that_matters() -> None:
     for number in range(400):
         signs = [0.0] * len(FEATURES)
         signs[FEATURES.index("pointed")] = float(number % 4 == 0)
-        rows.append(fitting.Sample("p", signs, number % 4 == 0 or number % 37 == 0, 1.0))
+        rows.append(weight_fit.Sample("p", signs, number % 4 == 0 or number % 37 == 0, 1.0))
 
-    weights = fitting.fit(rows)
+    weights = weight_fit.fit(rows)
 
     assert weights["pointed"] > 1
     assert weights["constant"] < 0
     with pytest.raises(ValueError, match="nothing"):
-        fitting.fit([])
+        weight_fit.fit([])
 
 
 def test_the_made_up_sessions_are_measured_the_same_each_time() -> None:
-    paths = measuring.find([str(DATA)])
+    paths = measurement.find([str(DATA)])
 
     first, second = [
-        measuring.measure(paths, tokens=5_000, calls=20, refit=False, clock=lambda: 0.0).to_json() for _ in range(2)
+        measurement.measure(paths, tokens=5_000, calls=20, refit=False, clock=lambda: 0.0).to_json() for _ in range(2)
     ]
 
     assert json.dumps(first) == json.dumps(second)
     figures = {method["method"]: method for method in first["methods"]}
-    assert figures[measuring.BRIEF]["edit_span"] > figures[measuring.SOURCE]["edit_span"]
-    assert figures[measuring.BRIEF]["first_edit"] > figures[measuring.SOURCE]["first_edit"]
+    assert figures[measurement.BRIEF]["edit_span"] > figures[measurement.SOURCE]["edit_span"]
+    assert figures[measurement.BRIEF]["first_edit"] > figures[measurement.SOURCE]["first_edit"]
     assert first["build"]["largest_tokens"] <= 5_000
     assert first["build"]["longest_part"] <= 9_900
 
 
 def test_nothing_to_measure_is_no_error(tmp_path: Path) -> None:
-    report = measuring.measure([], tokens=5_000, calls=20, refit=True, clock=lambda: 0.0)
+    report = measurement.measure([], tokens=5_000, calls=20, refit=True, clock=lambda: 0.0)
 
     assert report.cuts == 0
     assert report.percentile(0.5) == 0.0
-    assert measuring.find([str(tmp_path), str(tmp_path / "missing")]) == []
+    assert measurement.find([str(tmp_path), str(tmp_path / "missing")]) == []
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, str(MEASURE), *arguments], capture_output=True, text=True)
+
+
+def test_the_tool_prints_a_table_and_draws_a_picture(tmp_path: Path) -> None:
+    picture = tmp_path / "p.svg"
+
+    done = run(str(DATA), "--plot", str(picture))
+
+    assert done.returncode == 0, done.stderr
+    assert "the brief" in done.stdout
+    assert "modified files whole, git status order" in done.stdout
+    assert ElementTree.parse(picture).getroot().tag.endswith("svg")
+
+
+def test_the_tool_in_json_names_every_method() -> None:
+    answer = json.loads(run(str(DATA / "atlas"), "--tokens", "3000", "--json").stdout)
+
+    assert len(answer["methods"]) == 7
+    assert answer["build"]["largest_tokens"] <= 3_000
+
+
+@pytest.mark.parametrize("given", ["empty", "short"])
+def test_the_tool_without_anything_to_measure_says_so(tmp_path: Path, given: str) -> None:
+    if given == "short":
+        (tmp_path / "x.jsonl").write_text("{}\n")
+
+    done = run(str(tmp_path))
+
+    assert done.returncode == (1 if given == "empty" else 0)
+    assert "No" in done.stdout + done.stderr

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import exp, sqrt
 
+from recall_score import Cut
+
 from keepfast.resume.ranking import FEATURES, collect
-from keepfast.resume.recall_score import Cut
 
 SAMPLE_EVERY = 6  # calls between two moments of a session
 KEEP_ONE_IN = 4  # of the blocks that were not needed

@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+import recall_score
+import weight_fit
+from recall_score import BASELINES, Cut, Score, Shown
+
 from keepfast.resume import brief as briefs
 from keepfast.resume import extractor as noting
-from keepfast.resume import recall_score as recall
-from keepfast.resume import weight_fit as fitting
 from keepfast.resume.quotation import clean
-from keepfast.resume.recall_score import BASELINES, Cut, Score, Shown
 from keepfast.secrets.redaction import redact
 
 BRIEF = "the brief"
@@ -107,9 +108,9 @@ def find(given: Iterable[str]) -> list[tuple[str, str]]:
                 for name in sorted(names):
                     if name.endswith(ENDINGS):
                         path = os.path.join(folder, name)
-                        found.append((path, recall.project_of(path, one)))
+                        found.append((path, recall_score.project_of(path, one)))
         elif os.path.isfile(one):
-            found.append((one, recall.project_of(one, os.path.dirname(one))))
+            found.append((one, recall_score.project_of(one, os.path.dirname(one))))
     return found
 
 
@@ -130,7 +131,7 @@ def measure(
         if progress is not None:
             progress(number, len(paths))
         before = report.cuts
-        for cut in recall.cuts(path, project, calls=calls):
+        for cut in recall_score.cuts(path, project, calls=calls):
             _measure(report, cut, weights.get(project), clock)
         report.sessions += report.cuts > before
     _conclude(report)
@@ -139,14 +140,14 @@ def measure(
 
 def _refitted(paths: list[tuple[str, str]], calls: int) -> dict[str, dict[str, float]]:
     """For each project the weights that the sessions of all others give."""
-    rows: list[fitting.Sample] = []
+    rows: list[weight_fit.Sample] = []
     for path, project in paths:
-        for cut in recall.cuts(path, project, every=fitting.SAMPLE_EVERY, calls=calls):
-            rows += fitting.samples(cut)
+        for cut in recall_score.cuts(path, project, every=weight_fit.SAMPLE_EVERY, calls=calls):
+            rows += weight_fit.samples(cut)
     fitted = {}
     for project in sorted({project for _, project in paths}):
         try:
-            fitted[project] = fitting.fit([row for row in rows if row.project != project])
+            fitted[project] = weight_fit.fit([row for row in rows if row.project != project])
         except ValueError:
             continue
     return fitted
@@ -167,7 +168,7 @@ def _measure(report: Report, cut: Cut, weights: dict[str, float] | None, clock: 
     room = (report.tokens - notes_tokens(brief, notes.characters)) * notes.characters
     for name, choose in BASELINES.items():
         _count(report, name, cut, choose(cut, room), report.tokens)
-    _count(report, SOURCE_ALL, cut, recall.git_order(cut, report.tokens * notes.characters), report.tokens)
+    _count(report, SOURCE_ALL, cut, recall_score.git_order(cut, report.tokens * notes.characters), report.tokens)
     if cut.kind == "compaction":
         report.compactions.add(cut, shown, brief.tokens)
         after = report.after

@@ -61,7 +61,7 @@ def project_of(path: str, folder: str) -> str:
 def cuts(path: str, project: str, every: int = 0, calls: int = CALLS) -> Iterator[Cut]:
     """The moments at which a recorded session is stopped: after 25, 50 and 75 % of its calls and at compactions.
 
-    With `every`, at each so-manieth call instead: for fitting.
+    With `every`, at each so-manieth call instead: for weight_fit.
     """
     with open(path, "rb") as file:
         data = transcript.unpacked(file.read())
