@@ -8,7 +8,7 @@ import pytest
 
 from keepfast.agents import transcript
 from keepfast.agents.working_file import WorkingFile
-from keepfast.model.age import ago
+from keepfast.app.messages import ago
 from keepfast.resume import brief, tokens
 from keepfast.resume import extractor as noting
 from keepfast.resume.brief import PART, Facts
@@ -287,7 +287,7 @@ def test_ages_and_cuts_read_well() -> None:
         5 * 86400: ("5 days ago", "5일 전"),
     }
     for seconds, words in ages.items():
-        assert (ago(seconds * 1_000_000_000), ago(seconds * 1_000_000_000, "ko")) == words
+        assert (ago(seconds * 1_000_000_000, "en"), ago(seconds * 1_000_000_000, "ko")) == words
     assert clip("x" * 500, 100).startswith("x" * 70)
     assert len(clip("word " * 100, 60)) <= 60
     assert tail("a\nb\n" * 100, 20).startswith("[…]\n")

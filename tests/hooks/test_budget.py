@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from keepfast.app.messages import TEXTS, language, text
 from keepfast.model.budget import band, usage, window
-from keepfast.model.messages import TEXTS, language, text
+from keepfast.settings.catalogue import catalogue
 
 
 @pytest.mark.parametrize(
@@ -99,10 +100,11 @@ def test_the_words_of_the_source() -> None:
 def test_both_languages_say_the_same(name: str) -> None:
     import string
 
-    english, korean = [{field for _, field, _, _ in string.Formatter().parse(form) if field} for form in TEXTS[name]]
+    forms = TEXTS[name], catalogue("ko")["messages"][name]
+    english, korean = [{field for _, field, _, _ in string.Formatter().parse(form) if field} for form in forms]
 
     assert english == korean
-    assert any("가" <= letter <= "힣" for letter in TEXTS[name][1])
+    assert any("가" <= letter <= "힣" for letter in forms[1])
 
 
 @pytest.mark.parametrize(

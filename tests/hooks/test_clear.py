@@ -9,7 +9,7 @@ import pytest
 
 from keepfast.app import deliver as delivering
 from keepfast.app.inspect import ADDED, DELETED, LEFT, MODE, MODIFIED, TYPE
-from keepfast.model.messages import change
+from keepfast.app.messages import change
 from keepfast.present import ancestors
 
 from .ground import Ground

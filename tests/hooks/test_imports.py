@@ -77,4 +77,4 @@ def test_a_tool_that_has_ended_costs_even_less(started: Ground) -> None:
     found = imported(started, payload)
 
     assert not found & {"keepfast.app.worker", "keepfast.state.workers", "keepfast.present.background"}
-    assert not found & {"keepfast.shell.destruction", "keepfast.agents.claude.usage", "keepfast.model.messages"}
+    assert not found & {"keepfast.shell.destruction", "keepfast.agents.claude.usage", "keepfast.app.messages"}

@@ -9,10 +9,10 @@ from importlib.resources import files
 
 import pytest
 
-from keepfast.web.korean import KOREAN
-from keepfast.web.korean_sentences import SENTENCES
+from keepfast.settings.catalogue import catalogue
 from keepfast.web.translation import Words, pattern
 
+KOREAN, SENTENCES = catalogue("ko")["page"], catalogue("ko")["sentences"]
 KEEPFAST = files("keepfast")
 TEMPLATES = KEEPFAST / "web/templates"
 SENTENCE = re.compile(r"""_\((?:"([^"]+)"|'([^']+)')\)""")

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from keepfast.agents.base import Reply
+from keepfast.app.messages import ago, counted, text
 from keepfast.app.resume import Resuming, Told, struck
-from keepfast.model.age import ago
-from keepfast.model.messages import counted, text
 from keepfast.resume import inheritance
 from keepfast.resume.quotation import clean
 from keepfast.state import brief_parts as parts

@@ -802,7 +802,7 @@ class Attending:
     # Both
 
     def _say(self, name: str, **values: object) -> str:
-        from keepfast.model.messages import text
+        from keepfast.app.messages import text
 
         return text(name, self._language(), **values)
 

@@ -9,10 +9,10 @@ from keepfast.agents import transcript as transcripts
 from keepfast.agents.working_file import WorkingFile
 from keepfast.app import moment, session_files
 from keepfast.app.inspect import between, compare, pending
+from keepfast.app.messages import change as said
+from keepfast.app.messages import text
 from keepfast.model.entry import FOLDER
 from keepfast.model.errors import Damaged, KeepfastError
-from keepfast.model.messages import change as said
-from keepfast.model.messages import text
 from keepfast.resume import brief as briefs
 from keepfast.resume import disk_files as disk
 from keepfast.resume import extractor as taking

@@ -228,7 +228,7 @@ def _unreadable(around: Surroundings, config: str | None, why: str) -> str:
 
 
 def _language(setting: str, around: Surroundings) -> str:
-    from keepfast.model.messages import language
+    from keepfast.app.messages import language
 
     return language(setting, around.text("LC_ALL"), around.text("LC_MESSAGES"), around.text("LANG"))
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from keepfast.web.korean import KOREAN
-from keepfast.web.korean_sentences import SENTENCES
+from keepfast.settings.catalogue import catalogue
 
 LANGUAGES = ("en", "ko")
 
@@ -50,26 +49,28 @@ class Words:
 
     def __init__(self, language: str) -> None:
         self.language = language if language in LANGUAGES else "en"
+        self._page = ENGLISH if self.language == "en" else catalogue(self.language)["page"]
 
     def __call__(self, text: str) -> str:
-        return (KOREAN if self.language == "ko" else ENGLISH).get(text, text)
+        return self._page.get(text, text)
 
     def sentence(self, text: str) -> str:
         """A sentence that another part of the program made, names and numbers in it."""
-        if self.language != "ko" or text in KOREAN:
+        if self.language == "en" or text in self._page:
             return self(text)
-        for english, korean in _patterns():
+        for english, translated in _patterns(self.language):
             found = english.fullmatch(text)
             if found is not None:
-                return korean.format(*[self(part) for part in found.groups()])
+                return translated.format(*[self(part) for part in found.groups()])
         return text
 
 
 @cache
-def _patterns() -> list[tuple[re.Pattern[str], str]]:
+def _patterns(language: str) -> list[tuple[re.Pattern[str], str]]:
     # The one that says most of a sentence comes first: "There is no {} {}." would take many others for its own.
-    longest = sorted(SENTENCES, key=lambda english: -len(english.replace("{}", "")))
-    return [(pattern(english), SENTENCES[english]) for english in longest]
+    sentences = catalogue(language)["sentences"]
+    longest = sorted(sentences, key=lambda english: -len(english.replace("{}", "")))
+    return [(pattern(english), sentences[english]) for english in longest]
 
 
 def pattern(english: str) -> re.Pattern[str]:

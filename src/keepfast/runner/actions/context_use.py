@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from keepfast.app.messages import text
 from keepfast.model.budget import Usage, band, usage
-from keepfast.model.messages import text
 from keepfast.runner.actions import checkpoints
 
 if TYPE_CHECKING:
