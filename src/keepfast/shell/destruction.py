@@ -8,9 +8,12 @@ from keepfast.shell.programs import (
     ARRANGING,
     ASKING,
     AWK,
+    BUILDING,
     CARRIERS,
     CARRYING,
+    CHANGING,
     CHECKING,
+    CLEARING,
     CLUSTERED,
     CMDLETS,
     CODE,
@@ -20,6 +23,7 @@ from keepfast.shell.programs import (
     ELSEWHERE,
     ENDING,
     EXECUTING,
+    FORMATTING,
     HARMLESS,
     IN_PLACE,
     INTERPRETERS,
@@ -31,6 +35,7 @@ from keepfast.shell.programs import (
     ONLY_WITH,
     OUTPUT,
     OWN_WORDS,
+    PACKAGES,
     PACKED,
     PATHSPEC,
     POWERSHELL,
@@ -40,6 +45,7 @@ from keepfast.shell.programs import (
     REPOSITORY,
     REWRITES,
     REWRITING,
+    RUNNERS,
     SHELLS,
     UNPACKING,
     WITH_CODE,
@@ -366,8 +372,11 @@ class _Script:
             self.values.clear()
             if rest and rest[0].commands:
                 self.where.threaten([])  # what another command prints is run
+            self.where.mention(rest[1:])
         elif name == "cd" or name == "pushd":
             self._change_folder(rest)
+        elif name == "popd":
+            self.where.cwd = None
         elif name in CARRIERS:
             self._carried(name, rest, bodies, depth)
         elif (carried := _run_by(name, rest)) is not None:
@@ -421,6 +430,8 @@ class _Script:
             code = _value_of(rest, option, option)
             if code is not None:
                 self._shell(name, [Word("-c"), code], "", depth)
+        elsewhere = _value_of(rest, *CHANGING[name]) if name in CHANGING else None
+        hole = (_value_of(rest, "-I", "--replace") or _joined(rest, "-I") or Word("{}")).text
         rest = _without_options(name, _without_options(name, rest)[CARRIERS.get(name, 0) :])
         while rest and rest[0].is_assignment:
             rest = rest[1:]
@@ -430,11 +441,17 @@ class _Script:
             self._look_apart([rest[0].text], depth)
             return
         if name in ("xargs", "parallel"):
-            rest = [*rest, Word.unknown()]  # what comes in is what is acted upon
+            # What comes in is what is acted upon.
+            rest = [*[Word.unknown() if hole and hole in word.text else word for word in rest], Word.unknown()]
         if depth > DEEPEST:
             self.where.threaten([])
             return
+        folder = self.where.cwd
+        if elsewhere is not None:
+            self.where.cwd = self.where.path(elsewhere) if elsewhere.is_sure else None
         self._program(rest, bodies, depth + 1)
+        if elsewhere is not None:
+            self.where.cwd = folder
 
     def _name_alias(self, rest: list[Word]) -> None:
         for word in rest:
@@ -462,6 +479,7 @@ class _Script:
         else:
             at = [index for index, word in enumerate(rest) if word.text.startswith("-") and word.text.endswith("c")]
             code = rest[at[0] + 1 : at[0] + 2] if at else []
+            self.where.mention(rest[at[0] + 3 :] if at and name != "script" else ())  # behind the name that it is given
         if code and all(word.is_sure for word in code):
             text = " ".join([word.text for word in code])
             if name == "eval":
@@ -531,7 +549,7 @@ def _by_subcommand(name: str, rest: list[Word], bodies: str) -> Targets:
     if name in ARRANGING:
         is_tried = "-n" in given or "--dry-run" in given
         return _given(name, words[1:]) if verb in ARRANGING[name] and not is_tried else None
-    if verb not in REPOSITORY[name]:
+    if verb not in REPOSITORY[name] and " ".join([verb, *given[:1]]) not in REPOSITORY[name]:
         return None
     if given and given[0] in HARMLESS.get(name, {}).get(verb, ()):
         return None
@@ -591,8 +609,8 @@ def _by_name(name: str, rest: list[Word], bodies: str) -> Targets:
         return [] if _unpacks(texts) else _archive(rest)
     if name == "unzip":
         return [] if any(text[:1] == "-" and "o" in text for text in texts) else None
-    if name == "make" and any("clean" in text for text in texts):
-        return given[:0]
+    if name in RUNNERS and any(part in text for text in texts for part in CLEARING):
+        return [] if texts[0] not in PACKAGES else None
     if name in REWRITING:
         return given
     return None
@@ -762,11 +780,14 @@ def _mentioned(name: str, rest: list[Word]) -> list[Word]:
         elif option.startswith("-o") and name not in NO_OUTPUT:
             is_alone = option == "-o"
             found += rest[at + 1 : at + 2] if is_alone and not sign else [word.after("-o=" if is_alone else "-o")]
+    if texts[:1] == ["run"] and name in BUILDING:
+        words = rest[texts.index("--") + 1 :] if "--" in texts else rest[2:] if name == "go" else []
+        found += [word for word in words if not word.text.startswith("-")]
     if name.startswith(INTERPRETERS):
         given = _given(name, rest)
         is_read = any(_gives_code(text) for text in texts) or any(word.text in CHECKING for word in given[:1])
         return found if is_read else [*found, *given[1:]]  # the first one is the program that is run
-    if _is_known(name) and (name == "git" or not any(text.startswith(REWRITES) for text in texts)):
+    if _is_known(name) and (name == "git" or not _rewrites(texts)):
         return found
     for word in rest:
         if not word.text.startswith("-"):
@@ -774,6 +795,11 @@ def _mentioned(name: str, rest: list[Word]) -> list[Word]:
         elif "=" in word.text:
             found.append(word.after(word.text.partition("=")[0] + "="))
     return found
+
+
+def _rewrites(texts: list[str]) -> bool:
+    """Is a program that reads told to write what it is given?"""
+    return any(text.startswith(REWRITES) for text in texts) or any(text in FORMATTING for text in texts[:1])
 
 
 def _is_known(name: str) -> bool:

@@ -91,17 +91,25 @@ REPOSITORY = {
     "git": frozenset(
         ("am", "apply", "bisect", "checkout", "cherry-pick", "clean", "filter-branch", "filter-repo", "merge", "mv", "pull",
          "read-tree", "rebase", "reset", "restore", "revert", "rm", "sparse-checkout", "stash", "submodule", "switch",
-         "worktree", "checkout-index")
+         "worktree", "checkout-index", "lfs pull", "lfs checkout")
     ),
     "hg": frozenset(("update", "up", "revert", "purge", "strip", "rebase", "merge", "pull", "graft", "rm", "mv", "shelve")),
     "svn": frozenset(("revert", "update", "up", "switch", "merge", "rm", "delete", "mv", "move", "cleanup", "patch")),
     "jj": frozenset(("restore", "abandon", "undo", "op", "edit", "new", "rebase", "squash", "checkout")),
+    "gh": frozenset(("co", "pr checkout", "release download", "run download", "repo sync")),
+    "glab": frozenset(("mr checkout",)),
     "cargo": frozenset(("clean", "fmt", "fix")),
     "go": frozenset(("fmt", "fix", "generate")),
     "npm": frozenset(("ci", "uninstall", "prune")),
     "ruff": frozenset(("format",)),
 }  # fmt: skip
-"""Programs whose first word decides."""
+"""Programs whose first word decides, or the first two."""
+RUNNERS = frozenset(("make", "gmake", "npm", "yarn", "pnpm", "bun", "just", "task", "rake", "invoke", "mise"))
+"""Programs that run what the project calls by a name."""
+PACKAGES = ("install", "i", "add", "view", "info", "test", "t", "why", "outdated")
+"""Words of theirs behind which no such name stands."""
+CLEARING = ("clean", "clobber", "purge", "wipe", "nuke")
+"""What is part of such a name if it takes files away."""
 NAMING = frozenset(("checkout", "mv", "restore", "rm"))
 """Words of git after which paths may be given."""
 ELSEWHERE = ("-C", "--git-dir", "--work-tree")
@@ -168,6 +176,8 @@ OWN_WORDS = frozenset(("install", "unlink", "patch", "link", "run", "test", "bui
 """Words of these that are programs of a shell, too."""
 CODE = {"env": ("-S", "--split-string"), "flock": ("-c", "--command")}
 """Carriers' options whose value is a command line."""
+CHANGING = {"env": ("-C", "--chdir"), "sudo": ("-D", "--chdir")}
+"""Carriers' options that name the folder in which the other program runs."""
 READING = frozenset(("watch", "parallel", "hyperfine", "entr"))
 """Carriers that give their words to a shell: one word may be a whole command line."""
 SHELLS = frozenset(("sh", "bash", "zsh", "dash", "ksh", "ash", "fish", "eval", "su", "runuser", "script"))
@@ -175,8 +185,8 @@ EXECUTING = ("-x", "-X", "--exec", "--exec-batch")
 """Options of `fd` behind which a command stands that gets what is found."""
 AWK = frozenset(("awk", "gawk", "mawk", "nawk", "goawk"))
 POWERSHELL = ("pwsh", "powershell")
-INTERPRETERS = ("python", "pypy", "node", "perl", "ruby", "php", "deno", "bun", "osascript", "lua", "tclsh", "Rscript",
-                "groovy", "julia", "raku", "elixir", *POWERSHELL)  # fmt: skip
+INTERPRETERS = ("python", "pypy", "node", "perl", "ruby", "php", "deno", "bun", "tsx", "ts-node", "osascript", "lua", "tclsh",
+                "Rscript", "groovy", "julia", "raku", "elixir", *POWERSHELL)  # fmt: skip
 DESTROYING = (
     "delete", "Delete", "popen", "FileUtils", "File.w", "Bun.", "Deno.", "fs.", "file.remove", "unlink", "copy", "`", "qx",
     "remove", "unlink", "rmtree", "rmdir", "rename", "replace(", "move(", "write", "truncate", "shutil", "rmSync",
@@ -204,8 +214,11 @@ WITH_CODE = ("--eval=", "--print=", "--execute=", "--run=")
 """Options of interpreters with code in the same word."""
 ENDING = ("-v", "-V", "-h", "--v", "--h", "-m", "-i", "--test", "-l", "--check", "-n", "--list", "-c", "-?")
 """Options with which an interpreter runs nothing that comes through a pipe."""
+BUILDING = ("go", "cargo", "dotnet", "swift", "zig")
+"""Programs that build one of the project with `run`, and give it the words that follow."""
 CHECKING = ("test", "check", "lint", "install", "build", "bench", "doc", "info", "add")
 """Words of interpreters that have a test runner and the like in them."""
+FORMATTING = ("fmt", "format")
 REWRITES = (
     "--fix",
     "--write",
@@ -229,10 +242,10 @@ READERS = frozenset(
     fgrep zgrep rg ag ack jq xq diff diff3 cmp colordiff delta sdiff ls ll exa eza lsd tree stat file du df realpath
     readlink basename dirname locate mkdir touch chmod chown chgrp md5sum sha1sum sha256sum sha512sum shasum md5 b2sum
     cksum sum od hexdump strings nm objdump readelf ldd size zcat gzcat bzcat xzcat zstdcat zless zipinfo unzip identify
-    ffprobe exif base64 base32 cal bc dc expr numfmt tokei cloc scc open xdg-open tee dd gh glab code mkfifo mktemp
+    ffprobe exif base64 base32 cal bc dc expr numfmt tokei cloc scc open xdg-open tee dd code mkfifo mktemp
 
     pytest py.test tox nox unittest coverage mypy pyright basedpyright pylint flake8 bandit vulture lint-imports
-    pre-commit jest vitest mocha ava playwright cypress karma stylelint biome tsx ts-node vue-tsc vite webpack next nuxt
+    pre-commit jest vitest mocha ava playwright cypress karma stylelint biome vue-tsc vite webpack next nuxt
     astro turbo nx gulp pnpm yarn pip pip3 uv poetry pdm hatch conda mamba make gmake cmake ninja meson ctest bazel just
     task mise rustup clippy-driver golangci-lint staticcheck govulncheck gotestsum gopls revive go-licenses venv
     http.server compileall py_compile pdb timeit clang-tidy cppcheck javac kotlinc scalac sbt mvn mvnw gradle gradlew
