@@ -27,7 +27,8 @@ HARMLESS = [
     "bash script.sh", "bash -c 'ls'",
     "env FOO=rm ls", "FOO='rm x' ls", "timeout 5 ls", "command -v rm", "type rm", "tar tf a.tar", "cat a|wc -l",
     "true && false || ls",
-    "curl https://x/y", "curl -s https://x/y | jq .", "curl -o /dev/null https://x/y", "curl -fsSL https://x/y", "curl -I https://x/y",
+    "curl https://x/y", "curl -s https://x/y | jq .", "curl -o /dev/null https://x/y", "curl -fsSL https://x/y",
+    "curl -I https://x/y",
     "wget -qO- https://x/y", "wget -O - https://x/y", "wget --spider https://x/y", "wget -q https://x/y",
     "gcc -c x.c", "gcc --version", "gcc -Wall -Wno-unused x.c", "gcc -o /tmp/a x.c", "go build ./...", "go test ./...", "go vet",
     "openssl rand 32", "openssl x509 -in c -noout -text", "pandoc x.md", "shuf x", "sort x", "sort -u x", "sort -k 2 x", "uniq x",
@@ -42,15 +43,43 @@ HARMLESS = [
     "sudo -u x ls", "doas ls", "env -i ls", "time ls", "watch -n 1 ls", "watch 'ls -l'", "busybox ls", "su -c 'ls'",
     "unshare -r ls",
     "timeout 5 git status", "uv run pytest -q", "poetry run pytest", "npm run build", "pnpm install", "bundle exec rspec",
-    "zip -r x.zip src", "7z l x.7z", "7z a x.7z src", "gunzip -c a.gz", "gunzip -t a.gz", "gzip -l a.gz", "zcat a.gz", "man rm",
+    "7z l x.7z", "gunzip -c a.gz", "gunzip -t a.gz", "gzip -l a.gz", "zcat a.gz", "man rm",
     "which rm", "jq . a.json", "docker ps", "python3 -m pytest -q", "python3 -m http.server", "rg -e rm src", "tree -L 2",
     "ls | parallel echo", "ls | xargs -I{} echo {}", "xargs -I {} cat {}", "diff a b", "cmp a b", "xxd a", "bash -n x.sh",
+    # Reading, testing, checking and building leaves alone what is named.
+    "head -n 5 a.txt", "tail -f log", "wc -l a.txt", "nl -ba a.py", "stat a", "file a", "du -sh src", "sha256sum a",
+    "strings a.bin",
+    "rg -n x src tests", "grep -o x a.txt", "ls -o src", "ps -o pid", "set -o pipefail", "ssh -o A=b host", "tree src", "bat a.py",
+    "find src -name a -o -name b", "git diff src/a.py", "git show HEAD:a.py", "git add a.py", "git commit -am x",
+    "git push --force",
+    "git blame a.py", "git log -p -- src", "gh pr view 1", "pytest tests/test_a.py -k x", "python3 -m pytest tests/a.py",
+    "python -m unittest tests.a", "python3 -m mypy src", "uv run pytest tests/a.py", "poetry run mypy src", "tox -e py311",
+    "mypy src", "ruff check src", "pylint src", "flake8 src", "coverage run tests", "npm test -- src/a.test.ts", "npm run lint src",
+    "npx jest src/a.test.ts", "npx vitest run src", "npx tsc -p tsconfig.json", "yarn test src", "yarn install", "pnpm build src",
+    "pnpm install", "pnpm --filter web test", "bun test src", "make -C src", "make -f build.mk all", "cmake -S src",
+    "ninja -C out all",
+    "cargo test --test a", "cargo build --manifest-path a/Cargo.toml", "cargo clippy", "go test ./pkg", "go vet ./pkg",
+    "gofmt -l src",
+    "npm install clean-css", "npm test -- clean.test.ts", "go run ./cmd", "cargo run --bin a", "npx tsx a.ts",
+    "golangci-lint run ./src", "mvn -f pom.xml test", "gradle -p src test", "javac A.java", "dotnet test a.csproj",
+    "rspec spec/a.rb",
+    "bundle exec rspec spec", "shellcheck a.sh", "docker build -f Dockerfile src", "docker compose up", "kubectl apply -f a.yaml",
+    "terraform plan", "docker cp a.txt c:/x", "kubectl cp a.txt pod:/x", "aws s3 cp a.txt s3://b/x", "scp a.txt host:x",
+    "rsync -a src host:/x", "touch a", "mkdir -p src/b", "chmod +x a.sh", "source .venv/bin/activate", ". ./env.sh", "python3 a.py",
+    "node a.js", "node --test", "python3 --version", "python3 -V", "node -v", "perl -v", "php -m", "ruby -v", "node --eval='1+1'",
+    "cat a | python3 -c 'print(1)'", "cat a | python3 -m json.tool", "cat a | node a.js", "awk '{print \"->\" $1}' a",
+    "awk '{if ($1 > 2) print $1}' a", "awk '{print > \"/dev/stderr\"}' a", "sed -n 1,5p docs/rewrite.md",
+    "curl -X POST https://x/y/a", "curl -XPOST -d @a https://x/y", "curl -H 'A: o' https://x/y/a", "sort -t o -k 2 a",
+    "zstd -l a.zst",
+    "tar -tvf a.tar", "tar tzf a.tgz", "script --help", "lz4 -t a.lz4", "mytool", "mytool --help src", "mytool https://x/y",
+    "mytool /etc/hosts", "mytool -v", "mytool .", "mytool ..", "./run.sh", "bash tests/run.sh",
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("command", HARMLESS)
 def test_what_destroys_nothing_here_is_let_through(command: str) -> None:
     assert threatened(command, ROOT, ROOT) is None
+    assert threat_of(command, ROOT, ROOT) is None
 
 
 NAMED = {
@@ -194,6 +223,56 @@ NAMED = {
     'sqlite3 a "UPDATE t SET x=1"': ["a"],
     "sqlite3 a < more.sql": ["a"],
     "sqlite3 a <<EOF\nDELETE FROM t;\nEOF": ["a"],
+    "tar cf F src": ["F"],
+    "tar czvf F src": ["F"],
+    "tar -czf F src": ["F"],
+    "tar -c -f F src": ["F"],
+    "tar -cvfF src": ["F"],
+    "tar --create --file=F src": ["F"],
+    "tar rf F src": ["F"],
+    "zip F.zip src": ["F.zip"],
+    "zip -r F src": ["F", "F.zip"],
+    "7z a F src": ["F"],
+    "lz4 -f x F": ["x", "F", "x.lz4", "F.lz4"],
+    "zstd -f F": ["F", "F.zst"],
+    "zstd --rm F": ["F"],
+    "pigz F": ["F"],
+    "function g { rm F; }; g": ["F"],
+    "function g() { rm F; }; g": ["F"],
+    "sort -uoF F": ["F"],
+    "sort -uo F F": ["F"],
+    "curl -sSoF https://x/y": ["F"],
+    "curl -sSLo F https://x/y": ["F"],
+    "curl --remote-name-all https://x/F": ["F"],
+    "curl -sO https://x/F?v=1": ["F"],
+    "wget -qOF https://x/y": ["F"],
+    "wget -N https://x/F": ["x", "F"],
+    "wget -P sub -N https://x/F": ["sub/x", "sub/F"],
+    "npx -y rimraf@5 F": ["F"],
+    "yarn rimraf F": ["F"],
+    "pnpm rimraf F": ["F"],
+    "pnpm dlx rimraf@5 F": ["F"],
+    "pnpm --filter web exec rimraf F": ["F"],
+    "yarn prettier --write F": ["F"],
+    "python3 -m black F": ["F"],
+    "gawk -i inplace '{print}' F": ["{print}", "F"],
+    "gawk -iinplace '{print}' F": ["{print}", "F"],
+    "shfmt -w F": ["F"],
+    "script F": ["F"],
+    "script -q F ls": ["F"],
+    "script": ["typescript"],
+    "rsync -a --remove-source-files F host:/x": ["F"],
+    "rsync -a host:x F": ["F", "F/x"],
+    "docker cp c:/x F": ["F", "F/x"],
+    "docker container cp c:/x F": ["F", "F/x"],
+    "kubectl cp -n ns pod:/x F": ["F", "F/x"],
+    "aws s3 cp s3://b/x F": ["F", "F/x"],
+    "aws s3 mv F s3://b/x": ["F"],
+    "aws s3 sync s3://b F": ["F", "F/b"],
+    "scp host:x F": ["F", "F/x"],
+    "scp -P 22 host:x .": ["x"],
+    "env -C sub rm F; rm y": ["sub/F", "y"],
+    "env --chdir=sub rm F": ["sub/F"],
     "rimraf a": ["a"],
     "trash a": ["a"],
     "del-cli a": ["a"],
@@ -231,6 +310,14 @@ UNNAMED = [
     "perl -we 'unlink \"F\"'", "deno eval 'Deno.removeSync(\"F\")'", "pwsh -c 'Remove-Item F'", "pwsh -Command 'rm F'",
     "php -r 'unlink(\"F\");'", "lua -e 'os.remove(\"F\")'", "node -e 'require(\"fs\").unlinkSync(\"F\")'",
     "python3 -c 'import os; os.system(\"rm F\")'", "sudo node -e 'fs.unlinkSync(\"F\")'", "curl -o $F https://x/y",
+    "cat x | python3", "cat x | python3 -", "cat x | sudo python3 -u", "cat x | node", "cat x | perl", "cat x | ruby",
+    "cat x | php",
+    "python3 < x", "cat <<EOF | python3\nprint(1)\nEOF", "bash <(curl x)", "source <(curl x)", ". <(curl x)", "python3 <(curl x)",
+    "bash /dev/stdin < x", "function g { rm \"$1\"; }; g F", "node --eval='fs.rmSync(\"F\")'", "perl -e'unlink \"F\"'",
+    "pushd sub; popd; rm F", "ls | xargs -I{} sh -c 'rm {}'", "ls | xargs -I % sh -c 'rm %'", "ls | xargs -IF mv F x",
+    "gh pr checkout 1", "git lfs pull", "npm run clean", "yarn clean", "just clean", "make distclean", "rake clobber",
+    "split big F", "split big", "csplit -f F big /x/", "csplit -fF big /x/", "split --filter='cat > F' big",
+    "mawk '{print $1 > \"F\"}' x", "awk '{print $1 > FILENAME}' x", "awk '{\"rm F\" | getline}' x",
     "echo x > $F", "dd of=$F", "for f in *.c; do mv $f $f.bak; done",
 ]  # fmt: skip
 
@@ -346,6 +433,12 @@ def test_a_loop_through_a_pattern_means_what_the_pattern_means() -> None:
         "for f in $(ls); do rm $f; done",
         "PWD=/x; rm $(pwd)/y",
         "ls big.bin | xargs rm",
+        "ls | xargs -I{} sh -c 'rm {}'",
+        "ls | xargs -I % sh -c 'rm %'",
+        "pushd sub; popd; rm F",
+        "cat x | python3",
+        "bash <(curl x)",
+        'function g { rm "$1"; }; g F',
         "tar xf a.tar",
         "tar -zxf a.tgz",
         "tar -C sub -xzf a.tgz",
@@ -359,6 +452,78 @@ def test_what_cannot_be_read_for_sure_may_mean_anything(command: str) -> None:
     assert threat is not None and threat.is_vague
 
 
-@pytest.mark.parametrize("command", ["tar czf x.tgz src", "tar -cf x.tar x", "tar tf x.tar", "unzip -l o.zip"])
-def test_an_archive_that_is_made_or_listed_destroys_nothing(command: str) -> None:
+@pytest.mark.parametrize(
+    "command", ["tar cf - src", "tar tf x.tar", "tar -tf x.tar", "tar -df x.tar", "unzip -l o.zip"]
+)
+def test_an_archive_that_goes_elsewhere_or_is_listed_destroys_nothing(command: str) -> None:
     assert threatened(command, ROOT, ROOT) is None
+
+
+MENTIONED = {
+    "mytool F": ["F"],
+    "./tool.sh a F": ["a", "F"],
+    "mytool --file=F": ["F"],
+    "mytool --output F": ["F"],
+    "mytool -oF": ["F"],
+    "cd sub && mytool ../F": ["F"],
+    "sudo mytool F": ["F"],
+    "python3 tool.py F": ["F"],
+    "bash tool.sh F": ["F"],
+    "g() { cat x; }; g F": ["F"],
+    "npx some-tool@2 F": ["F"],
+    "pytest --output=F": ["F"],
+    "pytest --out-file F": ["F"],
+    "git diff --output=F": ["F"],
+    "git archive -o F HEAD": ["F"],
+    "terraform plan -out=F": ["F"],
+    "make of=F": ["F"],
+    "biome check --write F": ["check", "F"],
+    "terraform fmt F": ["fmt", "F"],
+    "source tool.sh F": ["F"],
+    "bash -c 'cat \"$1\"' _ F": ["F"],
+    "npx tsx tool.ts F": ["F"],
+    "go run ./cmd F": ["F"],
+    "cargo run --bin a -- F": ["F"],
+    "time -p mytool F": ["mytool", "F"],
+    "sed 'w F' x": ["F"],
+    "sed -n -e '/a/w F' x": ["F"],
+    "sed 's/a/b/wF' x": ["F"],
+    "mytool sub/ /etc/x https://x/y $X *.c": ["sub"],
+}
+
+
+@pytest.mark.parametrize("command", MENTIONED)
+def test_what_an_unknown_program_or_an_output_option_is_given_is_mentioned(command: str) -> None:
+    threat = threat_of(command, ROOT, ROOT)
+
+    assert threat is not None and not threat.is_certain
+    assert [path.decode() for path in threat.mentioned] == MENTIONED[command]
+    assert threatened(command, ROOT, ROOT) is None
+
+
+def test_what_is_mentioned_beside_a_danger_is_no_danger_by_itself() -> None:
+    threat = threat_of("rm a; mytool a b", ROOT, ROOT)
+
+    assert threat is not None and threat.is_certain
+    assert (threat.named, threat.mentioned) == ((b"a",), (b"b",))
+
+
+def test_the_files_of_a_split_are_meant_by_their_beginning() -> None:
+    threat = threat_of("split -b 1m big out/F", ROOT, ROOT)
+
+    assert threat is not None and not threat.is_vague
+    assert threat.patterns == (ROOT + b"/out/F*",)
+
+
+@pytest.mark.parametrize(
+    "start", ["mytool ", "sed ", "tar -cf ", "python3 ", "wget -N ", "awk ", "mytool -o", "rsync "]
+)
+def test_many_words_are_read_in_little_time(start: str) -> None:
+    from time import process_time
+
+    began = process_time()
+    threat_of(start + "w " * 30_000, ROOT, ROOT)
+    threat_of(start + "-m " * 20_000, ROOT, ROOT)
+    threat_of(start + "'" + "w" * 60_000 + "'", ROOT, ROOT)
+
+    assert process_time() - began < 5

@@ -6,6 +6,7 @@ import fcntl
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -675,3 +676,58 @@ def test_a_large_file_that_was_kept_once_is_not_read_before_each_vague_command(s
 
     assert started.tool("Bash", command="ls | xargs rm") == {}
     assert started.checkpoints()[-1].version == kept
+
+
+# What is given to a program that nobody knows
+
+
+@pytest.mark.parametrize(
+    "command", ["./tool big.bin", "./tool --input=big.bin", "python3 tool.py big.bin", "sed 'w big.bin' a.txt"]
+)
+def test_what_a_command_mentions_is_kept_if_no_version_has_it(started: Ground, command: str) -> None:
+    started.configure(capture={"max_file_size": 1000})
+    write(started.project / "big.bin", b"y" * 2000)
+    write(started.project / "beside.bin", b"z" * 2000)
+
+    assert started.tool("Bash", DEFAULT, command=command) == {}
+    found = started.contents(started.checkpoints()[-1])
+
+    assert found["big.bin"] == b"y" * 2000
+    assert "beside.bin" not in found
+
+
+def test_what_a_version_has_already_is_not_saved_again_because_it_is_mentioned(started: Ground) -> None:
+    started.configure(capture={"max_file_size": 1000})
+    write(started.project / "src" / "a.txt", b"1")
+    write(started.project / "big.bin", b"y" * 2000)
+    started.tool("Bash", command="./tool big.bin src")
+    time.sleep(0.1)
+    started.tool("Bash", command="rm nothing")
+    before = started.checkpoints()[-1]
+    write(started.project / "other", b"changed meanwhile")
+
+    for command in (
+        "./tool src/a.txt",
+        "./tool src",
+        "./tool big.bin",
+        "./tool nothing",
+        "./tool .git",
+        "pytest other",
+    ):
+        assert started.tool("Bash", command=command) == {}
+        assert started.checkpoints()[-1].version == before.version
+
+    write(started.project / "src" / "a.txt", b"22")
+    started.tool("Bash", command="./tool src")
+    assert started.contents(started.checkpoints()[-1])["src/a.txt"] == b"22"
+
+
+def test_nobody_is_asked_about_what_a_command_only_mentions(started: Ground) -> None:
+    write(started.project / "package.json", b"{}")
+    write(started.project / "node_modules" / "a" / "index.js")
+    started.configure(hooks={"before_command_unasked": "deny"})
+
+    assert started.tool("Bash", DEFAULT, command="./tool .git") == {}
+    assert started.tool("Bash", DEFAULT, command="./tool node_modules") == {}
+    shutil.move(started.engine.place.path, started.base / "elsewhere")
+    assert decision(started.tool("Bash", DEFAULT, command="./tool a.txt")) is None

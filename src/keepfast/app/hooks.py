@@ -116,7 +116,8 @@ class Attending:
             if kind != TOOL_STARTS or not self.root:
                 raise
             said = str(self.in_words(error))
-            if self._threat() is None:
+            threat = self._threat()
+            if threat is None or not threat.is_certain:
                 self._note_missed(said)
                 raise
             return self._unkept(said.rstrip("."), self.settings["hooks.before_command"] == "ask")
@@ -416,7 +417,7 @@ class Attending:
         if event.writes:
             self._await_pending()
         usage, band = self._crossed()
-        threat = self._threat()
+        threat = self._endangered()
         if not band and threat is None:
             return Reply()
         decision = self._decide(band, threat is not None)
@@ -424,8 +425,10 @@ class Attending:
             return Reply()
         result = self._now(decision.trigger, threat)
         protected = Reply()
-        if threat is not None:
+        if threat is not None and threat.is_certain:
             protected = self._protected(result, settings["hooks.before_command"] == "ask", threat)
+        elif threat is not None:
+            self._note_unprotected(result, threat)
         if decision.trigger == "before_command":
             return protected
         assert usage is not None
@@ -464,6 +467,19 @@ class Attending:
         from keepfast.shell.destruction import threat_of
 
         return threat_of(self.event.command, self.event.cwd, self.root)
+
+    def _endangered(self) -> Threat | None:
+        """What the command may destroy, and what it mentions, if that is there and the newest version does not have it."""
+        threat = self._threat()
+        if threat is None or not threat.mentioned:
+            return threat
+        there = tuple([path for path in threat.mentioned if _is_there(self.root + b"/" + path)])
+        if there:
+            from keepfast.app.threat import not_kept
+
+            there = not_kept(self.engine, self.root, self.workspace, there)
+            threat.add(there)
+        return threat if threat.is_certain or there else None
 
     def _compaction_starts(self) -> Reply:
         decision = self._decide("")
@@ -691,6 +707,15 @@ class Attending:
         remade = self._remade(result.get("remade", ()))
         return self._unkept(self._few(unkept), ask).beside(remade) if unkept else remade
 
+    def _note_unprotected(self, result: Mapping[str, Any], threat: Threat) -> None:
+        """Of what a command only mentions `status` tells: nobody is asked about something that may well stay as it is."""
+        why = str(result.get("why", "")).rstrip(".")
+        if result["status"] == "late":
+            why = self._late(threat, bool(result.get("saved")))
+        unkept = why or self._few([f"{path} ({why})" for path, why in result.get("unkept", ())])
+        if unkept:
+            self.engine.note(self.root, "not protected", "before_command", self._say("unkept_command", why=unkept))
+
     def _late(self, threat: Threat, saved: bool) -> str:
         """Which paths are not safe past the deadline. `saved`: all are but those that the rules leave out."""
         from keepfast.app.threat import left_out, meant
@@ -893,6 +918,16 @@ def _tail(path: str) -> bytes:
             return file.read(TAIL)
     except OSError:
         return b""
+
+
+def _is_there(path: bytes) -> bool:
+    from posix import lstat
+
+    try:
+        lstat(path)
+    except OSError:
+        return False
+    return True
 
 
 def _size(name: str) -> int:

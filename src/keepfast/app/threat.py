@@ -17,7 +17,7 @@ from keepfast.workspace.walk import LEFT, NOT_ENTERED, UNREAD
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from keepfast.app.checkpoint import Engine
     from keepfast.shell.destruction import Threat
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 MOST_MATCHES = MOST_WORDS = 10_000
 MOST_PATTERNS, DEEPEST_BRACES = 200, 50
 """Beyond these a command means the whole folder that its pattern begins with: nobody waits for all of its words."""
+MOST_LOOKED_AT = 2_000
+TOO_MANY = b"."
+"""In the place of a file: there are more than anybody looks at."""
 GIT_FOLDER = "git's own folder, which is not covered"
 NO_ROOM = "there is no room for it where the store is"
 UNREADABLE = "it cannot be read"
@@ -43,6 +46,55 @@ class Losses:
         self.remade: list[tuple[bytes, str | None]] = []
         """The command is empty where the tool makes it as it goes, and None where the user's own settings leave it out."""
         self.unkept: list[tuple[bytes, str]] = []
+
+
+def not_kept(engine: Engine, root: bytes, workspace: str, paths: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    """Return those of these paths that are not as the newest version has them, or that hold something that is not.
+
+    Git's own folder, and what is ours, counts for nothing. A folder with more than `MOST_LOOKED_AT` entries is not looked through.
+    """
+    cache = stat_cache.load(engine.place.folder(workspace) + "/cache")
+    if cache is None:
+        return paths
+    looked_at = {path: _files_at(root, path) for path in paths if NEVER.isdisjoint(path.split(b"/"))}
+    folders = {one.rpartition(b"/")[0] for files in looked_at.values() for one in files}
+    ctimes, sizes, inodes = cache.views()[:3]
+    known: dict[bytes, tuple[int, int, int]] = {}
+    names, at = cache.names(), 0
+    for folder, count in zip(cache.paths(), cache.counts(), strict=True):
+        if folder in folders:
+            start = folder + b"/" if folder else b""
+            for number in range(at, at + count):
+                known[start + names[number]] = (ctimes[number], sizes[number], inodes[number])
+        at += count
+    for mark in cache.marks():
+        if mark[:1] in (LEFT, NOT_ENTERED, UNREAD):
+            known.pop(mark[1:], None)
+    return tuple([path for path in looked_at if not all(_is_known(root, one, known) for one in looked_at[path])])
+
+
+def _is_known(root: bytes, path: bytes, known: Mapping[bytes, tuple[int, int, int]]) -> bool:
+    try:
+        seen = lstat(root + b"/" + path)
+    except OSError:
+        return True  # gone meanwhile
+    return known.get(path) == (seen.st_ctime_ns, seen.st_size, seen.st_ino)
+
+
+def _files_at(root: bytes, path: bytes) -> list[bytes]:
+    """The file itself and what it leads to, or the files below a folder, up to one more than `MOST_LOOKED_AT`."""
+    found: list[bytes] = []
+    for reached in _reached(root, path):
+        top = root + b"/" + reached
+        if os.path.islink(top) or not os.path.isdir(top):
+            found.append(reached)
+            continue
+        for folder, folders, files in os.walk(top):
+            folders[:] = [name for name in folders if name not in NEVER]
+            found += [folder[len(root) + 1 :] + b"/" + name for name in files]
+            if len(found) > MOST_LOOKED_AT:
+                return [*found[:MOST_LOOKED_AT], TOO_MANY]
+    return found
 
 
 def meant(root: bytes, threat: Threat) -> tuple[bytes, ...]:

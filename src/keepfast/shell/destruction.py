@@ -4,34 +4,51 @@ from __future__ import annotations
 
 from keepfast.shell.programs import (
     ALL,
+    ARCHIVING,
     ARRANGING,
     ASKING,
     AWK,
+    BUILDING,
     CARRIERS,
     CARRYING,
+    CHANGING,
+    CHECKING,
+    CLEARING,
     CLUSTERED,
     CMDLETS,
     CODE,
+    COPYING,
     DESTINATION,
     DESTROYING,
     ELSEWHERE,
+    ENDING,
     EXECUTING,
+    FORMATTING,
     HARMLESS,
     IN_PLACE,
     INTERPRETERS,
+    KEEPING,
     LAST,
+    LOCAL_BINARIES,
     NAMING,
+    NO_OUTPUT,
     ONLY_WITH,
     OUTPUT,
+    OWN_WORDS,
+    PACKAGES,
     PACKED,
     PATHSPEC,
     POWERSHELL,
     PROGRAMS,
+    READERS,
     READING,
     REPOSITORY,
+    REWRITES,
     REWRITING,
+    RUNNERS,
     SHELLS,
     UNPACKING,
+    WITH_CODE,
     WITH_VALUE,
     WRITING,
 )
@@ -85,6 +102,14 @@ BINDING = (
 BOUND = ("=", "+=", ":=", "[")
 """What follows the name of a variable that is set."""
 MOST_VARIABLES = 20
+MOST_MENTIONED = 200
+LONGEST_PATH = 4096
+MOST_COMMANDS = 8
+TAR_VALUES = "fCTXIbKNVFgH"
+"""Letters of `tar` that take a value."""
+TAR_WRITES = frozenset("cruA")
+TAR_WORDS = ("--create", "--append", "--update", "--catenate", "--concatenate", "--delete")
+"""With these `tar` writes an archive."""
 EXTENDED = ("!", "?", "*", "+", "@")
 """What stands before the parenthesis of an extended pattern."""
 NOWHERE = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/fd/", "/dev/zero", "/dev/full")
@@ -93,11 +118,15 @@ NOWHERE = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/fd/", "/
 class Threat:
     """What a command may destroy, as far as it says so."""
 
-    __slots__ = ("entered", "everything", "is_vague", "named", "patterns", "spared")
+    __slots__ = ("entered", "everything", "is_certain", "is_vague", "mentioned", "named", "patterns", "spared")
 
     def __init__(self, where: _Where) -> None:
         self.named: tuple[bytes, ...] = _encoded(where.exact)
         """Paths below the root."""
+        self.mentioned: tuple[bytes, ...] = _encoded(path for path in where.mentioned if path not in where.exact)
+        """Paths below the root that it gives to a program of which nobody knows what it does to them."""
+        self.is_certain = where.is_threatened
+        """Is there more to it than what it mentions?"""
         self.patterns: tuple[bytes, ...] = _encoded(where.patterns)
         """Absolute paths with `*`, `?` and the like in them, and with the slash at their end."""
         self.entered: frozenset[bytes] = frozenset(_encoded(where.entered))
@@ -111,14 +140,20 @@ class Threat:
         if where.spares_git:
             self.spared |= {b""}
 
+    def add(self, paths: tuple[bytes, ...]) -> None:
+        """Take these of what it mentions for named. Git's own folders below them are not what is meant."""
+        self.named += paths
+        self.spared |= frozenset(paths)
+
 
 def threat_of(command: str, cwd: bytes, root: bytes) -> Threat | None:
     """Return what the command may destroy below `root`; None if it destroys nothing there.
 
-    What cannot be told counts as a danger without a name. Nothing is looked at: a path need not be there.
+    What cannot be told counts as a danger without a name. Nothing is looked at: a path need not be there, and what is only
+    `mentioned` may be any word.
     """
     where = _looked_at(command, cwd, root)
-    return Threat(where) if where.is_threatened else None
+    return Threat(where) if where.is_threatened or where.mentioned else None
 
 
 def threatened(command: str, cwd: bytes, root: bytes) -> tuple[bytes, ...] | None:
@@ -156,6 +191,7 @@ class _Where:
         """Path, and whether it is git alone that acts on it."""
         self.patterns: dict[str, None] = {}
         self.entered: dict[str, None] = {}
+        self.mentioned: dict[str, None] = {}
         self.everything = self.spares_git = False
 
     def threaten(self, targets: Targets, by_git: bool = False) -> None:
@@ -190,6 +226,18 @@ class _Where:
                 self.is_vague = True
             if by_git and PATHSPEC.intersection(word.text):
                 self.is_vague = True
+
+    def mention(self, words: Iterable[Word]) -> None:
+        """Note paths that are in danger if they are there: of any word nobody knows whether it is one."""
+        for word in words:
+            if len(self.mentioned) >= MOST_MENTIONED:
+                return
+            text = word.text
+            if not word.is_sure or not text or len(text) > LONGEST_PATH or "\0" in text or "://" in text:
+                continue
+            path = self.path(word)
+            if path is not None and path.startswith(self.root + "/"):
+                self.mentioned[path[len(self.root) + 1 :]] = None
 
     def clean(self) -> None:
         """All that git does not track may go; what is git's own stays."""
@@ -283,8 +331,8 @@ class _Script:
 
     def _simple(self, words: list[Word], redirections: list[Redirection], depth: int) -> None:
         words = self._filled(words)
-        while words and words[0].text in WORDS_OF_THE_SHELL and not words[0].is_quoted:
-            words = words[1:]
+        while words and not words[0].is_quoted and words[0].text in WORDS_OF_THE_SHELL:
+            words = words[2 if words[0].text == "function" else 1 :]  # behind that word stands a name
         assigned: list[Word] = []
         while words and words[0].is_assignment:
             assigned.append(words[0])
@@ -311,6 +359,7 @@ class _Script:
             self.where.threaten([])
             return
         name = first.text.rpartition("/")[2]
+        name = name[:1] + name[1:].partition("@")[0]  # `npx rimraf@5`
         if name in self.aliases and depth <= DEEPEST:
             known = self.aliases.pop(name)  # an alias is not looked up in itself
             self._program([*known, *rest], bodies, depth + 1)
@@ -318,15 +367,20 @@ class _Script:
             return
         if name in OUTPUT and "--help" not in [word.text for word in rest]:
             self.where.threaten(_written(name, rest))
-        if name == ".":
+        if name in (".", "source"):
             self.can_tell = False
             self.values.clear()
+            if rest and rest[0].commands:
+                self.where.threaten([])  # what another command prints is run
+            self.where.mention(rest[1:])
         elif name == "cd" or name == "pushd":
             self._change_folder(rest)
+        elif name == "popd":
+            self.where.cwd = None
         elif name in CARRIERS:
             self._carried(name, rest, bodies, depth)
-        elif name in CARRYING and rest and rest[0].text in CARRYING[name]:
-            self._carried(name, rest[1:], bodies, depth)
+        elif (carried := _run_by(name, rest)) is not None:
+            self._carried(name, carried, bodies, depth)
         elif name == "alias":
             self._name_alias(rest)
         elif name == "trap":
@@ -343,6 +397,8 @@ class _Script:
                 self._git(rest)
             else:
                 self.where.threaten(targets)
+            if targets is None:
+                self.where.mention(_mentioned(name, rest))
 
     def _git(self, rest: list[Word]) -> None:
         """Git says which paths it is about where it is given some; what may be a branch is a path as well."""
@@ -374,6 +430,8 @@ class _Script:
             code = _value_of(rest, option, option)
             if code is not None:
                 self._shell(name, [Word("-c"), code], "", depth)
+        elsewhere = _value_of(rest, *CHANGING[name]) if name in CHANGING else None
+        hole = (_value_of(rest, "-I", "--replace") or _joined(rest, "-I") or Word("{}")).text
         rest = _without_options(name, _without_options(name, rest)[CARRIERS.get(name, 0) :])
         while rest and rest[0].is_assignment:
             rest = rest[1:]
@@ -383,11 +441,17 @@ class _Script:
             self._look_apart([rest[0].text], depth)
             return
         if name in ("xargs", "parallel"):
-            rest = [*rest, Word.unknown()]  # what comes in is what is acted upon
+            # What comes in is what is acted upon.
+            rest = [*[Word.unknown() if hole and hole in word.text else word for word in rest], Word.unknown()]
         if depth > DEEPEST:
             self.where.threaten([])
             return
+        folder = self.where.cwd
+        if elsewhere is not None:
+            self.where.cwd = self.where.path(elsewhere) if elsewhere.is_sure else None
         self._program(rest, bodies, depth + 1)
+        if elsewhere is not None:
+            self.where.cwd = folder
 
     def _name_alias(self, rest: list[Word]) -> None:
         for word in rest:
@@ -408,11 +472,14 @@ class _Script:
     def _shell(self, name: str, rest: list[Word], bodies: str, depth: int) -> None:
         if any(word.text in ("--version", "--help") for word in rest[:1]):
             return
+        if name == "script":
+            self.where.threaten(_typescript(rest))
         if name == "eval":
             code = rest
         else:
             at = [index for index, word in enumerate(rest) if word.text.startswith("-") and word.text.endswith("c")]
             code = rest[at[0] + 1 : at[0] + 2] if at else []
+            self.where.mention(rest[at[0] + 3 :] if at and name != "script" else ())  # behind the name that it is given
         if code and all(word.is_sure for word in code):
             text = " ".join([word.text for word in code])
             if name == "eval":
@@ -423,8 +490,11 @@ class _Script:
             self.where.threaten([])
         elif bodies:
             self._look_apart([bodies], depth)
-        elif not [word for word in rest if not word.text.startswith("-")]:
-            self.where.threaten([])  # its commands come through a pipe
+        else:
+            given = [word for word in rest if not word.text.startswith("-")]
+            if not given or given[0].commands or given[0].text == "/dev/stdin":
+                self.where.threaten([])  # its commands come through a pipe
+            self.where.mention(given[1:])
 
     def _find(self, rest: list[Word], depth: int) -> None:
         texts = [word.text for word in rest]
@@ -460,7 +530,7 @@ def _targets(name: str, rest: list[Word], bodies: str) -> Targets:
     texts = [word.text for word in rest]
     if "--help" in texts or "--version" in texts:
         return None
-    for table in (_by_subcommand, _by_flag, _by_archive, _by_name, _by_query, _by_code):
+    for table in (_by_subcommand, _by_flag, _by_archive, _by_copy, _by_name, _by_query, _by_code):
         targets = table(name, rest, bodies)
         if targets is not None:
             return targets
@@ -479,7 +549,7 @@ def _by_subcommand(name: str, rest: list[Word], bodies: str) -> Targets:
     if name in ARRANGING:
         is_tried = "-n" in given or "--dry-run" in given
         return _given(name, words[1:]) if verb in ARRANGING[name] and not is_tried else None
-    if verb not in REPOSITORY[name]:
+    if verb not in REPOSITORY[name] and " ".join([verb, *given[:1]]) not in REPOSITORY[name]:
         return None
     if given and given[0] in HARMLESS.get(name, {}).get(verb, ()):
         return None
@@ -513,13 +583,20 @@ def _by_name(name: str, rest: list[Word], bodies: str) -> Targets:
     if kind == DESTINATION:
         if not given:
             return []
+        if name == "rsync" and ("-n" in texts or "--dry-run" in texts):
+            return None
+        if name in ("rsync", "scp"):
+            moved = [word for word in given[:-1] if not _is_far(word)] if "--remove-source-files" in texts else []
+            return [*moved, *_landing(given[-1], given[:-1])] or None
         into = _value_of(rest, "-t", "--target-directory")
         target = into or given[-1]
         sources = given if into else given[:-1]
-        if name == "rsync" and ("-n" in texts or "--dry-run" in texts):
-            return None
         below = [target.below(source) for source in sources if source.is_sure and target.is_sure]
         return [target, *below]
+    if name in ("split", "csplit"):
+        return _pieces(name, rest, given)
+    if name == "wget":
+        return _fetched(rest, given)
     if name == "tee":
         return (
             None
@@ -529,11 +606,11 @@ def _by_name(name: str, rest: list[Word], bodies: str) -> Targets:
     if name == "dd":
         return [word.after("of=") for word in rest if word.text.startswith("of=")] or None
     if name in ("tar", "bsdtar"):
-        return [] if _unpacks(texts) else None
+        return [] if _unpacks(texts) else _archive(rest)
     if name == "unzip":
         return [] if any(text[:1] == "-" and "o" in text for text in texts) else None
-    if name == "make" and any("clean" in text for text in texts):
-        return given[:0]
+    if name in RUNNERS and any(part in text for text in texts for part in CLEARING):
+        return [] if texts[0] not in PACKAGES else None
     if name in REWRITING:
         return given
     return None
@@ -544,8 +621,10 @@ def _packed(name: str, given: list[Word], texts: list[str]) -> Targets:
     letters = "".join([text[1:] for text in texts if text[:1] == "-" and text[:2] != "--"])
     if "--stdout" in texts or "--list" in texts or not {"c", "l", "t"}.isdisjoint(letters):
         return None
-    found = [] if "k" in letters or "--keep" in texts else list(given)
-    if "f" in letters or "--force" in texts:
+    stays = "k" in letters or "--keep" in texts or (name in KEEPING and KEEPING[name] not in texts)
+    is_forced = "f" in letters or "--force" in texts
+    found = [] if stays and not (is_forced and name in KEEPING) else list(given)  # the second of two is what they write
+    if is_forced:
         ending = PACKED[name]
         for word in given:
             if word.is_sure:
@@ -556,7 +635,191 @@ def _packed(name: str, given: list[Word], texts: list[str]) -> Targets:
 def _by_archive(name: str, rest: list[Word], bodies: str) -> Targets:
     """Files that come out of an archive have names that nobody knows."""
     starts = UNPACKING.get(name)
-    return [] if starts and rest and rest[0].text.startswith(starts) else None
+    if starts and rest and rest[0].text.startswith(starts):
+        return []
+    if name not in ARCHIVING:
+        return None
+    given = _given(name, rest)
+    if name != "zip":
+        return given[1:2] if given and given[0].text in ARCHIVING[name] and len(given) > 1 else None
+    # A name without an ending gets that of the program.
+    return [
+        *given[:1],
+        *[Word(word.text + ".zip") for word in given[:1] if word.is_sure and "." not in word.text],
+    ] or None
+
+
+def _by_copy(name: str, rest: list[Word], bodies: str) -> Targets:
+    """What is copied from somewhere else to here, and with `mv` what is moved away."""
+    words = _given(name, rest) if name in COPYING else []
+    for verb in COPYING.get(name, ()):
+        parts = verb.split(" ")
+        if [word.text for word in words[: len(parts)]] == parts and len(words) > len(parts):
+            given = words[len(parts) :]
+            moved = [word for word in given[:-1] if parts[-1] == "mv" and not _is_far(word)]
+            return [*moved, *_landing(given[-1], given[:-1])] or None
+    return None
+
+
+def _is_far(word: Word) -> bool:
+    """Is it a place on another machine: `host:path`, `s3://bucket`?"""
+    return ":" in word.text.partition("/")[0]
+
+
+def _landing(target: Word, sources: list[Word]) -> list[Word]:
+    """The target of a copy, and the files in it if it is a folder; nothing where it is on another machine."""
+    if _is_far(target):
+        return []
+    plain = [
+        Word(source.text.rpartition(":")[2]) if _is_far(source) else source for source in sources if source.is_sure
+    ]
+    return [target, *[target.below(source) for source in plain if target.is_sure]]
+
+
+def _pieces(name: str, rest: list[Word], given: list[Word]) -> Targets:
+    """The files that a file is cut into: all have the same beginning."""
+    if any(word.text.startswith("--filter") for word in rest):
+        return []
+    if name == "csplit":
+        prefix = _value_of(rest, "-f", "--prefix") or _joined(rest, "-f") or Word("xx")
+    else:
+        prefix = given[1] if len(given) > 1 else Word("x")
+    if not prefix.is_sure:
+        return []
+    word = Word(prefix.text + "*", len(prefix.text), is_pattern=True)
+    word.is_glob = True
+    return [word] if PATHSPEC.isdisjoint(prefix.text) else []
+
+
+def _fetched(rest: list[Word], given: list[Word]) -> Targets:
+    """The files of the addresses, where they are renewed in place; else a new name is found for them."""
+    letters = "".join([word.text[1:] for word in rest if word.text[:1] == "-" and word.text[:2] != "--"])
+    texts = [word.text for word in rest]
+    if (
+        "N" not in letters
+        and "r" not in letters
+        and "m" not in letters
+        and not any(text in ("--timestamping", "--recursive", "--mirror") for text in texts)
+    ):
+        return None
+    folder = _value_of(rest, "-P", "--directory-prefix") or Word(".")
+    found = []
+    for word in given:
+        parts = word.text.partition("://")[2].partition("?")[0].split("/")
+        found += [folder.below(Word(one)) for one in (parts[0], parts[-1]) if one]
+    return found or None
+
+
+def _archive(rest: list[Word]) -> Targets:
+    """The file that `tar` writes."""
+    first = rest[0].text if rest else ""
+    if first[:1] not in ("-", ""):
+        values = [letter for letter in first if letter in TAR_VALUES]
+        if "f" not in values or TAR_WRITES.isdisjoint(first):
+            return None
+        at = 1 + values.index("f")
+        return [word for word in rest[at : at + 1] if word.text != "-"] or None
+    clusters = [word.text[1:] for word in rest if word.text[:1] == "-" and word.text[1:2] != "-"]
+    letters = "".join([cluster.partition("f")[0] for cluster in clusters])
+    if TAR_WRITES.isdisjoint(letters) and not any(word.text in TAR_WORDS for word in rest):
+        return None
+    found: list[Word] = []
+    for at, word in enumerate(rest):
+        text = word.text
+        cluster, letter, joined = text.partition("f") if text[:1] == "-" and text[1:2] != "-" else ("", "", "")
+        if text.startswith("--file="):
+            found.append(word.after("--file="))
+        elif text == "--file" or (letter and not joined):
+            found += rest[at + 1 : at + 2]
+        elif letter and (cluster == "-" or cluster[1:].isalpha()):
+            found.append(word.after(cluster + letter))
+    return [word for word in found if word.text != "-"] or None
+
+
+def _typescript(rest: list[Word]) -> Targets:
+    """The file into which `script` writes what is shown."""
+    texts = [word.text for word in rest]
+    if any(text == "--append" or (text[:1] == "-" and text[1:2] != "-" and "a" in text) for text in texts):
+        return None
+    given = [
+        word
+        for before, word in zip(["", *texts], rest, strict=False)
+        if not word.text.startswith("-") and not (before[:1] == "-" and before.endswith("c")) and before != "--command"
+    ]
+    return [word for word in given[:1] or [Word("typescript")] if not word.text.startswith(NOWHERE)] or None
+
+
+def _run_by(name: str, rest: list[Word]) -> list[Word] | None:
+    """The program that a runner of a project's programs is about to run, with its words; None if it runs none."""
+    if name in CARRYING or name in LOCAL_BINARIES:
+        words = _without_options(name, rest)
+        verb = words[0].text if words else ""
+        if verb in CARRYING.get(name, ()):
+            return words[1:]
+        if name in LOCAL_BINARIES and verb not in OWN_WORDS and (verb in PROGRAMS or verb in IN_PLACE):
+            return words
+    if name.startswith("python") and "-m" in [word.text for word in rest[:3]]:
+        at = [word.text for word in rest].index("-m")
+        if not [word for word in rest[:at] if not word.text.startswith("-")]:
+            return rest[at + 1 :]
+    return None
+
+
+def _mentioned(name: str, rest: list[Word]) -> list[Word]:
+    """What a program may destroy of which nothing is known: all that it is given, or what its options call an output."""
+    texts = [word.text for word in rest]
+    if "--help" in texts or "--version" in texts:
+        return []
+    found: list[Word] = []
+    if name in ("sed", "gsed"):
+        found += _written_by_sed(rest)
+    for at, word in enumerate(rest):
+        option, sign, _ = word.text.partition("=")
+        if (option == "of" and sign) or option.startswith(("--out", "-out")):
+            found += [word.after(option + "=")] if sign else rest[at + 1 : at + 2]
+        elif option.startswith("-o") and name not in NO_OUTPUT:
+            is_alone = option == "-o"
+            found += rest[at + 1 : at + 2] if is_alone and not sign else [word.after("-o=" if is_alone else "-o")]
+    if texts[:1] == ["run"] and name in BUILDING:
+        words = rest[texts.index("--") + 1 :] if "--" in texts else rest[2:] if name == "go" else []
+        found += [word for word in words if not word.text.startswith("-")]
+    if name.startswith(INTERPRETERS):
+        given = _given(name, rest)
+        is_read = any(_gives_code(text) for text in texts) or any(word.text in CHECKING for word in given[:1])
+        return found if is_read else [*found, *given[1:]]  # the first one is the program that is run
+    if _is_known(name) and (name == "git" or not _rewrites(texts)):
+        return found
+    for word in rest:
+        if not word.text.startswith("-"):
+            found.append(word)
+        elif "=" in word.text:
+            found.append(word.after(word.text.partition("=")[0] + "="))
+    return found
+
+
+def _rewrites(texts: list[str]) -> bool:
+    """Is a program that reads told to write what it is given?"""
+    return any(text.startswith(REWRITES) for text in texts) or any(text in FORMATTING for text in texts[:1])
+
+
+def _is_known(name: str) -> bool:
+    """Is it a program of which the tables say all that it does to files?"""
+    tables = (READERS, PROGRAMS, IN_PLACE, OUTPUT, REPOSITORY, COPYING, ARRANGING, ARCHIVING, UNPACKING, AWK)
+    return any(name in table for table in tables)
+
+
+def _written_by_sed(rest: list[Word]) -> list[Word]:
+    """What may be the files of its command `w`: each goes to the end of its line."""
+    found: list[Word] = []
+    behind = [rest[at + 1] for at, word in enumerate(rest[:-1]) if word.text in ("-e", "--expression")]
+    given = (
+        behind or [word for word in rest if word.text.startswith(("-e", "--expression="))] or _given("sed", rest)[:1]
+    )
+    scripts = [word.text for word in given if len(word.text) < LONGEST_PATH]
+    for line in "\n".join(scripts).split("\n"):
+        places = [at for at, letter in enumerate(line) if letter == "w"]
+        found += [Word(line[at + 1 :].strip().rstrip(" }")) for at in places[-MOST_COMMANDS:]]
+    return found[:MOST_MENTIONED]
 
 
 def _by_query(name: str, rest: list[Word], bodies: str) -> Targets:
@@ -577,11 +840,20 @@ def _by_query(name: str, rest: list[Word], bodies: str) -> Targets:
 def _written(name: str, rest: list[Word]) -> Targets:
     """What the options of a program name that it writes; None if none does."""
     options, found = OUTPUT[name], list[Word]()
-    letters = tuple([option[1] for option in options if len(option) == 2])
+    letters = "".join([option[1] for option in options if len(option) == 2])
+    takes_names = False
     for index, word in enumerate(rest):
         text, following = word.text, rest[index + 1 : index + 2]
-        is_cluster = name in CLUSTERED and len(text) > 2 and text[0] == "-" and text[1] != "-" and text[1:].isalpha()
-        if text in options or (is_cluster and text.endswith(letters)):
+        if name in CLUSTERED and text[:1] == "-" and text[1:2] != "-":
+            at = next(
+                (at for at in range(1, len(text)) if text[at] in letters or text[at] in CLUSTERED[name]), len(text)
+            )
+            takes_names |= name == "curl" and "O" in text[:at]
+            if text[at : at + 1] and text[at] in letters:
+                found += [word.after(text[: at + 1])] if text[at + 1 :] else following
+            continue
+        takes_names |= name == "curl" and text.startswith("--remote-name")
+        if text in options:
             found += following
             continue
         for option in options:
@@ -589,9 +861,9 @@ def _written(name: str, rest: list[Word]) -> Targets:
                 found.append(word.after(option + "="))
             elif text.startswith(option) and len(option) == 2:
                 found.append(word.after(option))
-    texts = [word.text for word in rest]
-    if name == "curl" and ("--remote-name" in texts or any(text[1:].isalpha() and "O" in text for text in texts)):
-        found += [Word(word.text.rpartition("/")[2]) for word in _given(name, rest) if "/" in word.text]
+    if takes_names:
+        plain = [word.text.partition("?")[0] for word in _given(name, rest)]
+        found += [Word(text.rpartition("/")[2]) for text in plain if "/" in text and not text.endswith("/")]
     named = [word for word in found if word.text != "-" and not word.text.startswith(NOWHERE)]
     return named or None
 
@@ -604,7 +876,7 @@ def _unpacks(texts: list[str]) -> bool:
     if texts and texts[0][:1] != "-":
         return "x" in texts[0]  # without a dash no option has its value in the same word
     for cluster in clusters:
-        end = min([at for at in map(cluster.find, "fCTXIbKNVFgH") if at >= 0], default=len(cluster))
+        end = min([at for at in map(cluster.find, TAR_VALUES) if at >= 0], default=len(cluster))
         if "x" in cluster[:end]:
             return True
     return False
@@ -614,17 +886,32 @@ def _by_code(name: str, rest: list[Word], bodies: str) -> Targets:
     """Code for an interpreter, on its command line or in a here-document: a word that destroys is enough."""
     if name in AWK:
         given = _given(name, rest)[:1]
-        code = "".join([word.text for word in given]).replace('> "/dev/', "")
-        return [] if any(word in code for word in WRITING) else None
+        code = "".join([word.text for word in given]).replace('> "/dev/', "").replace('>"/dev/', "")
+        return [] if any(word in code for word in WRITING) or _prints_to_a_file(code) else None
     if not name.startswith(INTERPRETERS):
         return None
     flags = [index for index, word in enumerate(rest) if _gives_code(word.text)]
     given = [word for index in flags for word in rest[index + 1 : index + 2]]
+    given += [word for word in rest if word.text[:1] == "-" and (word.text.startswith(WITH_CODE) or " " in word.text)]
+    if not given and not bodies:
+        plain = [word for word in rest if not word.text.startswith("-")]
+        comes_in = not plain or any(word.text == "-" for word in rest[: rest.index(plain[0])])
+        if (plain and plain[0].commands) or (comes_in and not any(word.text.startswith(ENDING) for word in rest)):
+            return []  # its code comes through a pipe
     code = bodies + "".join([word.text for word in given])
     if any(not word.is_sure for word in given):
         return []
     words = (*DESTROYING, *CMDLETS) if name.startswith(POWERSHELL) else DESTROYING
     return [] if any(word in code for word in words) else None
+
+
+def _prints_to_a_file(code: str) -> bool:
+    """Is there a `>` behind a `print` of awk, apart from texts?"""
+    if "print" not in code or ">" not in code:
+        return False
+    bare = '""'.join(code.replace('\\"', "").split('"')[::2])
+    parts = bare.replace("}", ";").replace("\n", ";").split(";")
+    return any(">" in part.partition("print")[2] for part in parts)
 
 
 def _gives_code(text: str) -> bool:
@@ -673,6 +960,10 @@ def _without_options(name: str, rest: list[Word]) -> list[Word]:
 
 def _has_script(rest: list[Word]) -> bool:
     return any(word.text.startswith(("-e", "-f", "--expression", "--file")) for word in rest)
+
+
+def _joined(rest: list[Word], short: str) -> Word | None:
+    return next((word.after(short) for word in rest if word.text.startswith(short) and len(word.text) > 2), None)
 
 
 def _value_of(rest: list[Word], short: str, long: str) -> Word | None:

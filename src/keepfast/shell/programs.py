@@ -10,17 +10,20 @@ PROGRAMS = {
     "rmdir": ALL, "del": ALL, "erase": ALL, "Remove-Item": ALL, "Move-Item": ALL, "Set-Content": ALL, "Clear-Content": ALL,
     "cp": DESTINATION, "install": DESTINATION, "rsync": DESTINATION, "scp": DESTINATION, "Copy-Item": DESTINATION,
     "rimraf": ALL, "del-cli": ALL, "trash-cli": ALL, "trash-rm": ALL, "rip": ALL, "ri": ALL, "mogrify": ALL, "strip": ALL,
-    "optipng": ALL, "jpegoptim": ALL, "unzstd": ALL, "unlzma": ALL, "uncompress": ALL,
+    "optipng": ALL, "jpegoptim": ALL, "unzstd": ALL, "unlzma": ALL, "uncompress": ALL, "pigz": ALL, "unpigz": ALL, "lzip": ALL,
+    "pbzip2": ALL, "zstd": ALL, "lz4": ALL, "unlz4": ALL, "brotli": ALL,
     "convert": LAST, "magick": LAST, "uniq": LAST, "xxd": LAST, "objcopy": LAST, "qpdf": LAST, "ffmpeg": LAST,
 }  # fmt: skip
 """Programs that destroy or replace: all of their arguments, what lies at or below the last one, or the last of several."""
 ONLY_WITH = {"ffmpeg": "-y"}
 """Programs that replace nothing without this word."""
-IN_PLACE = {
+INPLACE = ("inplace", "-iinplace", "--include=inplace")
+IN_PLACE: dict[str, tuple[str, str | tuple[str, ...]]] = {
     "sed": ("i", "--in-place"), "gsed": ("i", "--in-place"), "perl": ("i", ""), "ruby": ("i", ""),
-    "awk": ("", "inplace"), "gawk": ("", "inplace"), "yq": ("i", "--inplace"), "prettier": ("w", "--write"),
+    "awk": ("", INPLACE), "gawk": ("", INPLACE), "shfmt": ("w", "--write"),
+    "codespell": ("w", "--write-changes"), "yq": ("i", "--inplace"), "prettier": ("w", "--write"),
     "eslint": ("", "--fix"), "ruff": ("", "--fix"), "gofmt": ("w", ""), "goimports": ("w", ""), "clang-format": ("i", ""),
-    "autopep8": ("i", "--in-place"), "ln": ("f", "--force"), "zstd": ("", "--rm"),
+    "autopep8": ("i", "--in-place"), "ln": ("f", "--force"),
     "tidy": ("m", "--modify"), "tar": ("", "--remove-files"), "bsdtar": ("", "--remove-files"), "zip": ("m", "--move"),
     "7z": ("", "-sdel"), "7za": ("", "-sdel"), "7zz": ("", "-sdel"),
 }  # fmt: skip
@@ -41,11 +44,23 @@ OUTPUT = {
     "time": PLAIN, "strace": PLAIN, "ltrace": PLAIN, "tidy": PLAIN, "zstd": COMPILER, "cpio": ("-O", "-F", "--file"),
 }  # fmt: skip
 """Programs, and their options that name a file which they write anew."""
-CLUSTERED = frozenset(("curl", "wget", "sort", "shuf", "http", "gpg", "aria2c"))
-"""Those whose option may stand behind other letters: `curl -so FILE`."""
-PACKED = {"gzip": ".gz", "gunzip": ".gz", "bzip2": ".bz2", "bunzip2": ".bz2", "xz": ".xz", "unxz": ".xz", "zstd": ".zst",
+CLUSTERED = {
+    "curl": "AbCdeEFHhKmPQrTtUuwXxYyz", "wget": "aABDeGiIlPQRtTUwX", "sort": "kStT", "shuf": "in", "http": "aAps", "gpg": "ru",
+    "aria2c": "dijksx",
+}  # fmt: skip
+"""Those whose option may stand behind other letters (`curl -so FILE`, `sort -uoFILE`), and the letters that take a value."""
+NO_OUTPUT = frozenset(
+    ("grep", "egrep", "fgrep", "rg", "ag", "ls", "ps", "lsblk", "lsof", "set", "shopt", "ssh", "scp", "sftp", "mount", "find",
+     "pytest", "py.test", "useradd", "xxd", "install", "chown", "kubectl", "docker", "podman", "unzip", "column", "df", "id", "od",
+     "test", "[", "systemctl", "journalctl", "helm", "az", "echo", "printf")
+)  # fmt: skip
+"""Programs whose `-o` names no file that they write."""
+PACKED = {"lz4": ".lz4", "unlz4": ".lz4", "brotli": ".br", "pigz": ".gz", "unpigz": ".gz", "lzip": ".lz", "pbzip2": ".bz2",
+          "gzip": ".gz", "gunzip": ".gz", "bzip2": ".bz2", "bunzip2": ".bz2", "xz": ".xz", "unxz": ".xz", "zstd": ".zst",
           "unzstd": ".zst", "lzma": ".lzma", "unlzma": ".lzma"}  # fmt: skip
 """Programs that write beside each file another one, with or without this ending."""
+KEEPING = {"zstd": "--rm", "lz4": "--rm", "unlz4": "--rm", "brotli": "--rm"}
+"""Those that leave what they are given in its place unless an option says otherwise."""
 UNPACKING = {"cpio": ("-i", "--extract"), "7z": ("x", "e"), "7za": ("x", "e"), "7zz": ("x", "e"), "unrar": ("x", "e"),
              "jar": ("x", "-x", "--extract"), "pax": ("-r",), "ar": ("x",)}  # fmt: skip
 """Programs that write files whose names stand in an archive, if their first word begins so."""
@@ -57,6 +72,14 @@ ARRANGING = {
     "gio": frozenset(("trash", "remove", "move", "copy", "rename", "save")),
 }  # fmt: skip
 """Programs whose first word decides, and which act on all that follows it."""
+COPYING = {
+    "docker": ("cp", "container cp"), "podman": ("cp", "container cp"), "nerdctl": ("cp",), "kubectl": ("cp",), "oc": ("cp",),
+    "aws": ("s3 cp", "s3 mv", "s3 sync"), "gcloud": ("storage cp", "storage mv", "storage rsync", "compute scp"),
+    "lxc": ("file pull",), "adb": ("pull",), "mc": ("cp", "mv", "mirror"), "s3cmd": ("get", "sync"),
+}  # fmt: skip
+"""Programs that copy to the last of their words behind these, from somewhere else or from here."""
+ARCHIVING = {"zip": (), "7z": ("a", "u", "d", "rn"), "7za": ("a", "u", "d", "rn"), "7zz": ("a", "u", "d", "rn")}
+"""Programs that write an archive: it is the first of their words, or the one behind one of these."""
 ASKING = ("select ", "explain ", "pragma ", ".schema", ".dump", ".tables", ".databases", ".indexes", ".headers", ".mode",
           ".fullschema")  # fmt: skip
 """What may be asked of a database without changing it."""
@@ -68,17 +91,25 @@ REPOSITORY = {
     "git": frozenset(
         ("am", "apply", "bisect", "checkout", "cherry-pick", "clean", "filter-branch", "filter-repo", "merge", "mv", "pull",
          "read-tree", "rebase", "reset", "restore", "revert", "rm", "sparse-checkout", "stash", "submodule", "switch",
-         "worktree", "checkout-index")
+         "worktree", "checkout-index", "lfs pull", "lfs checkout")
     ),
     "hg": frozenset(("update", "up", "revert", "purge", "strip", "rebase", "merge", "pull", "graft", "rm", "mv", "shelve")),
     "svn": frozenset(("revert", "update", "up", "switch", "merge", "rm", "delete", "mv", "move", "cleanup", "patch")),
     "jj": frozenset(("restore", "abandon", "undo", "op", "edit", "new", "rebase", "squash", "checkout")),
+    "gh": frozenset(("co", "pr checkout", "release download", "run download", "repo sync")),
+    "glab": frozenset(("mr checkout",)),
     "cargo": frozenset(("clean", "fmt", "fix")),
     "go": frozenset(("fmt", "fix", "generate")),
     "npm": frozenset(("ci", "uninstall", "prune")),
     "ruff": frozenset(("format",)),
 }  # fmt: skip
-"""Programs whose first word decides."""
+"""Programs whose first word decides, or the first two."""
+RUNNERS = frozenset(("make", "gmake", "npm", "yarn", "pnpm", "bun", "just", "task", "rake", "invoke", "mise"))
+"""Programs that run what the project calls by a name."""
+PACKAGES = ("install", "i", "add", "view", "info", "test", "t", "why", "outdated")
+"""Words of theirs behind which no such name stands."""
+CLEARING = ("clean", "clobber", "purge", "wipe", "nuke")
+"""What is part of such a name if it takes files away."""
 NAMING = frozenset(("checkout", "mv", "restore", "rm"))
 """Words of git after which paths may be given."""
 ELSEWHERE = ("-C", "--git-dir", "--work-tree")
@@ -110,10 +141,19 @@ WITH_VALUE = {
     "mv": ("-t", "-S", "--suffix"),
     "truncate": ("-s", "-r"),
     "install": ("-m", "-o", "-g", "-t", "-S"),
-    "sed": ("-e", "-f", "-l"),
+    "sed": ("-e", "-f", "-l"), "gsed": ("-e", "-f", "-l"),
+    "split": ("-a", "-b", "-C", "-l", "-n", "-t", "--bytes", "--lines", "--number", "--suffix-length", "--additional-suffix"),
+    "csplit": ("-b", "-f", "-n", "--prefix", "--suffix-format", "--digits"),
+    "scp": ("-P", "-i", "-o", "-F", "-c", "-J", "-l", "-S", "-D", "-X"),
+    "rsync": ("-e", "--exclude", "--include", "--exclude-from", "--include-from", "--files-from", "-f", "--filter"),
+    "kubectl": ("-n", "--namespace", "-c", "--container", "--context", "--kubeconfig"),
+    "aws": ("--profile", "--region", "--exclude", "--include", "--endpoint-url", "--output"),
+    "wget": ("-P", "--directory-prefix", "-O", "-o", "-e", "-i", "-t", "-T", "-U"),
+    "pnpm": ("--filter", "-F", "-C", "--dir"), "yarn": ("--cwd",),
+    "zip": ("-x", "-i", "-b", "-t", "-P"),
     "uniq": ("-f", "-s", "-w"),
     "xxd": ("-c", "-g", "-l", "-o", "-s"),
-    "awk": ("-F", "-v"), "gawk": ("-F", "-v"), "mawk": ("-F", "-v"),
+    "awk": ("-F", "-v"), "gawk": ("-F", "-v", "-i"), "mawk": ("-F", "-v", "-W"),
     "sqlite3": ("-cmd", "-init", "-separator", "-nullvalue", "-newline"),
 }  # fmt: skip
 """Options that take the next word."""
@@ -130,8 +170,14 @@ CARRYING = {"uv": ("run",), "poetry": ("run",), "pipenv": ("run",), "pdm": ("run
             "bundle": ("exec",), "npm": ("exec", "x"), "pnpm": ("exec", "dlx"), "yarn": ("exec", "dlx"), "bun": ("x",),
             "mise": ("exec",), "direnv": ("exec",)}  # fmt: skip
 """The same for programs that do so behind one of these words."""
+LOCAL_BINARIES = frozenset(("yarn", "pnpm", "bun"))
+"""Those that run a program of the project that stands behind no word at all."""
+OWN_WORDS = frozenset(("install", "unlink", "patch", "link", "run", "test", "build"))
+"""Words of these that are programs of a shell, too."""
 CODE = {"env": ("-S", "--split-string"), "flock": ("-c", "--command")}
 """Carriers' options whose value is a command line."""
+CHANGING = {"env": ("-C", "--chdir"), "sudo": ("-D", "--chdir")}
+"""Carriers' options that name the folder in which the other program runs."""
 READING = frozenset(("watch", "parallel", "hyperfine", "entr"))
 """Carriers that give their words to a shell: one word may be a whole command line."""
 SHELLS = frozenset(("sh", "bash", "zsh", "dash", "ksh", "ash", "fish", "eval", "su", "runuser", "script"))
@@ -139,8 +185,8 @@ EXECUTING = ("-x", "-X", "--exec", "--exec-batch")
 """Options of `fd` behind which a command stands that gets what is found."""
 AWK = frozenset(("awk", "gawk", "mawk", "nawk", "goawk"))
 POWERSHELL = ("pwsh", "powershell")
-INTERPRETERS = ("python", "pypy", "node", "perl", "ruby", "php", "deno", "bun", "osascript", "lua", "tclsh", "Rscript",
-                "groovy", "julia", "raku", "elixir", *POWERSHELL)  # fmt: skip
+INTERPRETERS = ("python", "pypy", "node", "perl", "ruby", "php", "deno", "bun", "tsx", "ts-node", "osascript", "lua", "tclsh",
+                "Rscript", "groovy", "julia", "raku", "elixir", *POWERSHELL)  # fmt: skip
 DESTROYING = (
     "delete", "Delete", "popen", "FileUtils", "File.w", "Bun.", "Deno.", "fs.", "file.remove", "unlink", "copy", "`", "qx",
     "remove", "unlink", "rmtree", "rmdir", "rename", "replace(", "move(", "write", "truncate", "shutil", "rmSync",
@@ -162,5 +208,54 @@ CMDLETS = (
     "Copy-",
 )
 """Words that do so in PowerShell, beside those."""
-WRITING = ("system(", '| "', '|"', "print >", "printf >")
+WRITING = ("system(", '| "', '|"', "| getline", "|getline")
 """What lets a program of awk write or run another one."""
+WITH_CODE = ("--eval=", "--print=", "--execute=", "--run=")
+"""Options of interpreters with code in the same word."""
+ENDING = ("-v", "-V", "-h", "--v", "--h", "-m", "-i", "--test", "-l", "--check", "-n", "--list", "-c", "-?")
+"""Options with which an interpreter runs nothing that comes through a pipe."""
+BUILDING = ("go", "cargo", "dotnet", "swift", "zig")
+"""Programs that build one of the project with `run`, and give it the words that follow."""
+CHECKING = ("test", "check", "lint", "install", "build", "bench", "doc", "info", "add")
+"""Words of interpreters that have a test runner and the like in them."""
+FORMATTING = ("fmt", "format")
+REWRITES = (
+    "--fix",
+    "--write",
+    "--in-place",
+    "--inplace",
+    "--overwrite",
+    "--autocorrect",
+    "--remove",
+    "--delete",
+    "--force",
+)
+"""Options that make a reader write: then all that it is given is in danger."""
+READERS = frozenset(
+    """
+    : true false echo printf test [ set unset export local declare readonly shift return exit read type which whereis
+    hash wait sleep jobs kill pgrep umask ulimit popd dirs pwd break continue case for select in man help history shopt
+    getopts mapfile readarray let seq yes date uname hostname whoami id groups ps top htop free uptime lsof printenv
+    locale clear tput
+
+    cat bat batcat tac nl head tail less more most wc cut paste join comm tr rev fold fmt expand column tsort grep egrep
+    fgrep zgrep rg ag ack jq xq diff diff3 cmp colordiff delta sdiff ls ll exa eza lsd tree stat file du df realpath
+    readlink basename dirname locate mkdir touch chmod chown chgrp md5sum sha1sum sha256sum sha512sum shasum md5 b2sum
+    cksum sum od hexdump strings nm objdump readelf ldd size zcat gzcat bzcat xzcat zstdcat zless zipinfo unzip identify
+    ffprobe exif base64 base32 cal bc dc expr numfmt tokei cloc scc open xdg-open tee dd code mkfifo mktemp
+
+    pytest py.test tox nox unittest coverage mypy pyright basedpyright pylint flake8 bandit vulture lint-imports
+    pre-commit jest vitest mocha ava playwright cypress karma stylelint biome vue-tsc vite webpack next nuxt
+    astro turbo nx gulp pnpm yarn pip pip3 uv poetry pdm hatch conda mamba make gmake cmake ninja meson ctest bazel just
+    task mise rustup clippy-driver golangci-lint staticcheck govulncheck gotestsum gopls revive go-licenses venv
+    http.server compileall py_compile pdb timeit clang-tidy cppcheck javac kotlinc scalac sbt mvn mvnw gradle gradlew
+    ant dotnet msbuild swift swiftc xcodebuild mix rebar3 cabal stack dune zig nim crystal rake rspec rubocop bundle gem
+    phpunit phpstan composer shellcheck bats hadolint actionlint yamllint markdownlint markdownlint-cli2 vale semgrep
+    gitleaks gdb lldb perf gprof
+
+    docker-compose helm terraform az ssh ping dig nslookup nc ss netstat ip systemctl journalctl brew apt apt-get dnf
+    apk sqlite3 duckdb keepfast claude codex
+    """.split()
+)
+"""Programs that leave alone what they are given, but for what the tables above say: they read, check, test or build, or write
+beside it. Of any other one, each file or folder that it names may be gone afterwards."""
