@@ -109,9 +109,9 @@ def _above(now: Settings, key: str, value: Any, project: str) -> dict[str, Any]:
     """
     found, in_force = {}, value
     for by, one, _ in now.considered.get(key, []):
-        if by == FLAG or ((by == project or by in ALIASES) and tightens(key, in_force, one)):
-            if one != in_force:
-                found[by] = in_force = one
+        counts = by == FLAG or ((by == project or by in ALIASES) and tightens(key, in_force, one))
+        if counts and one != in_force:
+            found[by] = in_force = one
     return found
 
 
