@@ -63,6 +63,10 @@ class Engine:
     def __init__(self, place: Place, settings: Settings, home: bytes, clock: Callable[[], int]) -> None:
         self.place, self.settings, self.home, self.clock = place, settings, home, clock
         self.progress: Callable[[int, int], None] | None = None
+        self.patience: float | None = None
+        """Seconds to wait for a workspace's lock, then `Busy`; None: until it is free, which is for work in the background."""
+        self.tell: Callable[[str], None] = lambda text: None
+        """Is told whom a save waits for."""
         self._repository: Repository | None = None
         self.renewed = b""
         """The folder whose marker was another folder's and is its own again; whoever speaks to somebody says so."""
