@@ -206,7 +206,9 @@ def mend_launcher(session: Session) -> tuple[str, str]:
     if not wrong or session.around.is_agents():
         return "", ""
     own = settings_path(session, "user")
-    if path in [launcher.place_of(command) for command in _commands(own)]:
+    places = [launcher.place_of(command) for command in _commands(own)]
+    # Settings of the former name lead here by a link.
+    if os.path.realpath(path) in [os.path.realpath(place) for place in places if place]:
         write_launcher(session, own)
         return own, wrong
     if PLUGIN in users(session):
@@ -256,7 +258,10 @@ def hooks_in_hint(session: Session) -> Iterator[None]:
     try:
         yield
     except Unreachable as error:
-        more = about_hooks(session) or "Until then the client's hooks save nothing."
+        try:
+            more = about_hooks(session) or "Until then the client's hooks save nothing."
+        except Failed:
+            more = ""  # what cannot be read tells nothing
         error.hint = f"{error.hint} {more}".strip()
         raise
 
