@@ -41,7 +41,8 @@ def main(source: Path) -> None:
         print(f"  cycle of {len(group)}: {', '.join(group[:12])}{' …' if len(group) > 12 else ''}")
     for count, where in complex_ones:
         print(f"  complexity {count}: {where}")
-    print("  longest chain:", " < ".join(max(chains, key=lambda one: len(one))) if chains else "")
+    longest: list[str] = max(chains, key=len, default=[])
+    print("  longest chain:", " < ".join(longest))
 
 
 def name_of(source: Path, path: Path) -> str:

@@ -114,6 +114,31 @@ def test_hooks_in_a_client_go_on_by_the_path_that_they_name(older: Box) -> None:
     assert older.run("doctor", "--json").code in (0, 1)
 
 
+def test_a_launcher_that_settings_of_the_former_name_lead_to_is_mended_by_init(older: Box) -> None:
+    settings = older.home / ".claude/settings.json"
+    settings.write_text(settings.read_text().replace(str(data(older)), str(data(older, FORMER))))
+    assert older.run("list").code == 0
+    (data(older) / "bin/launch").write_text("")
+    told = older.run("status", "--json").json()["remarks"]
+
+    assert older.run("init").code == 0
+    assert "damaged" in told[-1]
+    assert older.run("status", "--json").json()["remarks"] == told[:-1]
+    assert os.access(data(older, FORMER) / "bin/launch", os.X_OK)
+
+
+def test_what_was_unprotected_goes_on_with_init_after_the_upgrade(older: Box) -> None:
+    assert older.run("uninstall", "claude").code == 0
+    assert older.run("unprotect", "-y").code == 0
+    assert older.run("status").code == 3
+    assert older.run("init").code == 0
+    assert older.run("install", "claude").code == 0
+
+    assert [row["message"] for row in older.run("list", "--json").json()] == ["second", "first"]
+    assert "Hooks" not in "".join(older.run("status", "--json").json()["remarks"])
+    assert older.run("verify").code == 0
+
+
 def test_a_process_that_is_killed_between_the_two_steps_leaves_the_rest_to_the_next(older: Box) -> None:
     old = data(older, FORMER)
     (old.parent / ".keepfast-link").symlink_to("keepfast")

@@ -96,6 +96,25 @@ def test_a_new_store_is_made_when_asked_for(kept: Box) -> None:
     assert kept.call("list").code == 0
 
 
+@pytest.mark.parametrize("words", [("init",), ("init", "--new-store")], ids=" ".join)
+def test_a_store_that_the_data_folder_cannot_take_note_of_is_an_error(box: Box, words: tuple[str, ...]) -> None:
+    """Only the list there would tell the next command where the store is."""
+    (box.home / ".local/share/keepfast/stores").mkdir(parents=True)  # root may write into any folder, but not into this
+    result = box.call("--store", str(box.home / "st"), *words, "--json")
+
+    assert (result.code, kind(result)) == (1, "failed")
+    assert str(box.home / ".local/share/keepfast/stores") in result.json()["error"]["message"]
+    assert not (box.project / ".keepfast").exists()
+
+
+def test_a_store_of_the_settings_needs_no_note(box: Box) -> None:
+    (box.home / ".local/share/keepfast/stores").mkdir(parents=True)
+    box.variables["KEEPFAST_STORE_URL"] = str(box.home / "st")
+
+    assert box.call("init").code == 0
+    assert box.save() == "v1"
+
+
 def test_a_hook_says_so_in_one_line_and_makes_nothing(kept: Box) -> None:
     kept.store.rename(kept.home / "elsewhere")
     told = {event: (code, lines) for event, code, lines in hooks(kept)}

@@ -291,12 +291,15 @@ def test_status_looks_and_does_not_touch(kept: Box) -> None:
 
 
 def test_status_outside_says_the_way_in(box: Box) -> None:
+    assert "keepfast install claude" in box.call("status").err
+
+    assert box.call("install", "claude").code == 0
     assert "hooks do it by themselves" in box.call("status").err
 
     (box.project / ".git").mkdir()
     assert "hooks do it by themselves" in box.call("status").err
 
-    box.config.parent.mkdir(parents=True)
+    box.config.parent.mkdir(parents=True, exist_ok=True)
     box.config.write_text('{"adopt": "marked"}')
     assert "`adopt` keeps hooks from doing it" in box.call("status").err
 

@@ -173,6 +173,7 @@ def test_a_clear_that_asks_tells_what_was_kept(worked: Ground) -> None:
 
 def test_a_clear_names_what_is_too_large_to_be_told_of(worked: Ground) -> None:
     (worked.project / "big.txt").write_text("x" * 1_500_000)
+    (worked.project / "Makefile").write_text("all:\n")
     (worked.project / "build").mkdir()
     (worked.project / "build/o.txt").write_text("made\n")
     answer(worked, "SessionEnd", reason="clear")

@@ -272,6 +272,110 @@ def test_status_warns_of_hooks_whose_program_is_gone(installed: Installed) -> No
     assert "gone.py" in warned
 
 
+def make_unrunnable(path: Path) -> None:
+    path.chmod(0o644)
+
+
+def empty(path: Path) -> None:
+    path.write_text("")
+
+
+def cut_at_its_first_line(path: Path) -> None:
+    path.write_text(path.read_text()[:17])
+
+
+def cut_at_its_end(path: Path) -> None:
+    path.write_text(path.read_text()[:-12])
+
+
+def overwrite(path: Path) -> None:
+    path.write_bytes(b"\xff" * 100)
+
+
+def without_agent(installed: Installed) -> None:
+    del installed.variables["CLAUDE_PID"]
+
+
+@pytest.mark.parametrize("harm", [make_unrunnable, empty, cut_at_its_first_line, cut_at_its_end, overwrite])
+def test_a_harmed_launcher_is_told_by_status_and_doctor_and_mended_by_init(
+    installed: Installed, harm: Callable[[Path], None]
+) -> None:
+    without_agent(installed)
+    installed.run("init")
+    whole = installed.launcher.read_text()
+    harm(installed.launcher)
+
+    [told] = json.loads(installed.run("status", "--json").stdout)["remarks"]
+    assert str(installed.launcher) in told and "keepfast install claude" in told
+    assert "problem" in claude_checks(installed)
+    assert installed.hook("Stop")[:2] == (0, b"")
+    again = installed.run("init")
+
+    assert again.returncode == 0 and str(installed.launcher) in again.stderr
+    assert installed.launcher.read_text() == whole and os.access(installed.launcher, os.X_OK)
+    assert json.loads(installed.run("status", "--json").stdout)["remarks"] == []
+
+
+def test_a_harmed_launcher_of_the_plugin_is_mended_by_init(tmp_path: Path) -> None:
+    installed = Installed(tmp_path)
+    without_agent(installed)
+    installed.install("--plugin")
+    installed.run("init")
+    empty(installed.launcher)
+
+    [told] = json.loads(installed.run("status", "--json").stdout)["remarks"]
+    installed.run("init")
+
+    assert "keepfast install claude --plugin" in told
+    assert launcher.is_whole(installed.launcher.read_text())
+
+
+def test_init_renews_a_launcher_that_an_earlier_version_wrote(installed: Installed) -> None:
+    without_agent(installed)
+    whole = installed.launcher.read_text()
+    installed.launcher.write_text(whole.replace("{ trap exit\\ 0 0; }", "trap exit\\ 0 0"))
+    assert installed.launcher.read_text() != whole
+
+    installed.run("init")
+
+    assert installed.launcher.read_text() == whole
+
+
+@pytest.mark.parametrize("words", [("status",), ("init",)])
+def test_a_store_that_went_with_the_launcher_is_told_with_what_became_of_hooks(
+    installed: Installed, words: tuple[str, ...]
+) -> None:
+    without_agent(installed)
+    installed.run("init")
+    installed.run("save")
+    shutil.rmtree(installed.data)
+
+    done = installed.run(*words, "--json")
+    hint = json.loads(done.stdout)["error"]["hint"]
+    installed.run("init", "--new-store")
+
+    assert done.returncode == 5
+    assert str(installed.launcher) in hint and "keepfast install claude" in hint
+    assert launcher.is_whole(installed.launcher.read_text())
+
+
+def test_status_in_a_new_folder_promises_nothing_of_hooks_that_are_not_there_or_dead(installed: Installed) -> None:
+    without_agent(installed)
+
+    def hint() -> str:
+        return str(json.loads(installed.run("status", "--json").stdout)["error"]["hint"])
+
+    promise = hint()
+    installed.launcher.unlink()
+    dead = hint()
+    (installed.home / ".claude/settings.json").unlink()
+    none = hint()
+
+    assert "hooks do it by themselves" in promise
+    assert str(installed.launcher) in dead and "by themselves" not in dead
+    assert "keepfast install claude" in none and "by themselves" not in none
+
+
 def test_doctor_finds_a_launcher_that_is_gone_or_finds_nothing(installed: Installed) -> None:
     assert claude_checks(installed) == ["fine", "fine"]
     installed.uninstall_package()
@@ -452,15 +556,15 @@ def test_a_launcher_that_was_cut_short_does_nothing(tmp_path: Path, shell: str) 
         sys.executable, str(tmp_path / "said.py"), str(place), ("/h", "/h/.config", "/h/.local/share")
     )
     (tmp_path / "said.py").write_text("raise SystemExit(3)\n")
-    safe = text.index("\n", text.index("\ntrap ") + 1)
+    safe = text.index("\n", text.index("\n{ trap ") + 1)
     wrong: list[tuple[int, int]] = []
     for length in cut_short(text):
         place.write_text(text[:length])
         line = launcher.hook(str(place), "hook", "claude-code", shell=program)
-        # The first line that the shell runs is bare of any block; what is wrong with it the command in the settings takes.
+        # Before the trap is set, the command in the settings turns every end but 1 into 0.
         words = [program, str(place), "hook", "claude-code"] if length >= safe else [program, "-c", line]
         code = subprocess.run(words, input=b"{}", capture_output=True, env={"PATH": "/usr/bin:/bin"}).returncode
-        if code == 2 or (code and length >= safe):
+        if code:
             wrong.append((length, code))
 
     assert wrong == []

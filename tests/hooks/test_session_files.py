@@ -207,6 +207,7 @@ def test_what_was_there_before_a_session_is_not_its_work(ground: Ground) -> None
 
 
 def test_what_the_agent_edited_by_name_below_build_is_in_both_parts(ground: Ground) -> None:
+    (ground.project / "package.json").write_text("{}\n")
     worked = Worked(ground)
     worked.session.write("build/rules.py", "limit = 3\n")
     for name, text in (("build/rules.py", "limit = 3\n"), ("dist/made.js", "var x = 1\n")):
@@ -218,6 +219,21 @@ def test_what_the_agent_edited_by_name_below_build_is_in_both_parts(ground: Grou
 
     assert "M build/rules.py" in first and "limit = 3" in second
     assert "made.js" not in first + second
+
+
+def test_what_a_shell_command_made_below_build_is_told_where_no_tool_makes_it(ground: Ground) -> None:
+    worked = Worked(ground)
+    worked.turn()
+    for name in ("build/report.md", "out/results.txt", "__pycache__/x.pyc"):
+        (ground.project / name).parent.mkdir()
+        (ground.project / name).write_text("seventeen of them\n")
+    worked.turn()
+
+    first, second = worked.brief()
+
+    assert set(ground.header(ground.checkpoints()[-1])["active_files"]) == {"build/report.md", "out/results.txt"}
+    assert "build/report.md" in first and "out/results.txt" in first
+    assert "seventeen of them" in second
 
 
 def test_a_section_without_anything_in_it_has_no_heading(ground: Ground) -> None:

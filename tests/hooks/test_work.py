@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 
+from keepfast.app.resume import Resuming
 from sessions import Session
 
 from .ground import Ground
@@ -26,6 +28,25 @@ def test_key_points_are_the_decisions_where_none_are_stated(started: Ground) -> 
     header = started.header(started.checkpoints()[-1])
     assert header["notes"]["analysis"]["decisions_made"] == ["HS256 for now", "One hour until a token expires"]
     assert header["key_points"] == ["HS256 for now", "One hour until a token expires", "The login works."]
+
+
+def test_key_points_do_not_say_a_decision_twice(started: Ground) -> None:
+    started.transcript.write_bytes(talked(started).bytes())
+    (started.project / "a.txt").write_text("two\n")
+
+    started.hook("Stop", last_assistant_message="**Decided**: one hour, until a token expires.")
+
+    header = started.header(started.checkpoints()[-1])
+    assert header["key_points"] == ["HS256 for now", "One hour until a token expires"]
+
+
+def test_the_first_state_is_told_as_nobodys_work(started: Ground) -> None:
+    first = started.checkpoints()[0]
+    resuming = Resuming(started.engine, os.fsencode(started.project), first.workspace)
+
+    text = resuming.own(resuming.tell(first)).brief.text
+
+    assert "No work yet" in text and "First checkpoint" not in text
 
 
 def test_key_points_end_with_the_last_words_of_the_transcript_while_a_turn_goes_on(started: Ground) -> None:

@@ -84,6 +84,57 @@ def test_what_a_variable_hides_in_the_projects_file_is_taken_out_by_the_prepared
     assert kept.call("config", "get", key).out == "88\n"
 
 
+KEY = "hooks.checkpoint_threshold_percent"
+
+
+def write_project(box: Box, percent: int) -> str:
+    path = box.project / ".keepfast/config.json"
+    path.write_text(json.dumps({"hooks": {"checkpoint_threshold_percent": percent}}))
+    return str(path)
+
+
+def test_a_project_value_that_will_count_once_the_users_is_looser_is_taken_out_too(kept: Box) -> None:
+    kept.call("config", "set", KEY, "80")
+    path = write_project(kept, 90)
+
+    answer = call(kept, "checkpoint_configure", checkpoint_threshold=95)
+    for one in answer["prepared"]:
+        assert kept.call(*shlex.split(one["command"])[1:]).code == 0, one
+
+    assert any(path in one["why"] for one in answer["prepared"])
+    assert kept.call("config", "get", KEY).out == "95\n"
+
+
+def test_a_project_value_that_will_not_count_stays(kept: Box) -> None:
+    kept.call("config", "set", KEY, "80")
+    write_project(kept, 95)
+
+    answer = call(kept, "checkpoint_configure", checkpoint_threshold=90)
+
+    assert [one["command"] for one in answer["prepared"]] == [f"keepfast config set {KEY} 90"]
+
+
+@pytest.mark.parametrize(("users", "variable"), [("80", "90"), ("80", "75"), ("95", "90")])
+def test_a_variable_that_would_overrule_the_value_is_named(kept: Box, users: str, variable: str) -> None:
+    """Also one that is not taken now, because the user's value is tighter; and one above a file that says it already."""
+    kept.call("config", "set", KEY, users)
+    kept.variables["KEEPFAST_CHECKPOINT_THRESHOLD"] = variable
+
+    answer = call(kept, "checkpoint_configure", checkpoint_threshold=95)
+    [prepared] = answer["prepared"]
+
+    assert "KEEPFAST_CHECKPOINT_THRESHOLD" in prepared["why"] and not answer["success"]
+    assert f" config {'explain' if users == '95' else 'set'} {KEY}" in prepared["command"]
+
+
+def test_a_variable_that_only_commands_hear_is_named(kept: Box) -> None:
+    kept.variables["KEEPFAST_RETENTION_KEEP_LAST"] = "30"
+
+    answer = call(kept, "checkpoint_configure", settings={"retention.keep_last": 1})
+
+    assert "KEEPFAST_RETENTION_KEEP_LAST" in answer["prepared"][0]["why"]
+
+
 def test_every_setting_is_tightened_or_prepared_and_never_loosened(kept: Box) -> None:
     """Each choice, and both ends of each range, of every setting."""
 

@@ -6,6 +6,7 @@ import os
 import random
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -111,3 +112,41 @@ def test_compaction_waits_for_every_mount(make_saver: Callable[..., Saver], root
     os.close(other)
 
     compact(repository, store)
+
+
+def hold_as_nobody(store: str) -> str:
+    """What a user who may read the store and not write it gets from `hold`, and what stands in the way of a compaction."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            if os.geteuid() == 0:
+                os.setgroups([])
+                os.setgid(65534)
+                os.setuid(65534)
+            hold(store, "/mnt/one")
+            os.write(writing, b"held")
+        except BaseException as error:
+            os.write(writing, repr(error).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with open(reading, "rb") as file:
+        said = file.read().decode()
+    os.waitpid(child, 0)
+    return said
+
+
+@pytest.mark.parametrize("mounted_before", [False, True])
+def test_a_store_that_cannot_be_written_can_be_held(mounted_before: bool) -> None:
+    with TemporaryDirectory(prefix="keepfast-mount-") as name:
+        store = Path(name)
+        (store / "compact.lock").touch()
+        if mounted_before:
+            os.close(hold(name, "/mnt/before"))
+            (store / "mounted.lock").chmod(0o444)
+        store.chmod(0o555)
+        said = hold_as_nobody(name)
+        store.chmod(0o755)
+
+    assert said == "held"

@@ -123,6 +123,17 @@ def test_after_the_key_is_lost_saving_goes_on_and_says_so(box: Box) -> None:
     assert box.call("cat", "v1", ".env").out == ENV
 
 
+def test_a_dry_run_of_a_rotation_changes_nothing(box: Box) -> None:
+    keys = key_file(box).parent
+    before = box.state(box.store, keys)
+    told = box.call("key", "rotate", "--dry-run", "--json")
+    said = box.call("key", "rotate", "-n")
+
+    assert told.json() == {"key_file": str(key_file(box)), "set": None, "closed_sets": [], "dry_run": True}
+    assert said.code == 0 and str(key_file(box)) in said.out
+    assert box.state(box.store, keys) == before
+
+
 def test_rotation_and_backup_by_command(box: Box, tmp_path: Path) -> None:
     words, backup = tmp_path / "words", tmp_path / "backup"
     words.write_text("a passphrase of some length\n")

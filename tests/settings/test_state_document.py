@@ -90,7 +90,10 @@ def test_what_is_too_large_is_a_notice_that_names_it(box: Box) -> None:
 
 
 def test_what_tools_make_is_in_the_snapshot_and_not_in_the_document(box: Box) -> None:
-    """Whether .gitignore names these folders or not: nobody edited what is in them by name."""
+    """Whether .gitignore names these folders or not: a tool's file beside them says that it makes them."""
+    for name in ("Makefile", "Cargo.toml", "package.json", "CMakeLists.txt", "sub/Makefile"):
+        box.put(name, "made\n")
+    box.save("-m", "tools")
     for name in ("build/o.o", "target/x", "dist/out.js", "sub/out/y.txt", "cmake-build-debug/z", "src/c.py"):
         box.put(name, "made\n")
     box.save("-m", "built")
@@ -102,6 +105,14 @@ def test_what_tools_make_is_in_the_snapshot_and_not_in_the_document(box: Box) ->
         "build/", "target/", "dist/", "sub/out/", "cmake-build-debug/"
     }  # fmt: skip
     assert box.call("cat", "latest", "build/o.o").out == "made\n"
+
+
+def test_what_lies_in_a_folder_of_such_a_name_without_a_tool_is_in_the_document(box: Box) -> None:
+    for name in ("build/report.md", "out/results.csv", "node_modules/x/index.js"):
+        box.put(name, "found\n")
+    box.save("-m", "found")
+
+    assert set(shown(box)["state"]["files"]) == {"build/report.md", "out/results.csv"}
 
 
 def test_a_file_that_the_agent_edited_by_name_counts_wherever_it_lies(box: Box) -> None:

@@ -16,12 +16,13 @@ PATIENCE_MINUTES = 5
 
 _SCRIPT = """\
 #!/bin/sh
-trap exit\\ 0 0
+{{ trap exit\\ 0 0; }}
 # Starts the hooks and the status line of keepfast. Clients' settings name this file alone; `keepfast install` writes it.
 # The exit code of a hook is 0, or 1 with one line. It is never 2, which would block the agent.
 # A repository's own client settings can set any variable here: folders are those of whoever installed us, and what this
 # file itself needs is not looked up in a search path of theirs.
-# The trap above is for a file that was cut short: a shell ends with 2 where it misses the end of a block.
+# The trap above is for a file that was cut short: a shell ends with 2 where it misses the end of a block. It stands in a
+# block itself, so that half of that line ends with 2 as well, which the command in the settings turns into 0.
 python={python}
 launch={launch}
 home={home}
@@ -90,6 +91,7 @@ case " $* " in
 esac
 exit 0
 """
+_END = "\nexit 0\n"
 _NAMED = re.compile(r"^(python|launch|home|config|data)=(.*)$", re.M)
 _PLACE = re.compile(r"^test -[xr] (.+?) \|\| exec ", re.S)
 
@@ -111,6 +113,16 @@ def script(python: str, launch: str, path: str, folders: Sequence[str] = ()) -> 
         failing=shlex.quote(path + FAILING),
         minutes=PATIENCE_MINUTES,
     )
+
+
+def is_whole(text: str) -> bool:
+    """Is this a launcher of ours, from its first line to its last?"""
+    return text.startswith("#!/bin/sh\n") and all(named(text)) and text.endswith(_END)
+
+
+def is_current(text: str, path: str) -> bool:
+    """Is this what we would write for the same Python, program and folders?"""
+    return text == script(*named(text), path, folders(text) or ())
 
 
 def named(text: str) -> tuple[str, str]:

@@ -63,6 +63,10 @@ class Engine:
     def __init__(self, place: Place, settings: Settings, home: bytes, clock: Callable[[], int]) -> None:
         self.place, self.settings, self.home, self.clock = place, settings, home, clock
         self.progress: Callable[[int, int], None] | None = None
+        self.patience: float | None = None
+        """Seconds to wait for a workspace's lock, then `Busy`; None: until it is free, which is for work in the background."""
+        self.tell: Callable[[str], None] = lambda text: None
+        """Is told whom a save waits for."""
         self._repository: Repository | None = None
         self.renewed = b""
         """The folder whose marker was another folder's and is its own again; whoever speaks to somebody says so."""
@@ -575,7 +579,7 @@ class Engine:
         from keepfast.workspace.marker import MARKER, open_marker
 
         store = self.place.id()
-        self.list_store(root, workspace)
+        self._list_store_or_fail(root, workspace)
         try:
             try:
                 mkdir(root + b"/" + MARKER, 0o755)
@@ -609,8 +613,8 @@ class Engine:
             return f"{error} {error.hint} Until then the folder is known by its path alone."
         return ""
 
-    def list_store(self, root: bytes, workspace: str) -> None:
-        """Let the user's own lists name the store, and the folder in it.
+    def list_store(self, root: bytes, workspace: str) -> OSError | None:
+        """Let the user's own lists name the store, and the folder in it; return why they cannot be written, if they cannot.
 
         They vouch for the marker, which alone would not be believed, and know of both when the marker or the store is gone.
         """
@@ -623,8 +627,23 @@ class Engine:
                 drop_folder(self.place.folders, root)
             else:
                 note_folder(self.place.folders, root, store, workspace)
-        except OSError:
-            pass  # the store of the settings needs no voucher; of any other one the next command says what is wrong
+        except OSError as error:
+            return error
+        return None
+
+    def _list_store_or_fail(self, root: bytes, workspace: str) -> None:
+        """Raise `Failed` where only a flag names the store and no list can: the next command would not find it."""
+        from keepfast.app.wiring import FLAGS
+        from keepfast.store.place import listed
+
+        error = self.list_store(root, workspace)
+        if error is None or self.settings.origins.get("store.url") not in FLAGS or self.place.is_beside():
+            return  # the store of the settings needs no voucher
+        if listed(self.place.list).get(self.place.path) != self.place.id():
+            raise Failed(
+                f"{self.place.list} cannot be written: {error.strerror}. The next command would not find this store.",
+                "Make the data folder writable and run the command again; the folder is not protected in this store yet.",
+            )
 
     def close(self) -> None:
         if self._repository is not None:

@@ -8,12 +8,13 @@ from keepfast.model.errors import KeepfastError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Collection, Sequence
     from typing import Any
 
     from keepfast.model.entry import Entry
     from keepfast.model.event import Event
     from keepfast.settings import Settings
+    from keepfast.store.repository import Repository
     from keepfast.store.save import Saving
     from keepfast.workspace.git import GitFacts
 
@@ -75,16 +76,36 @@ def active_of(event: Event, changed: Sequence[Entry], saving: Saving, patterns: 
     gone = {entry.path for entry in changed if entry.kind == GONE}
     names = dict.fromkeys(event.active_files)
     if saving.row.version and (rows or event.trigger != "prompt"):
-        names.update(dict.fromkeys(_changed_names(changed, patterns, MOST_ACTIVE - len(names))))
+        is_made = made_by_tools(saving.repository, saving.row.id, saving.row.version, {entry.path for entry in changed})
+        names.update(dict.fromkeys(_changed_names(changed, patterns, is_made, MOST_ACTIVE - len(names))))
     for name in carried if isinstance(carried, list) else ():
         if isinstance(name, str) and name.encode("utf-8", "replace") not in gone:
             names[name] = None
     return tuple(names)[:MOST_ACTIVE]
 
 
-def _changed_names(changed: Sequence[Entry], patterns: list[str], most: int) -> list[str]:
-    """Files that a summary of the work may name: no secrets, nothing that a tool makes, nothing excluded."""
+def made_by_tools(
+    repository: Repository, workspace: str, version: int, new: Collection[bytes] = ()
+) -> Callable[[bytes], bytes]:
+    """Return the function that names the folder which a tool makes and a file of this version lies in, or nothing.
+
+    `new`: paths that the version after it brings.
+    """
+    from functools import lru_cache
+
     from keepfast.model.artefacts import made_in
+
+    @lru_cache(4096)
+    def is_there(path: bytes) -> bool:
+        return path in new or repository.at(workspace, version, path) is not None
+
+    return lambda path: made_in(path, is_there)
+
+
+def _changed_names(
+    changed: Sequence[Entry], patterns: list[str], is_made: Callable[[bytes], bytes], most: int
+) -> list[str]:
+    """Files that a summary of the work may name: no secrets, nothing that a tool makes, nothing excluded."""
     from keepfast.model.entry import FILE, SEALED
     from keepfast.model.exclusion import excluded_by
     from keepfast.secrets.marks import by_name
@@ -93,7 +114,7 @@ def _changed_names(changed: Sequence[Entry], patterns: list[str], most: int) -> 
     for entry in changed:
         if len(found) >= most:
             break
-        if entry.kind != FILE or entry.flags & SEALED or by_name(entry.path) or made_in(entry.path):
+        if entry.kind != FILE or entry.flags & SEALED or by_name(entry.path) or is_made(entry.path):
             continue
         try:
             name = entry.path.decode("utf-8")

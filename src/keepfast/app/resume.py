@@ -83,6 +83,11 @@ class Told(NamedTuple):
         )
 
 
+def _beginning(told: Told) -> str:
+    """What there is to say of the state that a history begins with: nobody's work."""
+    return f"No work yet: v{told.row.version} is the state that the history begins with, before anything was done."
+
+
 class Lines(NamedTuple):
     """Lines that were added; `uncounted` is the number of files, large ones or after many, whose lines are not among them."""
 
@@ -260,7 +265,7 @@ class Resuming:
         if not notes.cwd:
             notes.cwd = root
         if not notes.current_task:
-            notes.current_task = told.summary
+            notes.current_task = told.summary if told.is_work or told.row.version > 1 else _beginning(told)
         paths = [file.path for file in notes.files] or [
             f"{root}/{name}" for name in told.known.get("active_files") or []
         ]

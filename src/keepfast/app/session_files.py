@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from keepfast.agents.working_file import WorkingFile
-from keepfast.model.artefacts import made_in
+from keepfast.app.checkpoint_header import made_by_tools
 from keepfast.model.entry import FILE, LEFT_OUT, LINK, SEALED
 from keepfast.model.errors import KeepfastError
 from keepfast.model.exclusion import excluded_by
@@ -156,7 +156,8 @@ def _inner(root: str, cwd: str) -> Callable[[str], str]:
 def _changed(repository: Repository, row: CheckpointRow, session: str, patterns: list[str]) -> list[list[str]]:
     """The names of those that a brief may tell of, by checkpoint, newest first."""
     found = changed_by(repository, row, session, MOST_LOOKED_AT)
-    return [[name for entry in entries if (name := _told(entry, patterns))] for entries in found]
+    is_made = made_by_tools(repository, row.workspace, row.version)
+    return [[name for entry in entries if (name := _told(entry, patterns, is_made))] for entries in found]
 
 
 def changed_by(repository: Repository, row: CheckpointRow, session: str, most: int) -> list[list[Entry]]:
@@ -185,7 +186,7 @@ def changed_by(repository: Repository, row: CheckpointRow, session: str, most: i
     return found
 
 
-def _told(entry: Entry, patterns: list[str]) -> str:
+def _told(entry: Entry, patterns: list[str], is_made: Callable[[bytes], bytes]) -> str:
     """The name of a changed file that a brief may tell of; else nothing."""
     if entry.kind != FILE or entry.flags & SEALED or by_name(entry.path):
         return ""
@@ -193,7 +194,8 @@ def _told(entry: Entry, patterns: list[str]) -> str:
         name = entry.path.decode("utf-8")
     except UnicodeDecodeError:
         return ""  # it cannot be told in a text
-    return "" if excluded_by(name, patterns) or is_generated(name, "") or made_in(entry.path) else name
+    # By its name alone a folder such as `build` is generated; what lies beside it knows better.
+    return "" if excluded_by(name, patterns) or is_generated(name, "", edited=True) or is_made(entry.path) else name
 
 
 def _with_changed(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from keepfast.app.checkpoint_header import BOUNDS
+from keepfast.app.checkpoint_header import BOUNDS, made_by_tools
 from keepfast.app.inspect import between
 from keepfast.app.session_files import changed_by
-from keepfast.model.artefacts import is_made, made_in
+from keepfast.model.artefacts import is_made
 from keepfast.model.entry import FILE, SEALED, Entry
 from keepfast.model.errors import KeepfastError
 from keepfast.model.exclusion import excluded_by
@@ -170,6 +170,7 @@ def _paths(
     chosen = dict.fromkeys([_bytes(name) for name in edited if name and not name.startswith("/")])
     rest = [_bytes(name) for name in others if name and not name.startswith("/")]
     made: dict[bytes, None] = {}
+    made_in = made_by_tools(repository, row.workspace, row.version)
     for path in [*rest, *_changed(repository, row), *_changed_before(repository, row)]:
         folder = b"" if path in chosen else made_in(path)
         (made if folder else chosen)[folder or path] = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from keepfast.settings import FLAG
 from keepfast.settings.ownership import HERE, LOST, is_gone, is_vouched, judge, lost_store, strange
 from keepfast.store.place import Place, id_or_nothing, kept_folders, listed, store_path_of
 from keepfast.workspace.marker import marker
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from keepfast.workspace.marker import Marker
 
 
-FLAGS = ("--store", "a flag")
+FLAGS = ("--store", FLAG)
 """Where `store.url` comes from if somebody typed it: then no marker's word counts against it."""
 
 

@@ -16,7 +16,7 @@ from keepfast.state import sessions, workers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Any
 
     from keepfast.app.checkpoint import Engine
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from keepfast.store.rows import WorkspaceRow
 
 SUMMARY, POINT, MOST_POINTS = 80, 200, 8
+MOSTLY = 0.6
+"""A point that is so much of a longer one is the same again."""
 LINE = 1000
 """Characters of a line that are looked at for secrets, before it is cut to the length of a point."""
 PATIENCE, STEP = 1.0, 0.01
@@ -352,7 +354,23 @@ def _points(notes: dict[str, Any] | None, said: str) -> tuple[str, ...]:
 
     analysis = notes["analysis"] if notes is not None else {}
     found = [*analysis.get("decisions_made", ()), *analysis.get("blockers", ())][: MOST_POINTS - 1]
-    return tuple(dict.fromkeys([head(point, POINT) for point in (*found, said) if point]))
+    return without_repeats([head(point, POINT) for point in (*found, said) if point])
+
+
+def without_repeats(points: Iterable[str]) -> tuple[str, ...]:
+    """The points without those that say an earlier one again: the same words, or those with a few more or fewer around them."""
+    found: dict[str, str] = {}
+    for point in points:
+        words = "".join([letter if letter.isalnum() else " " for letter in point[:POINT].casefold()])
+        text = f" {' '.join(words.split())} "
+        if not any(_is_repeat(text, other) for other in found):
+            found[text] = point
+    return tuple(found.values())
+
+
+def _is_repeat(one: str, other: str) -> bool:
+    shorter, longer = sorted((one, other), key=len)
+    return shorter in longer and len(shorter) >= len(longer) * MOSTLY
 
 
 def _active(folder: str, session: str, root: bytes, patterns: list[str]) -> tuple[str, ...]:

@@ -73,7 +73,12 @@ class Folder:
             if not self.reading:
                 raise
             return  # a store that cannot be written cannot get a newer version while we look
-        stat_cache.lock(self.lock)
+        if self.engine.patience is None:
+            stat_cache.lock(self.lock)
+            return
+        from keepfast.fsutil.durable import lock_within
+
+        lock_within(self.lock, self.engine.patience, self.engine.tell)
 
     def _file_clock(self) -> int:
         """The kernel's idea of now, as it stamps files, less a margin."""

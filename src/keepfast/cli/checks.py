@@ -481,12 +481,16 @@ def _is_powerful(name: str) -> bool:
 def _launcher(path: str, own: Folders) -> Found:
     """The launcher says nothing where it finds no keepfast: whether it does, is asked here."""
     from keepfast.agents.launcher import folders, named
-    from keepfast.cli.client_files import last_failure, read, start_of
+    from keepfast.cli.client_files import harm, last_failure, read, start_of
 
     if not os.path.exists(path):
         return  # said of the settings that name it
     again = "Run `keepfast install claude`, or `keepfast install claude --plugin` for the plugin."
-    missing = [file or path for file in named(read(path).text) if not file or not os.access(file, os.R_OK)]
+    wrong = harm(path)
+    if wrong:
+        yield PROBLEM, f"{wrong}: hooks do nothing.", again
+        return
+    missing = [file for file in named(read(path).text) if not os.access(file, os.R_OK)]
     problem = (missing and f"{path} finds no keepfast: {missing[0]} is gone.") or start_of([path])
     failed = last_failure(path)
     if problem:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from keepfast.agents import launcher
 from keepfast.cli.session import Session
-from keepfast.model.errors import Failed, MissingStore, OtherStore
+from keepfast.model.errors import Failed, KeepfastError, Unreachable
 from keepfast.present.environment import Surroundings, default_folders, now_ns
 
 SCOPES = {"user": "settings.json", "project": "settings.json", "local": "settings.local.json"}
@@ -36,7 +37,7 @@ def settings_path(session: Session, scope: str) -> str:
     else:
         try:
             found = session.engine.locate(session.cwd)
-        except (MissingStore, OtherStore):
+        except KeepfastError:
             found = None  # whoever needs the store is told
         folder = os.fsdecode(found[0] if found else session.cwd) + "/.claude"
     # A link into a folder of dotfiles stays a link.
@@ -151,9 +152,10 @@ def write_launcher(session: Session, user: str = "") -> str:
 
 
 def renew_launcher(session: Session) -> bool:
-    """Write the launcher of an earlier version anew, which hands no folders to hooks. Was there one?"""
-    text = read(launcher_path(session)).text
-    if session.around.is_agents() or not all(launcher.named(text)) or launcher.folders(text):
+    """Write the launcher of an earlier version anew. Was there one?"""
+    path = launcher_path(session)
+    text = _text_of(path)
+    if session.around.is_agents() or not launcher.is_whole(text) or launcher.is_current(text, path):
         return False
     write_launcher(session)
     return True
@@ -174,7 +176,7 @@ def renew_for_new_name(around: Surroundings, line: str) -> None:
 
 def _folders(session: Session, path: str) -> Sequence[str]:
     """What hooks are told of the user's folders. An agent, whose variables may be a repository's, changes nothing of it."""
-    written = launcher.folders(read(path).text)
+    written = launcher.folders(_text_of(path))
     return written if written and session.around.is_agents() else session.around.folders
 
 
@@ -194,40 +196,109 @@ def _own_settings(session: Session) -> list[str]:
     return [path for path in (settings_path(session, scope) for scope in SCOPES) if path == own or path in known]
 
 
-def bring_launcher_back(session: Session) -> str:
-    """Write the launcher that the user's client settings name and that is gone, with the data folder perhaps.
+def mend_launcher(session: Session) -> tuple[str, str]:
+    """Write the launcher again that hooks of the user name and cannot run: it is gone, or harmed.
 
-    Return the settings file; nothing if none names it, or it is there.
+    Return who names it and what was wrong with it; two empty texts if nothing was to be done.
     """
-    from keepfast.agents.claude.installer import look
-
-    own, path = settings_path(session, "user"), launcher_path(session)
-    if session.around.is_agents() or os.path.lexists(path):
-        return ""
-    try:
-        commands = look(read(own).text, own).commands
-    except Failed:
-        return ""  # `doctor` says what is wrong with it
-    if path not in [launcher.place_of(command) for command in commands]:
-        return ""
-    write_launcher(session, own)
-    return own
+    path = launcher_path(session)
+    wrong = harm(path)
+    if not wrong or session.around.is_agents():
+        return "", ""
+    own = settings_path(session, "user")
+    places = [launcher.place_of(command) for command in _commands(own)]
+    # Settings of the former name lead here by a link.
+    if os.path.realpath(path) in [os.path.realpath(place) for place in places if place]:
+        write_launcher(session, own)
+        return own, wrong
+    if PLUGIN in users(session):
+        write_launcher(session, PLUGIN)
+        return "the plugin", wrong
+    return "", ""
 
 
 def not_starting(session: Session) -> str:
-    """Why hooks in the user's client settings do not start, as a sentence with the way out; nothing if they do."""
+    """Why hooks of the user do not start, as a sentence with the way out; nothing if they do, or if there are none."""
     from keepfast.agents.claude.installer import look
 
     for path in _own_settings(session):
         try:
-            commands = look(read(path).text, path).commands
-        except Failed:
-            continue  # `doctor` says what is wrong with it
-        missing = [file for command in commands for file in [*gone(command), *_lacking(launcher.place_of(command))]]
-        if missing:
-            text = f"Hooks in {path} do not start, so nothing is saved by itself: {missing[0]} is gone."
-            return f"{text} `keepfast install claude` mends it."
+            found = look(read(path).text, path)
+        except Failed as error:
+            return f"The client's hooks are in doubt: {error}"
+        if found.disabled and found.commands:
+            return f"Hooks in {path} do not start, so nothing is saved by itself: `disableAllHooks` is set there."
+        for command in found.commands:
+            wrong = _obstacle(command)
+            if wrong:
+                text = f"Hooks in {path} do not start, so nothing is saved by itself: {wrong}."
+                return f"{text} `keepfast install claude` mends it."
+    wrong = _obstacle(launcher.hook(launcher_path(session))) if PLUGIN in users(session) else ""
+    if wrong:
+        text = f"The plugin's hooks do not start, so nothing is saved by itself: {wrong}."
+        return f"{text} `keepfast install claude --plugin` mends it."
     return ""
+
+
+def about_hooks(session: Session) -> str:
+    """Say that the user's hooks do not start, or that there are none, with the way out; nothing if they start."""
+    if text := not_starting(session):
+        return text
+    if PLUGIN in users(session) or any(_commands(path) for path in _own_settings(session)):
+        return ""
+    own = settings_path(session, "user")
+    return (
+        f"There are no hooks of keepfast in {own}, so nothing is saved by itself: `keepfast install claude` adds them."
+    )
+
+
+@contextmanager
+def hooks_in_hint(session: Session) -> Iterator[None]:
+    """Let an error about a store that is not there say what becomes of the hooks, too: they themselves are silent."""
+    try:
+        yield
+    except Unreachable as error:
+        try:
+            more = about_hooks(session) or "Until then the client's hooks save nothing."
+        except Failed:
+            more = ""  # what cannot be read tells nothing
+        error.hint = f"{error.hint} {more}".strip()
+        raise
+
+
+def _commands(path: str) -> list[str]:
+    """Our hooks in a settings file of the client; none where it cannot be read, which `doctor` says."""
+    from keepfast.agents.claude.installer import look
+
+    try:
+        return look(read(path).text, path).commands
+    except Failed:
+        return []
+
+
+def _obstacle(command: str) -> str:
+    """Why this hook's command starts nothing; empty if it does."""
+    place = launcher.place_of(command)
+    if place:
+        return harm(place) or "".join(f"{file} is gone" for file in _lacking(place)[:1])
+    return "".join(f"{file} is gone" for file in gone(command)[:1])
+
+
+def harm(path: str) -> str:
+    """What is wrong with the launcher itself; empty if it is whole and can be run."""
+    if not os.path.exists(path):
+        return f"{path} is gone"
+    if not os.access(path, os.X_OK):
+        return f"{path} is not executable"
+    return "" if launcher.is_whole(_text_of(path)) else f"{path} is damaged"
+
+
+def _text_of(path: str) -> str:
+    """What a launcher says; nothing where it cannot be read."""
+    try:
+        return read(path).text
+    except Failed:
+        return ""
 
 
 def gone(command: str) -> list[str]:
@@ -241,11 +312,7 @@ def gone(command: str) -> list[str]:
 
 def _lacking(place: str) -> list[str]:
     """What the launcher at this place would start and does not find."""
-    try:
-        text = read(place).text if place else ""
-    except Failed:
-        return []
-    return [file for file in launcher.named(text) if file and not os.access(file, os.R_OK)]
+    return [file for file in launcher.named(_text_of(place)) if file and not os.access(file, os.R_OK)]
 
 
 def drop_launcher(session: Session, user: str) -> bool:

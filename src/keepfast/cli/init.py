@@ -28,7 +28,7 @@ def init(session: Session, folder: str | None, moved: bool, new_store: bool) -> 
     Checkpoints go to the store, outside of it. Only a small folder .keepfast is added, which keeps itself out of git.
     A store that has moved is given by --store: if it is the same one, its new path is noted.
     """
-    from keepfast.cli.client_files import bring_launcher_back, renew_launcher
+    from keepfast.cli.client_files import hooks_in_hint, mend_launcher, renew_launcher
     from keepfast.present.terminal import plural
     from keepfast.workspace.adoption import refuse_whole
     from keepfast.workspace.marker import marker, show
@@ -38,22 +38,23 @@ def init(session: Session, folder: str | None, moved: bool, new_store: bool) -> 
             "A person has to say that a folder was moved, not an agent.", "Run `keepfast init --moved` there yourself."
         )
     root = os.path.realpath(os.path.join(session.cwd, os.fsencode(folder or ".")))
-    engine = session.engine_for(None if new_store else root)
-    refuse_whole(root, engine.home)
-    shared = _is_shared(engine.place)
-    outer = engine.near(root.rpartition(b"/")[0] or b"/")
-    said = marker(root) if os.path.isdir(root) else None
-    apart = _apart(engine, root) if said is not None and not moved and not new_store else None
-    if moved or (apart is not None and _has_moved(session, apart)):
-        workspace = engine.follow(root)
-    else:
-        engine, workspace = _adopt_or_ask(session, engine, root, new_store)
+    with hooks_in_hint(session):
+        engine = session.engine_for(None if new_store else root)
+        refuse_whole(root, engine.home)
+        shared = _is_shared(engine.place)
+        outer = engine.near(root.rpartition(b"/")[0] or b"/")
+        said = marker(root) if os.path.isdir(root) else None
+        apart = _apart(engine, root) if said is not None and not moved and not new_store else None
+        if moved or (apart is not None and _has_moved(session, apart)):
+            workspace = engine.follow(root)
+        else:
+            engine, workspace = _adopt_or_ask(session, engine, root, new_store)
     session.say_renewed()
     known = said is not None and said[0] == workspace
     store, same = engine.place.path, said is None or not said[1] or said[1] == engine.place.path
     there = engine.repository().count(workspace)
+    hooked, wrong = mend_launcher(session)
     renew_launcher(session)
-    hooked = bring_launcher_back(session)
     closed = _closed(engine)
     if session.json:
         facts = {"workspace": workspace, "root": show(root), "store": store, "adopted": not known}
@@ -80,7 +81,7 @@ def init(session: Session, folder: str | None, moved: bool, new_store: bool) -> 
             )
         session.remark("Run `keepfast save` to make the first checkpoint.")
     if hooked:
-        session.remark(f"The launcher that {hooked} names was gone, so that no hook started. It is written again.")
+        session.remark(f"The launcher that {hooked} names is written again; no hook started, because {wrong}.")
     if closed:
         session.warn(
             f"{plural(len(closed), 'key set')} of this store cannot be opened with your keys: secret files and conversations "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,6 +11,9 @@ from keepfast.cli.lazy import Listed
 from keepfast.cli.passphrase import passphrase, passphrase_option
 from keepfast.cli.session import Session, common, write_json
 from keepfast.model.errors import Conflict, Damaged, Failed, NotFound
+
+if TYPE_CHECKING:
+    from keepfast.store.sealed import Sealer
 
 
 @click.group(cls=Listed, invoke_without_command=True)
@@ -100,26 +103,52 @@ def import_(session: Session, file: str, source: str | None) -> None:
 
 @key.command()
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-n", "--dry-run", is_flag=True, help="Show what would change; change nothing.")
 @common
-def rotate(session: Session, yes: bool) -> None:
+def rotate(session: Session, yes: bool, dry_run: bool) -> None:
     """Seal what is new with new keys, and put a new key file in the place of the old one.
 
     The new key opens everything. What was sealed before stays as it is: whoever has an old key file, and what the store
     or the folder of keys had then, or an old backup, opens that, and nothing that is sealed from now on.
     """
     sealer = session.repository.contents.sealer()
+    if dry_run:
+        _show_rotation(session, sealer)
+        return
     if not session.agreed(
         "Put a new key in the place of the old one? Copies of the old one do not open what is sealed from then on.", yes
     ):
         return
-    from keepfast.present.terminal import plural
-
     found = sealer.keys.rotate()
     closed = [one for one, opens in sealer.keys.sets() if not opens]
     if session.json:
-        write_json({"key_file": sealer.keys.key_in_use(), "set": found, "closed_sets": closed})
+        write_json({"key_file": sealer.keys.key_in_use(), "set": found, "closed_sets": closed, "dry_run": False})
     session.say(f"{sealer.keys.key_in_use()} is a new key; what is new is sealed with the set {found}.")
     session.remark("Older backups do not open that. Make a new one: `keepfast key export FILE`")
+    _warn_of_others(session, closed)
+
+
+def _show_rotation(session: Session, sealer: Sealer) -> None:
+    """Say what a rotation would do. Raises `Failed` where there is nothing to rotate, as it would."""
+    from keepfast.present.terminal import plural
+
+    sealer.keys.require_key()
+    opened = [one for one, opens in sealer.keys.sets() if opens]
+    closed = [one for one, opens in sealer.keys.sets() if not opens]
+    if session.json:
+        write_json({"key_file": sealer.keys.key_in_use(), "set": None, "closed_sets": closed, "dry_run": True})
+        return
+    session.print(
+        f"Would put a new key in the place of {sealer.keys.key_in_use()}, and seal what is new with a new key set."
+    )
+    session.print(f"The new key would open the {plural(len(opened), 'key set')} that the old one opens; contents stay.")
+    session.print("Copies and backups of the old key would not open what is sealed from then on.")
+    _warn_of_others(session, closed)
+
+
+def _warn_of_others(session: Session, closed: list[str]) -> None:
+    from keepfast.present.terminal import plural
+
     if closed:
         session.warn(
             f"{plural(len(closed), 'key set')} of this store {'is' if len(closed) == 1 else 'are'} somebody else's, whose "

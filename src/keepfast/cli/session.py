@@ -38,6 +38,8 @@ else:
             return value
 
 
+PATIENCE = 60.0
+"""Seconds that a command waits for a workspace that another process has locked."""
 COLOURS = ("auto", "always", "never")
 
 
@@ -183,7 +185,7 @@ class Session:
             folder: bytes | None = self.cwd
         except NoWorkspace:
             folder = None
-        return build(self.settings, self.around.data, self.around.home, self.now, folder)
+        return self._patient(build(self.settings, self.around.data, self.around.home, self.now, folder))
 
     def engine_for(self, folder: bytes | None, own: bool = True) -> Engine:
         """The engine for a folder of its own, which need not lie around us nor be a workspace yet.
@@ -193,8 +195,12 @@ class Session:
         from keepfast.app.wiring import build
 
         self.close()
-        engine = build(self.settings, self.around.data, self.around.home, self.now, folder, own)
+        engine = self._patient(build(self.settings, self.around.data, self.around.home, self.now, folder, own))
         self.__dict__["engine"] = engine
+        return engine
+
+    def _patient(self, engine: Engine) -> Engine:
+        engine.patience, engine.tell = PATIENCE, self.remark
         return engine
 
     @property

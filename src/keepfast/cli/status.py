@@ -62,13 +62,14 @@ def status(session: Session) -> None:
 
 def _look(session: Session) -> Standing:
     from keepfast.app.inspect import not_covered
-    from keepfast.cli.client_files import last_failure, launcher_path, not_starting
+    from keepfast.cli.client_files import hooks_in_hint, last_failure, launcher_path, not_starting
     from keepfast.state.notices import read
     from keepfast.store.maintenance.space import store_size
     from keepfast.store.rows import Query
 
     try:
-        root, row = session.workspace(patience=0)
+        with hooks_in_hint(session):
+            root, row = session.workspace(patience=0)
     except NoWorkspace as error:
         raise NoWorkspace(str(error), _way_in(session)) from None
     found = Standing()
@@ -176,6 +177,7 @@ def _restore(session: Session, root: bytes, row: WorkspaceRow) -> dict[str, Any]
 
 def _way_in(session: Session) -> str:
     """What to do in a folder that nobody protects."""
+    from keepfast.cli.client_files import about_hooks
     from keepfast.workspace.adoption import root_for
     from keepfast.workspace.marker import git_root, show
 
@@ -188,6 +190,8 @@ def _way_in(session: Session) -> str:
         return "Its protection was ended by `keepfast unprotect`; `keepfast init` goes on with it."
     if root is None:
         return f"Run `keepfast init {show(folder)}`; the setting `adopt` keeps hooks from doing it."
+    if dead := about_hooks(session):
+        return f"Run `keepfast init {show(root)}`. {dead}"
     return f"Run `keepfast init {show(root)}`; hooks do it by themselves at their first event."
 
 

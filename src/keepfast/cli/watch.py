@@ -49,6 +49,7 @@ def watch(session: Session, settle: float, at_most: float, poll: bool) -> None:
     from keepfast.model.save_schedule import Rhythm
 
     teller = _Lines(session) if session.json else _Teller(session)
+    session.engine.patience = None  # it has all the time there is
     watching = Watch(session.engine, session.cwd, Rhythm(settle, at_most), monotonic, teller)
     with _told_to_end(watching.stop.set):
         try:

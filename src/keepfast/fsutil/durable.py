@@ -23,13 +23,16 @@ from posix import (
 )
 from posix import open as open_fd
 
-from keepfast.model.errors import DiskFull, Failed, KeepfastError, Unreachable, shortage
+from keepfast.model.errors import Busy, DiskFull, Failed, KeepfastError, Unreachable, shortage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
 FULL = (ENOSPC, EDQUOT)
+MOMENT, MOST_SHOWN = 1.0, 80
+"""Seconds before a wait is told, and how much of a command line names who is waited for."""
 READ_ONLY = (
     "Remount it so that it can be written, or begin a new history elsewhere: `keepfast --store DIR init --new-store`."
 )
@@ -70,6 +73,57 @@ class Lock:
                 return False
             raise
         return True
+
+
+def lock_within(fd: int, seconds: float, tell: Callable[[str], None]) -> None:
+    """Wait for the lock on an open file, for so long at most. Raises `Busy` with who holds it.
+
+    A wait of more than a moment is told once. The descriptor is to be closed after `Busy`: with it goes the wait.
+    """
+    try:
+        flock(fd, LOCK_EX | LOCK_NB)
+        return
+    except BlockingIOError:
+        pass
+    from _thread import allocate_lock, start_new_thread
+
+    waiting, troubles = allocate_lock(), []
+
+    def wait() -> None:
+        try:
+            flock(fd, LOCK_EX)  # in the kernel's queue: who asks again and again may never get it
+        except OSError as error:
+            troubles.append(error)
+        finally:
+            waiting.release()
+
+    waiting.acquire()
+    start_new_thread(wait, ())
+    moment = min(MOMENT, seconds)
+    if not waiting.acquire(timeout=moment):
+        tell(f"Waiting for {holder_of(fd)}, which has this workspace locked.")
+        if not waiting.acquire(timeout=seconds - moment):
+            raise Busy(
+                f"This workspace has been locked by {holder_of(fd)} for {seconds:.0f} seconds.",
+                "Run the command again when that is done.",
+            )
+    if troubles:
+        raise troubles[0]
+
+
+def holder_of(fd: int) -> str:
+    """Name the process that has the lock on an open file, as far as the system tells (Linux: /proc/locks)."""
+    inode = str(fstat(fd).st_ino)
+    try:
+        with open("/proc/locks", encoding="ascii", errors="replace") as file:
+            fields = [line.split() for line in file]
+        pids = [one[4] for one in fields if one[1] == "FLOCK" and one[5].rpartition(":")[2] == inode]
+        pid = next(one for one in pids if one.isdigit() and one != "0")
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            words = file.read(4096).decode("utf-8", "replace").split("\0")
+    except (OSError, IndexError, StopIteration):
+        return "another process"
+    return f"process {pid} ({' '.join(words).strip()[:MOST_SHOWN]})"
 
 
 def write_all(fd: int, data: bytes) -> None:

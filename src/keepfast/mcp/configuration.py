@@ -11,9 +11,9 @@ from keepfast.mcp.command import command
 from keepfast.mcp.visit import Visits
 from keepfast.model.errors import KeepfastError, Usage
 from keepfast.model.light_json import dumps
-from keepfast.model.schema import SECTIONS, TABLE
+from keepfast.model.schema import ALIASES, SECTIONS, TABLE, variable
 from keepfast.model.setting_values import checked, shown, tightens
-from keepfast.settings import PROJECT_FILE, Settings, load, similar
+from keepfast.settings import FLAG, PROJECT_FILE, Settings, load, similar
 from keepfast.settings.file import change_project
 
 ORIGIN = "checkpoint_configure"
@@ -75,24 +75,51 @@ def checkpoint_configure(
 
 def _prepared(visits: Visits, root: bytes, now: Settings, key: str, value: Any) -> list[answers.Prepared]:
     """The commands that bring the setting to the value, one after the other; where none can, what has the last word."""
-    origin, project = now.origins.get(key, ""), (root + PROJECT_FILE).decode("utf-8", "backslashreplace")
+    project = (root + PROJECT_FILE).decode("utf-8", "backslashreplace")
     is_now = f"{key} is {shown(key, now[key]) or 'empty'}"
+    above = _above(now, key, value, project)
     found = []
-    # A variable may stand above the project's file, which then has its say as soon as that is gone.
-    said = [one for by, one, why in now.considered.get(key, []) if by == project and not why]
-    if said and said[-1] != value:
+    if project in above:
         why = f"{is_now}, from the project's file {project}, which wins over the user's; only the user may loosen it."
-        if origin != project:
-            there = f"the project's file {project} says {shown(key, said[-1])}"
+        if now.origins.get(key, "") != project:
+            there = f"the project's file {project} says {shown(key, above[project]) or 'empty'}"
             why = f"{is_now}; {there} beside that, and wins over the user's. Only the user may loosen it."
         words = ["config", "unset", "--project", key]
         found.append(answers.Prepared(command=command(visits, words, root), why=why))
-    if not found or _users(visits, key) != value:
-        why = f"{is_now}; an agent may only tighten, and this does not."
-        if origin not in ("", project, visits.config):
-            why = f"{is_now}, from {origin}, which has the last word: this counts once that is gone."
-        found.append(answers.Prepared(command=command(visits, ["config", "set", key, *_text(key, value)]), why=why))
+    others = [f"{by} says {shown(key, one) or 'empty'}" for by, one in above.items() if by != project]
+    last = f"{is_now}; {' and '.join(others)}, which has the last word" if others else ""
+    if _users(visits, key) != value or not above:
+        why = f"{last}: this counts once that is gone." if last else f"{is_now}; an agent may only tighten."
+        found.append(
+            answers.Prepared(
+                command=command(visits, ["config", "set", key, *_text(key, value)]), why=why + _unheard(now, key)
+            )
+        )
+    elif last:
+        # The user's file is as it should be: no command of ours changes what the environment says.
+        why = f"{last}. The user's file says {shown(key, value) or 'empty'} already; it counts once that is gone."
+        found.append(answers.Prepared(command=command(visits, ["config", "explain", key], root), why=why))
     return found
+
+
+def _above(now: Settings, key: str, value: Any, project: str) -> dict[str, Any]:
+    """What would still overrule the value if the user's own file said it: the project's file, variables, a flag.
+
+    A layer that is not taken now, because the user's value is tighter, is taken once that is looser.
+    """
+    found, in_force = {}, value
+    for by, one, _ in now.considered.get(key, []):
+        counts = by == FLAG or ((by == project or by in ALIASES) and tightens(key, in_force, one))
+        if counts and one != in_force:
+            found[by] = in_force = one
+    return found
+
+
+def _unheard(now: Settings, key: str) -> str:
+    """Say which variable agents and hooks do not hear, but a person's commands do."""
+    name = variable(key)
+    is_set = any(by == name and name not in ALIASES for by, _, _ in now.considered.get(key, []))
+    return f" {name} is set, too, and wins in commands of a shell that has it." if is_set else ""
 
 
 def _users(visits: Visits, key: str) -> Any:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from keepfast.app.inspect import coverage
-from keepfast.app.worker import POINT, event_of
+from keepfast.app.worker import event_of, without_repeats
 from keepfast.mcp import answers
 from keepfast.mcp.answer_forms import checkpoint, told
 from keepfast.mcp.visit import Visit, Visits
@@ -43,8 +43,7 @@ def checkpoint_save(
         event.message = f"{summary}\n\n{description.strip()}".strip()
         event.summary = redact(summary) if len(summary) <= SHORT else head(redact(summary), SHORT - 1) + "…"
         event.tags = tuple(dict.fromkeys([tag.strip() for tag in tags]))
-        said = {one[:POINT] for one in stated["decisions"]}
-        event.key_points = (*stated["decisions"], *[point for point in event.key_points if point not in said])
+        event.key_points = without_repeats((*stated["decisions"], *event.key_points))
         event.notes = _with_stated(event.notes or {}, redact(summary), stated)
         outcome = visit.engine.handle(event)
         if outcome.checkpoint is None:

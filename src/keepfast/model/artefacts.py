@@ -4,7 +4,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     Ways = tuple[tuple[str, str], ...]
     """Each a file that lies beside the folder, `*` at its beginning for any, and the command that goes with it."""
@@ -151,28 +151,36 @@ def needs_evidence(path: bytes) -> bool:
     return any(_matches(path, pattern) for pattern in IF_IGNORED)
 
 
-def made_in(path: bytes) -> bytes:
-    """The folder on the way to this file that a tool makes, by its name alone; empty if there is none.
+def made_in(path: bytes, is_there: Callable[[bytes], bool]) -> bytes:
+    """The folder on the way to this file that a tool makes; empty if there is none.
 
-    For what tells of work, never for what is kept: `build/` may hold sources, but hardly ever those that nobody edited by name.
+    A folder of the second table counts only if `is_there` knows one of its tool's files beside it. For what tells of work,
+    never for what is kept.
     """
-    end = path.find(b"/")
-    while end >= 0:
-        folder = path[:end]
-        name = folder.rpartition(b"/")[2]
-        if name in NAMES or any(_matches(folder, pattern) for pattern in LONGER):
+    for folder in _named_on_the_way(path):
+        if not needs_evidence(folder):
             return folder
-        end = path.find(b"/", end + 1)
+        above, slash, _ = folder.rpartition(b"/")
+        if any(is_there(above + slash + name) for name in evidence_of(folder)):
+            return folder
     return b""
 
 
 def is_made(path: bytes) -> bool:
     """Does this file lie in a folder of the first table, in which nothing is kept whoever wrote it?"""
-    folder = made_in(path)
-    while folder and needs_evidence(folder):
-        rest = made_in(path[len(folder) + 1 :])
-        folder = folder + b"/" + rest if rest else b""
-    return bool(folder)
+    return any(not needs_evidence(folder) for folder in _named_on_the_way(path))
+
+
+def _named_on_the_way(path: bytes) -> list[bytes]:
+    """The folders on the way to this file that have a name of either table."""
+    found = []
+    end = path.find(b"/")
+    while end >= 0:
+        folder = path[:end]
+        if folder.rpartition(b"/")[2] in NAMES or any(_matches(folder, pattern) for pattern in LONGER):
+            found.append(folder)
+        end = path.find(b"/", end + 1)
+    return found
 
 
 def _matches(path: bytes, pattern: str) -> bool:

@@ -17,13 +17,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-__all__ = ["PROJECT_FILE", "TABLE", "Settings", "flatten", "load", "read_project", "similar"]
+__all__ = ["FLAG", "PROJECT_FILE", "TABLE", "Settings", "flatten", "load", "read_project", "similar"]
 
 PROJECT_FILE, PROJECT_NAME = b"/.keepfast/config.json", b"config.json"
 """Below a workspace's root. It may have come with a repository, so it is believed only where it tightens."""
 MOST_BYTES = 1 << 20
 MEND = "Mend it, or move it away to use the defaults."
 TAKEN = ""
+FLAG = "a flag"
+"""Where a setting comes from that was given with the command that started a process which stays."""
 SIMILAR = 0.6
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from posix import stat
 
 from keepfast.model.errors import KeepfastError
-from keepfast.settings import PROJECT_FILE, Settings, load, project_root
+from keepfast.settings import FLAG, PROJECT_FILE, Settings, load, project_root
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Following:
             store=store,
         )
         for key, value in self._flags.items():
-            settings.put(key, value, "a flag")
+            settings.put(key, value, FLAG)
         return settings
 
     def _stamped(self) -> Stamp:

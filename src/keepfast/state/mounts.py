@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from errno import EACCES, EPERM, EROFS
 from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
-from posix import O_APPEND, O_CLOEXEC, O_CREAT, O_EXCL, O_RDWR, close, ftruncate, getpid, kill
+from posix import O_APPEND, O_CLOEXEC, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, close, ftruncate, getpid, kill
 from posix import open as open_fd
 
 from keepfast.fsutil.durable import Lock, write_all
@@ -19,8 +20,18 @@ NAME = "/mounted.lock"
 def hold(store: str, where: str) -> int:
     """Keep contents from being swept until the returned descriptor is closed. Raises `Busy` during a compaction.
 
-    `where` and our process are written into the file for people; only the kernel's lock decides anything.
+    `where` and our process are written into the file for people; only the kernel's lock decides anything. A store that this
+    user cannot write is held by the same lock if its file is there; else nobody knows of us, and its owner may compact it.
     """
+    try:
+        return _hold_and_tell(store, where)
+    except OSError as error:
+        if error.errno not in (EACCES, EPERM, EROFS):
+            raise
+    return _hold_unwritten(store)
+
+
+def _hold_and_tell(store: str, where: str) -> int:
     path = store + NAME
     try:
         fd = open_fd(path, O_RDWR | O_APPEND | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
@@ -46,6 +57,19 @@ def hold(store: str, where: str) -> int:
     except BaseException:
         close(fd)
         raise
+    return fd
+
+
+def _hold_unwritten(store: str) -> int:
+    try:
+        fd = open_fd(store + NAME, O_RDONLY | O_CLOEXEC)
+    except (FileNotFoundError, PermissionError):
+        return open_fd(store, O_RDONLY | O_CLOEXEC)
+    try:
+        flock(fd, LOCK_SH | LOCK_NB)
+    except BlockingIOError:
+        close(fd)
+        raise Busy("A compaction is running.") from None
     return fd
 
 

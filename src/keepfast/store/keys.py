@@ -127,11 +127,15 @@ class Keys:
         """
         try:
             with self._lock():
-                if not self._load():
-                    raise Failed("There is no key yet that could be rotated.", "The first sealed content makes one.")
+                self.require_key()
                 return self._rotate()
         except OSError as error:
             raise explain(error, "Rotating the key", self.folder) from None
+
+    def require_key(self) -> None:
+        """Raise `Failed` if there is no key yet that could be rotated."""
+        if not self._load():
+            raise Failed("There is no key yet that could be rotated.", "The first sealed content makes one.")
 
     def backup(self, passphrase: str) -> dict[str, Any]:
         """All keys at hand, under a passphrase: for a backup file, or for a bundle. Raises `Usage` if it is weak."""
