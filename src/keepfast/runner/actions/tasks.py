@@ -12,7 +12,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from keepfast.model.errors import Conflict, Refused, Usage
-from keepfast.runner.actions import checkpoints, documents, finals, restores, vault
+from keepfast.runner.actions import checkpoints, documents, finals, logs, restores, vault
 from keepfast.runner.actions import rollback as returning
 from keepfast.runner.actions.answers import Answered
 from keepfast.runner.db.tables import Task
@@ -64,6 +64,7 @@ class Tasks(Answered):
         documents.prepare(spec["workspace"])
         budget = {**spec["budget"], "tokens": spec["budget"]["tokens"] or self.ground.options.max_tokens}
         with self.tables.write():
+            self.tables.count_events_on(logs.last_number(spec["workspace"]))
             self.tables.insert(
                 "task", id=id, type=spec["type"], workspace=spec["workspace"], workspace_id=workspace, budget=budget,
                 priority=spec["priority"], after=after, needs=spec["secrets"], state=DRAFT, created_at=now, updated_at=now,

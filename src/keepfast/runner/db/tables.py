@@ -27,6 +27,8 @@ WORDS = {
     "account": frozenset(("reason",)),
 }
 """Columns with words of people, agents and programs: nothing that looks like a secret gets into one."""
+LARGEST = 1 << 52
+"""Whatever a folder says, events are counted on from at most this: numbers must not run out, nor be too large for JSON."""
 
 
 class Overtaken(Conflict):
@@ -243,6 +245,11 @@ class Tables:
 
     def log(self, task: str, now: int, type: str, facts: dict[str, Any], run: str = "") -> None:
         self.insert("event", task=task, run=run, at=now, type=type, facts=facts)
+
+    def count_events_on(self, number: int) -> None:
+        """Number events from now on above this: above what a task's folder was told by a database that was lost."""
+        if number > 0:
+            self._db.count_on("event", "sequence", min(number, LARGEST))
 
     def warn(self, task: str, now: int, text: str) -> None:
         """Warn people of something that went on all the same: in the log, and by a notice."""
