@@ -130,6 +130,7 @@ _SAID: dict[str, Callable[[dict[str, Any]], str]] = {
     "user_question": lambda event: f"asks: {event['text']} ({event['id']})",
     "dependency_request": lambda event: f"needs: {_needed(event)} ({event['id']})",
     "answered": lambda event: f"answered: {event['id']}",
+    "block_refused": lambda event: f"a [{event['block']}] block was not understood: {event['why']}",
     "error": lambda event: f"error ({event['kind']}): {event['message']}",
     "limit_near": lambda event: f"comes close to its limit ({event['scope']})",
     "budget_exceeded": lambda event: f"has used up its budget of {event['what']}",

@@ -24,7 +24,7 @@ MOST = 10 << 20
 OUTPUTS = (("stdout.log", "out.log"), ("stderr.log", "err.log"))
 PROTOCOL = frozenset((
     "phase_complete", "user_question", "dependency_request", "error", "answered", "secret_provided", "question_expired",
-    "duplicate_refused",
+    "duplicate_refused", "block_refused",
 ))  # fmt: skip
 UNTOLD = ("progress", "context")
 """Events that change nothing of what `task.json` tells."""

@@ -33,6 +33,7 @@ COUNTED = 200
 """So many crashes in a row are counted: more than `supervisor.max_attempts` can be."""
 ORDERLY = (verdict.PHASE, verdict.ASKED, verdict.NEEDS, verdict.DENIED)
 """After one of these, crashes are counted anew."""
+QUESTIONS = ("USER_QUESTION", "DEPENDENCY_REQUEST")
 CUT_OFF = (verdict.CRASHED, verdict.LIMITED, verdict.PAUSED, verdict.RETRY, verdict.BUDGET, verdict.FULL)
 
 
@@ -83,6 +84,7 @@ class Settlement:
             tables.change(self.task.id, self.now, crashes=[])
         for block in self.judged.blocks:
             ask(self.ground, self.task, self.run, self.now, block)
+        self._tell_malformed(tables)
         _FOLLOWS[self.judged.kind](self, tables)
 
     # The run itself
@@ -127,6 +129,15 @@ class Settlement:
             tables.change_run(self.run.id, pid=int(pid), live_at=self.now)
             facts = {"pid": int(pid), "session": self.run.session}
             tables.log(self.task.id, self.now, "agent_started", facts, self.run.id)
+
+    def _tell_malformed(self, tables: Tables) -> None:
+        """Log blocks that were not understood; beside a question that counts, people are warned of what they are not asked."""
+        malformed = self.judged.malformed
+        for one in malformed:
+            tables.log(self.task.id, self.now, "block_refused", {"block": one.name, "why": one.why}, self.run.id)
+        if malformed and any(block.name in QUESTIONS for block in self.judged.blocks):
+            refused = "; ".join([f"[{one.name}]: {one.why}" for one in malformed])
+            tables.warn(self.task.id, self.now, f"The agent asked more, in a block that was not understood. {refused}")
 
     # What follows
 
@@ -265,6 +276,8 @@ class Settlement:
     def _asked(self, tables: Tables) -> None:
         if hold_open(tables, self.task.id, self.now, self.judged.kind, self.run.id):
             tables.change(self.task.id, self.now, idle=0)
+            if self.judged.malformed:
+                tables.change(self.task.id, self.now, next_prompt=telling.aside("\n\n".join(self._corrections())))
             return
         # Nobody need be asked: the agent wants what it has, and would want it for ever.
         names = [block.fields["name"] for block in self.judged.blocks if block.name == "DEPENDENCY_REQUEST"]
@@ -276,13 +289,17 @@ class Settlement:
         tables.notify(self.task.id, self.now, "denied", f"{self.task.title}: {why}")
 
     def _idle(self, tables: Tables) -> None:
-        said = [one.answer() for one in self.judged.malformed]
+        said = self._corrections()
         if not said:
             said = [
                 "You ended your turn without completing the phase. Go on, or say what stops you.\n"
                 + telling.completion(self.task)
             ]
         self._lead_nowhere(tables, said)
+
+    def _corrections(self) -> list[str]:
+        """What the agent is told of its blocks that were not understood."""
+        return [one.answer() for one in self.judged.malformed]
 
     def _lead_nowhere(self, tables: Tables, said: list[str]) -> None:
         """Count a turn that ended without a word that counts as an attempt, whatever it changed: files can be changed
