@@ -112,6 +112,49 @@ def test_a_frozen_task_is_paused_wherever_it_is_told(place: Place) -> None:
     assert place.state(task) == ("done", "")
 
 
+@pytest.mark.parametrize("then", ["resume", "cancel"])
+def test_a_freeze_is_a_hold_with_its_transitions(place: Place, then: str) -> None:
+    go = place.base / "go"
+    task = place.task([{"write": ["a.txt", "1"]}, {"wait_for": str(go)}, DONE])
+    place.supervise(until=lambda: (place.workspace() / "a.txt").exists())
+
+    place.tasks.freeze(task.id)
+
+    [hold] = place.ground.tables.all_holds(place.ground.tables.task(task.id))
+    assert (hold.kind, hold.human, hold.lifted_at) == ("user_pause", 1, None)
+    getattr(place.tasks, then)(task.id)
+    go.touch()
+    place.supervise()
+    moves = [event for event in place.tasks.log(task.id) if event["type"] == "state_transition"]
+    told = [
+        (one["from"], one["to"], one["trigger"], one["metadata"]["hold"], one["metadata"].get("lifted"))
+        for one in moves
+    ]
+    assert ("in_progress", "paused", "freeze", "user_pause", None) in told
+    assert ("paused", "in_progress", then, "", "user_pause") in told
+    [lifted] = place.ground.tables.all_holds(place.ground.tables.task(task.id))
+    assert (lifted.since, lifted.lifted_by) == (hold.since, then)
+    assert lifted.lifted_at is not None and lifted.lifted_at > lifted.since
+    [shown] = report(place.ground, 0)["tasks"]
+    assert shown["waited_seconds"].keys() == {"user_pause"}
+
+
+def test_a_frozen_agent_that_is_killed_no_longer_counts_as_frozen(place: Place) -> None:
+    go = place.base / "go"
+    task = place.task([{"write": ["a.txt", "1"]}, {"wait_for": str(go)}, DONE])
+    place.supervise(until=lambda: (place.workspace() / "a.txt").exists())
+    place.tasks.freeze(task.id)
+    place.supervise(until=lambda: bool(process.state(last(place, task).folder).get("frozen")))
+    os.kill(process.agent(last(place, task).folder)["pid"], 9)
+    go.touch()
+
+    place.supervise()
+
+    assert place.state(task) == ("done", "")
+    holds = place.ground.tables.all_holds(place.ground.tables.task(task.id))
+    assert holds[0].kind == "user_pause" and all(hold.lifted_at for hold in holds)
+
+
 def test_nothing_that_does_not_run_can_be_frozen(place: Place) -> None:
     task = place.task([DONE])
 

@@ -106,7 +106,7 @@ class Tasks(Answered):
         if hold is not None and hold.kind == UNSAVED:
             raise NotAllowed("The work is complete; nothing is left to pause.", "`keepfast task resume` saves it.")
         if self.tables.open_run(task.id) is not None:
-            return self._want(task, "pause_now" if now else "pause")
+            return self._want(task, "pause_now" if now else "pause", "pause")
         why = "paused by a person"
         return self._rest(task, "hold", "pause", USER_PAUSE, hold=USER_PAUSE, why=why, human=1)
 
@@ -115,7 +115,7 @@ class Tasks(Answered):
         task = self.find(ref)
         if self.tables.open_run(task.id) is None:
             raise NotAllowed("Nothing runs that could be frozen.", "`keepfast task pause` keeps it from starting.")
-        return self._want(task, machine.FROZEN)
+        return self._want(task, machine.FROZEN, "freeze")
 
     def resume(self, ref: str, *, allow: Iterable[str] = ()) -> Task:
         """Let a paused, frozen or crashed task go on; `allow` adds tools that it may use from now on."""
@@ -123,7 +123,7 @@ class Tasks(Answered):
         if task.wanted:
             if task.wanted == machine.CANCEL:
                 raise NotAllowed("The task is being cancelled.")
-            return self._want(task, "")
+            return self._want(task, "", "resume")
         hold = self.tables.hold(task.id)
         if hold is None:
             if task.state == ACTIVE or task.state == machine.QUEUED:
@@ -175,7 +175,7 @@ class Tasks(Answered):
     def cancel(self, ref: str) -> Task:
         task = self.find(ref)
         if self.tables.open_run(task.id) is not None and task.state not in machine.TERMINAL:
-            return self._want(task, machine.CANCEL)
+            return self._want(task, machine.CANCEL, "cancel")
         return self._rest(task, "cancel", "cancel", "cancel", why="cancelled by a person")
 
     def retry(self, ref: str, *, history: bool = False) -> Task:

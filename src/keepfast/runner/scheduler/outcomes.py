@@ -99,10 +99,12 @@ class Settlement:
             run.id, state=ENDED, outcome=outcome, reason=head(self.judged.reason, 2000), ended_at=self.now,
             exit_code=self.look.exit_code, tokens=output.tokens, money=output.money, left=left, said=output.last_said(),
         )  # fmt: skip
+        if self.task.wanted:
+            tables.want(self.task.id, "", self.now, self.judged.kind, run.id)
         session = output.session or run.session
         tables.change(
             self.task.id, self.now, tokens=self.task.tokens + output.tokens, money=self.task.money + output.money,
-            seconds=self.task.seconds + seconds, session=session, wanted="", step=output.step or self.task.step,
+            seconds=self.task.seconds + seconds, session=session, step=output.step or self.task.step,
             fraction=output.fraction or self.task.fraction,
         )  # fmt: skip
         remembers = output.began and driver(self.task.agent, self.ground.options).can_resume
