@@ -228,6 +228,26 @@ def test_tasks_that_queue_up_behind_a_limit_do_not_wait_for_one_another(place: P
     place.supervise()
 
 
+def test_tasks_behind_a_limit_go_on_by_their_priority(place: Place) -> None:
+    change(place, concurrency=1, limit_jitter_least=0, limit_jitter_most=0, stagger=1)
+    one = place.task([{"limited": 5}, {"exit": 1}], *[[DONE]] * 9)
+    place.supervise(until=place.holds(one, "rate_limit"))
+    agent = place.ground.tables.task(one.id).agent
+    tasks = {"normal, begun": one}
+    for priority in ("low", "normal", "critical", "high"):
+        tasks[priority] = place.task(name=priority, agent=agent, priority=priority)
+        place.supervise(until=place.holds(tasks[priority], "rate_limit"))
+    wanted = ["critical", "high", "normal, begun", "normal", "low"]
+
+    due = {
+        name: place.tasks.describe(place.ground.tables.task(task.id))["hold"]["until"] for name, task in tasks.items()
+    }
+    assert sorted(due, key=lambda name: due[name]) == wanted
+    place.supervise()
+    started = {name: last(place, task).started_at for name, task in tasks.items()}
+    assert sorted(started, key=lambda name: started[name]) == wanted
+
+
 def test_a_restore_is_shown_before_it_is_done_and_what_is_not_listed_is_counted(person: Person) -> None:
     turns: list[list[dict[str, Any]]] = [
         [{"write": ["a.txt", str(number)]}, {"say": "[USER_QUESTION]\nquestion: Go?\n[/USER_QUESTION]"}]

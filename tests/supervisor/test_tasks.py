@@ -527,6 +527,21 @@ def test_the_same_question_twice_is_asked_once(place: Place) -> None:
     assert len(place.tasks.inbox()) == 1
 
 
+def test_the_task_with_exactly_this_title_is_meant(place: Place) -> None:
+    """Also if other titles, or all ids, begin so."""
+    place.task([DONE], title="Translate the README", start=False)
+    short = place.task([DONE], title="Translate", start=False)
+    word = place.task([DONE], title="task", start=False)
+
+    assert place.tasks.find("Translate").id == short.id
+    assert place.tasks.find("task").id == word.id
+    with pytest.raises(Usage, match="could be"):
+        place.tasks.find("Trans")
+    place.task([DONE], title="Translate", start=False)
+    with pytest.raises(Usage, match="could be"):
+        place.tasks.find("Translate")
+
+
 def test_an_unknown_task_is_named(place: Place) -> None:
     with pytest.raises(NotFound, match="nothing"):
         place.tasks.pause("nothing")

@@ -28,12 +28,14 @@ class Shown:
         self.ground, self.tables = ground, ground.tables
 
     def find(self, ref: str) -> Task:
-        """The task with this id, or the only one whose id or title begins so. Raises `NotFound`, `Usage`."""
+        """The task with this id or title, or the only one whose id or title begins so. Raises `NotFound`, `Usage`."""
         rows = self.tables.tasks("id = ?", ref) if ref.isascii() else []  # no id is; a database takes no broken text
-        if not rows:
-            rows = [task for task in self.tables.tasks() if ref and task.id.startswith(ref)]
-        if not rows:
-            rows = [task for task in self.tables.tasks("archived = 0") if ref and task.title.startswith(ref)]
+        if not rows and ref:
+            tasks = self.tables.tasks()
+            current = [task for task in tasks if not task.archived]
+            rows = [task for task in current if task.title == ref]
+            rows = rows or [task for task in tasks if task.id.startswith(ref)]
+            rows = rows or [task for task in current if task.title.startswith(ref)]
         if not rows:
             raise NotFound(f"There is no task {ref!r}.", "`keepfast task list` shows what there is.")
         if len(rows) > 1:

@@ -181,7 +181,10 @@ class Tables:
         """Change a prompt for which `where` holds; return how many there were."""
         return self._change("prompt", prompt, columns, where)
 
-    def _change(self, table: str, id: str, columns: dict[str, Any], where: str = "TRUE") -> int:
+    def change_hold(self, hold: int, **columns: Any) -> None:
+        self._change("hold", hold, columns)
+
+    def _change(self, table: str, id: str | int, columns: dict[str, Any], where: str = "TRUE") -> int:
         names = ", ".join([f'"{name}" = ?' for name in columns])
         return self.do(f"UPDATE {table} SET {names} WHERE id = ? AND {where}", *_written(table, columns), id)
 

@@ -22,6 +22,7 @@ from keepfast.runner.process.drivers import driver
 from keepfast.runner.process.output import Output
 from keepfast.runner.process.redaction import clean_text
 from keepfast.runner.scheduler import runs
+from keepfast.runner.scheduler.turns import order_resumes
 from keepfast.secrets.cuts import head
 
 if TYPE_CHECKING:
@@ -200,6 +201,7 @@ class Settlement:
             due = max(due, self.now + self._patience(count - 1))
         due = stagger(self._resumes_of(tables, account), due, int(options.stagger * SECOND))
         self._move(tables, "hold", hold=RATE_LIMIT, why=limit.raw, due_at=due, account=account, windows=windows)
+        due = self._order(tables, account) or due
         tables.notify(
             self.task.id, self.now, "limit", f"{self.task.title} waits for its limit until {documents.moment(due)}."
         )
@@ -232,7 +234,13 @@ class Settlement:
             tables, "hold", hold=hold, why=why, due_at=due, due_boot=self.ground.since_boot() + due - self.now,
             boot=self.ground.boot, account=account,
         )  # fmt: skip
-        return due
+        return (self._order(tables, account) if account else 0) or due
+
+    def _order(self, tables: Tables, account: str) -> int:
+        """Let the tasks of an account go on by rank; return when this one does."""
+        order_resumes(tables, account)
+        hold = tables.hold(self.task.id)
+        return (hold.due_at or 0) if hold is not None else 0
 
     def _patience(self, count: int) -> int:
         """Nanoseconds to wait before the next try after so many in a row."""
