@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from keepfast.app.inspect import pairs_between
 from keepfast.model.entry import FILE, LINK
 from keepfast.model.errors import KeepfastError, NotFound, Usage
-from keepfast.runner.actions import documents, finals
+from keepfast.runner.actions import accounts, documents, finals
 from keepfast.runner.actions.questions import kind_of
 from keepfast.runner.actions.seals import missing_keys
 from keepfast.runner.db.tables import Hold, Prompt, Run, Task
@@ -79,6 +79,7 @@ class Shown:
             "session": task.session or None,
             "reason": task.reason or None,
             "waits_for": self._waits_for(task),
+            "limit": self._limit(task, hold),
             "asks": [
                 {"id": one.id, "kind": kind_of(one.kind, one.category), "name": _name(one), "text": one.text}
                 for one in waiting
@@ -204,6 +205,16 @@ class Shown:
             "until": documents.moment(hold.due_at) if hold.due_at else None, "seconds_left": left,
             "needs_you": bool(hold.human), "prompt": hold.prompt or None,
         }  # fmt: skip
+
+    def _limit(self, task: Task, hold: Hold | None) -> dict[str, Any] | None:
+        """The limit that a task meets which nothing else holds."""
+        if hold is not None or task.state not in (machine.QUEUED, machine.ACTIVE) or self.tables.open_run(task.id):
+            return None
+        limit = accounts.current_limit(self.ground, task)
+        if limit is None:
+            return None
+        until = None if limit.needs_human else documents.moment(limit.due_at)
+        return {"until": until, "reason": limit.reason or None, "needs_you": limit.needs_human}
 
     def _waits_for(self, task: Task) -> list[str]:
         if task.state != machine.QUEUED:

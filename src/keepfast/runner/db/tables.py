@@ -162,6 +162,10 @@ class Tables:
         rows = self.all(f"SELECT * FROM prompt WHERE {where} ORDER BY created_at, id", *values)
         return [Prompt(**read(row)) for row in rows]
 
+    def accounts(self) -> list[Row]:
+        """Limits of accounts, ended ones too."""
+        return self.all("SELECT * FROM account ORDER BY key")
+
     # Changes, inside `write`
 
     def insert(self, table: str, once: bool = False, **columns: Any) -> None:

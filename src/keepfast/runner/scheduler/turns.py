@@ -6,8 +6,8 @@ import os
 import uuid
 from typing import TYPE_CHECKING
 
+from keepfast.runner.actions import accounts, restores, vault
 from keepfast.runner.actions import memory as remembering
-from keepfast.runner.actions import restores, vault
 from keepfast.runner.actions.questions import hold_open
 from keepfast.runner.db.tables import Run, Tables, Task
 from keepfast.runner.domain import prompts as telling
@@ -88,30 +88,25 @@ class Turns:
                         task.id, "hold", now, trigger="needs", hold=SECRET, why=f"needs {lacking[0]}", human=1
                     )
             return True
-        account = driver(vault.agent_of(self.ground, task), self.ground.options).account(self.ground.variables)
-        names = [account, *([f"{account}:{task.agent['model']}"] if task.agent.get("model") else [])]
-        for name in names:
-            row = self.tables.one("SELECT * FROM account WHERE key = ?", name)
-            if row is None:
-                continue
-            holds = [hold for hold in self.tables.holds() if hold.account == name and hold.due_at]
+        for limit in accounts.limits(self.ground, task):
+            holds = [hold for hold in self.tables.holds() if hold.account == limit.account and hold.due_at]
             others = [hold.due_at for hold in holds if hold.due_at]
             # Whoever has met the limit goes on before anybody begins who is not more urgent. Those who only queue up behind it
             # wait for nobody else.
             others_rank = [(rank(self.tables.task(hold.task)), hold.due_at) for hold in holds if hold.due_at]
             begun = [due for (weight, queued), due in others_rank if not queued and weight <= rank(task)[0]]
             first = min(begun, default=0) if task.state == QUEUED else 0
-            if not row["human"] and max(row["due_at"], first) <= now:
+            if not limit.needs_human and max(limit.due_at, first) <= now:
                 continue
             due = None
-            if not row["human"]:
-                due = stagger(others, max([row["due_at"], *others]), int(self.ground.options.stagger * SECOND))
+            if not limit.needs_human:
+                due = stagger(others, max([limit.due_at, *others]), int(self.ground.options.stagger * SECOND))
             with self.tables.write():
                 self.tables.move(
-                    task.id, "hold", now, trigger="account", hold=RATE_LIMIT, why=row["reason"], due_at=due, account=name,
-                    human=row["human"],
+                    task.id, "hold", now, trigger="account", hold=RATE_LIMIT, why=limit.reason, due_at=due,
+                    account=limit.account, human=int(limit.needs_human),
                 )  # fmt: skip
-                order_resumes(self.tables, name)
+                order_resumes(self.tables, limit.account)
             return True
         return False
 
