@@ -104,7 +104,8 @@ def _insert(
             tables.insert(
                 "prompt", id=one["id"], task=id, run="", kind="question", key=one["question"].casefold(), text=one["question"],
                 category=one["category"], options=one["options"], standard=one["default"] or "", required=int(one["required"]),
-                status=one["status"], answer=one["answer"], created_at=now, delivered="before" if one["delivered"] else "",
+                status=one["status"], answer=one["answer"], created_at=now, phase=phase,
+                delivered="before" if one["delivered"] else "",
             )  # fmt: skip
         facts = {"from": "documents", "checkpoint": latest["id"] if latest else None, "cold": cold}
         tables.log(id, now, "rebuilt", facts)

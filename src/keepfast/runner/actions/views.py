@@ -67,7 +67,7 @@ class Shown:
             "agent_status": machine.agent_status(state, run.state if run else ""),
             "frozen": is_frozen,
             "wanted": task.wanted or None,
-            "phase": task.phase if task.phases else None,
+            "phase": _phase(task, task.phase),
             "phases": [phase["name"] for phase in task.phases],
             "step": task.step or None,
             "progress": documents.progress(task, waiting, task.fraction),
@@ -103,10 +103,11 @@ class Shown:
             "brief": task.brief,
             "gates": [{"name": one["name"], "verify": one["verify"], "review": one["review"]} for one in task.phases],
             "prompts": [self.prompt(one) for one in self.tables.prompts("task = ?", task.id)],
-            "runs": [self._run(run) for run in self.tables.runs("task = ?", task.id)],
+            "runs": [self._run(task, run) for run in self.tables.runs("task = ?", task.id)],
             "checkpoints": [
                 {
-                    "id": row["id"], "version": f"v{row['version']}", "reason": row["reason"], "phase": row["phase"],
+                    "id": row["id"], "version": f"v{row['version']}", "reason": row["reason"],
+                    "phase": _phase(task, row["phase"]),
                     "created_at": documents.moment(row["made_at"]), "file": row["file"] or None,
                 }
                 for row in rows
@@ -153,6 +154,7 @@ class Shown:
         task = self.tables.task(hold.task)
         return {
             "id": "", "task": task.id, "kind": "hold", "title": task.title, "hold": hold.kind,
+            "phase": _phase(task, task.phase),
             "text": hold.reason or hold.kind.replace("_", " "), "created_at": documents.moment(hold.since), "options": [],
             "actions": machine.actions(machine.State(task.state, hold.kind), task.wanted == machine.FROZEN),
             **self._spent(task),
@@ -164,6 +166,7 @@ class Shown:
         return {"used": used, "budget": task.budget}
 
     def prompt(self, prompt: Prompt) -> dict[str, Any]:
+        task = self.tables.task(prompt.task)
         return {
             "id": prompt.id,
             "task": prompt.task,
@@ -179,7 +182,7 @@ class Shown:
             "answered_by": prompt.answered_by or None,
             "flagged": bool(prompt.flagged),
             "output": prompt.output or None,
-            "phase": prompt.phase or None,
+            "phase": _phase(task, prompt.phase or task.phase),
             "created_at": documents.moment(prompt.created_at),
             "comments": self.comments(prompt) if prompt.kind == "approval" else [],
         }
@@ -221,9 +224,10 @@ class Shown:
             return []
         return [id for id in task.after if self.tables.task(id).state != machine.DONE]
 
-    def _run(self, run: Run) -> dict[str, Any]:
+    def _run(self, task: Task, run: Run) -> dict[str, Any]:
         return {
-            "id": run.id, "state": run.state, "phase": run.phase, "session": run.session, "resumed": bool(run.resume),
+            "id": run.id, "state": run.state, "phase": _phase(task, run.phase), "session": run.session,
+            "resumed": bool(run.resume),
             "outcome": run.outcome or None, "reason": run.reason or None, "exit_code": run.exit_code, "tokens": run.tokens,
             "money": round(run.money, 4), "started_at": documents.moment(run.started_at),
             "ended_at": documents.moment(run.ended_at) if run.ended_at else None, "log": f"{run.folder}/out.log",
@@ -255,6 +259,11 @@ class Shown:
                     kind = "newFiles" if before is None else "modifiedFiles"
                     found[kind].append(after.path.decode("utf-8", "replace"))
         return found
+
+
+def _phase(task: Task, number: int) -> int | None:
+    """The number of a phase; a task without phases has none, whatever its rows count."""
+    return number if task.phases else None
 
 
 def _name(prompt: Prompt) -> str | None:

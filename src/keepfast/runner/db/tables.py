@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import RLock
@@ -157,6 +158,11 @@ class Tables:
     def last_run(self, task: str) -> Run | None:
         row = self.one("SELECT * FROM run WHERE task = ? ORDER BY number DESC LIMIT 1", task)
         return None if row is None else Run(**read(row))
+
+    def first_step(self, run: Run) -> str:
+        """The step at which a task was when a run began; empty if nobody knows."""
+        row = self.one("SELECT facts FROM event WHERE task = ? AND run = ? AND type = 'run_begun'", run.task, run.id)
+        return str(json.loads(row["facts"]).get("step") or "") if row is not None else ""
 
     def prompts(self, where: str = "TRUE", *values: Any) -> list[Prompt]:
         rows = self.all(f"SELECT * FROM prompt WHERE {where} ORDER BY created_at, id", *values)

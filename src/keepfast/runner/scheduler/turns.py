@@ -82,6 +82,7 @@ class Turns:
                     self.tables.insert(
                         "prompt", once=True, id=f"d_{task.id[5:]}_{name}", task=task.id, run="", kind="secret", key=name,
                         text=f"The task needs {name}.", category="env_variable", status="pending", created_at=now,
+                        phase=task.phase,
                     )  # fmt: skip
                 if not hold_open(self.tables, task.id, now, "needs"):
                     self.tables.move(
@@ -189,6 +190,7 @@ class Turns:
             facts = {
                 "attempt": number,
                 "phase": task.phase if task.phases else None,
+                "step": task.step or None,
                 "resumed": resumes,
                 "why": memory.why,
             }
