@@ -286,3 +286,20 @@ def test_lost_tasks_come_back_by_rebuild(person: Person) -> None:
 
     assert [(one["task"], one["outcome"]) for one in rebuilt["tasks"]] == [(id, "rebuilt")]
     assert person.json("task", "list")[0]["status"] == "paused"
+
+
+@pytest.mark.sqlite
+def test_folders_of_lost_tasks_that_are_not_named_are_counted(person: Person) -> None:
+    folders = [person.project / f"part{number:02}" for number in range(12)]
+    for folder in folders:
+        folder.mkdir()
+    tasks = [{"brief": "x", "workspace": str(folder), "agent": {"command": ["true"]}} for folder in folders]
+    (person.base / "tasks.json").write_text(json.dumps({"tasks": tasks}))
+    made = person.json("task", "new", "--file", str(person.base / "tasks.json"), "--draft")
+    (person.base / "home/.local/share/keepfast/supervisor/tasks.db").unlink()
+
+    listed = person.run("task", "list")
+
+    assert len(made) == 12
+    assert sum(str(folder) in listed.stderr for folder in folders) == 10
+    assert "and 2 more" in listed.stderr

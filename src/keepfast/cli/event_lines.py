@@ -101,7 +101,7 @@ def _saved(event: dict[str, Any]) -> str:
 
 def _restored(event: dict[str, Any]) -> str:
     if not event["success"]:
-        return "could not be restored from a checkpoint; it restarts from the beginning"
+        return "could not be restored from a checkpoint"
     messages = f", {event['messages_restored']} messages" if event["messages_restored"] else ""
     return f"restored from {event['checkpointId']}{messages} ({event['duration_ms']} ms)"
 

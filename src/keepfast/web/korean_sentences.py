@@ -19,6 +19,7 @@ SENTENCES = {
     "{} limits were waited for already": "이미 한도 해제를 {}번 기다렸습니다",
     "limited: {}": "한도 도달: {}",
     "Task could not be restored from checkpoint. Restarting from beginning.": "체크포인트에서 작업을 복원하지 못했습니다. 처음부터 다시 시작합니다.",
+    "Task could not be restored from checkpoint for the second time. It waits for you.": "체크포인트에서 작업을 두 번째로 복원하지 못했습니다. 사용자의 결정을 기다립니다.",
     "The session could not be restored for the second time: {}": "세션을 두 번째로 복원하지 못했습니다: {}",
     "The agent {}.": "에이전트: {}.",
     "needs {}": "{} 값이 필요합니다",

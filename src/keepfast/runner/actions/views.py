@@ -14,6 +14,8 @@ from keepfast.runner.actions.seals import missing_keys
 from keepfast.runner.db.tables import Hold, Prompt, Run, Task
 from keepfast.runner.domain import questions
 from keepfast.runner.domain import task as machine
+from keepfast.runner.process import shims as process
+from keepfast.runner.scheduler import runs
 
 if TYPE_CHECKING:
     from keepfast.runner.actions.environment import Ground
@@ -162,7 +164,13 @@ class Shown:
         }  # fmt: skip
 
     def _spent(self, task: Task) -> dict[str, Any]:
-        used = {"tokens": task.tokens, "money": round(task.money, 4), "seconds": round(task.seconds)}
+        """What a task has used, what its run that is not over has used so far included."""
+        tokens, money, seconds = task.tokens, task.money, task.seconds
+        run = self.tables.open_run(task.id)
+        if run is not None:
+            tokens, money = tokens + run.tokens, money + run.money
+            seconds += runs.lasted(self.ground, run, process.look(run.folder, run.id))
+        used = {"tokens": tokens, "money": round(money, 4), "seconds": round(seconds)}
         return {"used": used, "budget": task.budget}
 
     def prompt(self, prompt: Prompt) -> dict[str, Any]:
