@@ -6,8 +6,10 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 import pytest
@@ -33,6 +35,18 @@ class Person:
         done = self.run(*words, "--json")
         assert done.returncode == 0, done
         return json.loads(done.stdout)
+
+    def supervise(self, until: Callable[[], bool], seconds: float = 60) -> None:
+        """Let a supervisor run until something is so."""
+        words = [sys.executable, "-m", "keepfast", "supervise"]
+        end = monotonic() + seconds
+        with subprocess.Popen(words, cwd=self.project, env=self.variables, stdout=subprocess.DEVNULL) as supervisor:
+            try:
+                while not until():
+                    assert monotonic() < end
+                    sleep(0.2)
+            finally:
+                supervisor.terminate()
 
     def told(self) -> list[str]:
         """What the agent was given on standard input, start by start."""
@@ -192,6 +206,31 @@ def test_what_is_still_asked_is_named_after_an_answer(person: Person) -> None:
     assert person.json("task", "list")[0]["asks"] == []
 
 
+@pytest.mark.sqlite
+@pytest.mark.parametrize("is_own", [True, False])
+def test_an_answer_while_the_account_is_limited_says_when_the_task_goes_on(person: Person, is_own: bool) -> None:
+    """Its own run met the limit, or that of another task of the account."""
+    ask = {"say": "[USER_QUESTION]\nquestion: Which?\n[/USER_QUESTION]"}
+    limited = [{"limited": 3600}, {"exit": 1}]
+    agent = person.agent(*([[ask, *limited]] if is_own else [[ask], limited]))
+    id = person.json("task", "new", "x", "--agent", agent)[0]["id"]
+    person.supervise(lambda: person.json("task", "inbox") != [])
+    if not is_own:
+        (person.project.parent / "other").mkdir()
+        person.json("task", "new", "y", "--agent", agent, "--workspace", str(person.project.parent / "other"))
+    person.supervise(
+        lambda: any((one["hold"] or {}).get("kind") == "rate_limit" for one in person.json("task", "list"))
+    )
+
+    said = person.run("task", "answer", id, "a")
+
+    shown = person.json("task", "show", id)
+    until = datetime.fromisoformat((shown["limit"] or shown["hold"])["until"])
+    assert said.returncode == 0
+    assert until.strftime("%Y-%m-%d %H:%M:%S") in said.stdout, said
+    assert (shown["limit"] is None) == is_own
+
+
 def test_a_task_without_its_client_is_not_made(person: Person) -> None:
     person.variables["PATH"] = "/nowhere"
     made = person.run("task", "new", "x")
@@ -247,3 +286,20 @@ def test_lost_tasks_come_back_by_rebuild(person: Person) -> None:
 
     assert [(one["task"], one["outcome"]) for one in rebuilt["tasks"]] == [(id, "rebuilt")]
     assert person.json("task", "list")[0]["status"] == "paused"
+
+
+@pytest.mark.sqlite
+def test_folders_of_lost_tasks_that_are_not_named_are_counted(person: Person) -> None:
+    folders = [person.project / f"part{number:02}" for number in range(12)]
+    for folder in folders:
+        folder.mkdir()
+    tasks = [{"brief": "x", "workspace": str(folder), "agent": {"command": ["true"]}} for folder in folders]
+    (person.base / "tasks.json").write_text(json.dumps({"tasks": tasks}))
+    made = person.json("task", "new", "--file", str(person.base / "tasks.json"), "--draft")
+    (person.base / "home/.local/share/keepfast/supervisor/tasks.db").unlink()
+
+    listed = person.run("task", "list")
+
+    assert len(made) == 12
+    assert sum(str(folder) in listed.stderr for folder in folders) == 10
+    assert "and 2 more" in listed.stderr

@@ -219,3 +219,23 @@ def test_what_a_killed_supervisor_left_while_it_compressed_goes(tmp_path: Path) 
     documents.prune(str(tmp_path))
 
     assert sorted(one.name for one in folder.iterdir()) == ["checkpoint_1.json", "latest.json"]
+
+
+def test_messages_of_a_later_run_have_the_step_of_the_one_before_until_another_is_told(place: Place) -> None:
+    step = "[PROGRESS]\nstep: {}\n[/PROGRESS]"
+    turns = [
+        [{"say": step.format("03_users")}, ASK],
+        [{"say": "going on"}, {"say": step.format("04_last")}, say_phase(1)],
+    ]
+    task = place.task(*turns, [{"say": "another phase"}, say_phase(2)], phases=[PHASE, PHASE])
+    place.supervise()
+    place.tasks.answer(task.id, "a")
+    place.supervise()
+
+    messages = json.loads((folder(place) / "latest.json").read_text())["conversationHistory"]["messages"]
+    steps = [(one["metadata"]["phase"], one["metadata"]["step"]) for one in messages if one["role"] == "user"]
+    assert steps == [(1, None), (1, "03_users"), (2, None)]
+    said = {one["content"].strip(): one["metadata"]["step"] for one in messages}
+    assert (said["going on"], said["another phase"]) == ("03_users", None)
+    begun = [event["step"] for event in place.tasks.log(task.id) if event["type"] == "run_begun"]
+    assert begun == [None, "03_users", None]

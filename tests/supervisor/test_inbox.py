@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 
+from keepfast.runner.actions import recovery
 from keepfast.runner.actions.report import report
 from keepfast.runner.domain.task import HOLDS
 
@@ -61,3 +62,24 @@ def test_what_waits_for_time_alone_is_not_there(place: Place) -> None:
     place.supervise(until=place.holds(task, "rate_limit"))
 
     assert place.tasks.inbox() == []
+
+
+def test_the_phase_of_a_task_is_told_and_that_of_one_without_phases_is_null(place: Place) -> None:
+    later = place.task([say_phase(1)], [ASK], name="later", phases=[PHASE, PHASE])
+    held = place.task([say_phase(1)], [{"sleep": 60}], name="held", phases=[PHASE, PHASE])
+    plain = place.task([ASK], name="plain")
+    needs = place.task([DONE], name="needs", secrets=["TOKEN"], phases=[PHASE])
+    place.supervise(until=lambda: len(place.tasks.inbox()) == 3 and len(place.journal("held")) == 3)
+    place.tasks.pause(held.id, now=True)
+    place.supervise()
+
+    told = {one["task"]: one["phase"] for one in place.tasks.inbox()}
+    assert told == {later.id: 2, held.id: 2, plain.id: None, needs.id: 1}
+    assert [run["phase"] for run in place.tasks.show(later.id)["runs"]] == [1, 2]
+    shown = place.tasks.show(plain.id)
+    assert {one["phase"] for one in [*shown["runs"], *shown["checkpoints"], *shown["prompts"]]} == {None}
+    place.lose_database()
+    recovery.rebuild(place.ground, [str(place.base)])
+    rebuilt = {(one["task"], one["kind"]): one["phase"] for one in place.tasks.inbox()}
+    assert rebuilt[later.id, "question"] == rebuilt[later.id, "hold"] == 2
+    assert rebuilt[plain.id, "question"] is None

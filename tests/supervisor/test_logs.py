@@ -9,7 +9,7 @@ from threading import Thread
 
 import pytest
 
-from keepfast.runner.actions import documents, logs
+from keepfast.runner.actions import documents, logs, recovery
 
 from .place import DONE, Place
 
@@ -157,3 +157,61 @@ def test_writers_at_the_same_time_write_every_event_once(place: Place) -> None:
 
     assert numbers == [event["sequence"] for event in place.tasks.log(task.id)]
     documents.load(place.ground, str(place.workspace() / ".metadata/task.json"))
+
+
+def test_after_a_rebuild_the_files_of_a_task_go_on_at_once(place: Place) -> None:
+    """The new database counts on from the largest number in any task's folder."""
+    task = place.task([QUESTION], [DONE])
+    place.supervise()
+    before = {name: numbers(place, name) for name in FOLLOWED}
+    place.lose_database()
+    recovery.rebuild(place.ground, [str(place.base)])
+
+    place.tasks.answer(task.id, "a")
+    place.tasks.resume(task.id)
+    place.supervise()
+
+    last = max(max(found) for found in before.values())
+    for name in FOLLOWED:
+        told = numbers(place, name)
+        assert told[: len(before[name])] == before[name]
+        assert len(told) > len(before[name]) and min(told[len(before[name]) :]) > last, name
+        assert told == sorted(set(told))
+    assert min(event["sequence"] for event in place.tasks.log(task.id)) > last
+
+
+def test_a_new_task_in_the_folder_of_a_lost_one_is_told_there(place: Place) -> None:
+    place.task([DONE])
+    place.supervise()
+    before = numbers(place, "history.jsonl")
+    place.lose_database()
+
+    place.task([DONE])
+
+    assert min(numbers(place, "history.jsonl")[len(before) :]) > max(before)
+
+
+@pytest.mark.parametrize("number", [2**53, 2**63 - 1, 2**64])
+def test_a_number_that_cannot_be_one_stops_neither_the_files_nor_the_database(place: Place, number: int) -> None:
+    """An agent can write into these files."""
+    task = place.task([QUESTION], [DONE])
+    place.supervise()
+    with open(place.workspace() / ".metadata/history.jsonl", "a") as file:
+        file.write(json.dumps({"sequence": number, "type": "forged"}) + "\n")
+    place.lose_database()
+
+    recovery.rebuild(place.ground, [str(place.base)])
+    place.tasks.answer(task.id, "a")
+
+    assert 0 < max(event["sequence"] for event in place.tasks.log(task.id)) < 1000
+    assert numbers(place, "history.jsonl")[-1] < 1000
+
+
+FOLLOWED = ("history.jsonl", "protocols.jsonl", "agent.log")
+
+
+def numbers(place: Place, name: str) -> list[int]:
+    """The sequence numbers in a file that tells a task's events."""
+    folder = ".metadata" if name == "history.jsonl" else ".logs"
+    lines = (place.workspace() / folder / name).read_text().splitlines()
+    return [json.loads(line)["sequence"] if line.startswith("{") else int(line.split()[1]) for line in lines]

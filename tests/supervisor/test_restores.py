@@ -10,7 +10,7 @@ import pytest
 
 from keepfast.cli.event_lines import logged, told
 from keepfast.runner.actions.report import report
-from keepfast.runner.actions.restores import RESTARTING
+from keepfast.runner.actions.restores import HELD, RESTARTING
 from keepfast.runner.db.tables import Task
 from keepfast.runner.domain.task import NotAllowed
 from keepfast.store.maintenance.space import forget
@@ -287,6 +287,7 @@ def test_refused_again_it_begins_anew_and_then_a_person_decides(place: Place) ->
     assert resumed(place, task) == [0, 1, 1, 0, 1, 1]
     assert [one["success"] for one in restored(place, task)][-1] is False
     assert [one["hold"] for one in place.tasks.inbox()] == ["crashed"]
+    assert warnings(place, task) == [RESTARTING, HELD], "what is not restarted is not said to be"
 
 
 def test_whoever_wants_a_brief_gets_one_and_no_conversation_is_written(place: Place) -> None:

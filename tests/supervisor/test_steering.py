@@ -112,6 +112,49 @@ def test_a_frozen_task_is_paused_wherever_it_is_told(place: Place) -> None:
     assert place.state(task) == ("done", "")
 
 
+@pytest.mark.parametrize("then", ["resume", "cancel"])
+def test_a_freeze_is_a_hold_with_its_transitions(place: Place, then: str) -> None:
+    go = place.base / "go"
+    task = place.task([{"write": ["a.txt", "1"]}, {"wait_for": str(go)}, DONE])
+    place.supervise(until=lambda: (place.workspace() / "a.txt").exists())
+
+    place.tasks.freeze(task.id)
+
+    [hold] = place.ground.tables.all_holds(place.ground.tables.task(task.id))
+    assert (hold.kind, hold.human, hold.lifted_at) == ("user_pause", 1, None)
+    getattr(place.tasks, then)(task.id)
+    go.touch()
+    place.supervise()
+    moves = [event for event in place.tasks.log(task.id) if event["type"] == "state_transition"]
+    told = [
+        (one["from"], one["to"], one["trigger"], one["metadata"]["hold"], one["metadata"].get("lifted"))
+        for one in moves
+    ]
+    assert ("in_progress", "paused", "freeze", "user_pause", None) in told
+    assert ("paused", "in_progress", then, "", "user_pause") in told
+    [lifted] = place.ground.tables.all_holds(place.ground.tables.task(task.id))
+    assert (lifted.since, lifted.lifted_by) == (hold.since, then)
+    assert lifted.lifted_at is not None and lifted.lifted_at > lifted.since
+    [shown] = report(place.ground, 0)["tasks"]
+    assert shown["waited_seconds"].keys() == {"user_pause"}
+
+
+def test_a_frozen_agent_that_is_killed_no_longer_counts_as_frozen(place: Place) -> None:
+    go = place.base / "go"
+    task = place.task([{"write": ["a.txt", "1"]}, {"wait_for": str(go)}, DONE])
+    place.supervise(until=lambda: (place.workspace() / "a.txt").exists())
+    place.tasks.freeze(task.id)
+    place.supervise(until=lambda: bool(process.state(last(place, task).folder).get("frozen")))
+    os.kill(process.agent(last(place, task).folder)["pid"], 9)
+    go.touch()
+
+    place.supervise()
+
+    assert place.state(task) == ("done", "")
+    holds = place.ground.tables.all_holds(place.ground.tables.task(task.id))
+    assert holds[0].kind == "user_pause" and all(hold.lifted_at for hold in holds)
+
+
 def test_nothing_that_does_not_run_can_be_frozen(place: Place) -> None:
     task = place.task([DONE])
 
@@ -183,6 +226,26 @@ def test_tasks_that_queue_up_behind_a_limit_do_not_wait_for_one_another(place: P
         if place.ground.tables.task(task.id).state not in ("done", "failed"):
             place.tasks.cancel(task.id)
     place.supervise()
+
+
+def test_tasks_behind_a_limit_go_on_by_their_priority(place: Place) -> None:
+    change(place, concurrency=1, limit_jitter_least=0, limit_jitter_most=0, stagger=1)
+    one = place.task([{"limited": 5}, {"exit": 1}], *[[DONE]] * 9)
+    place.supervise(until=place.holds(one, "rate_limit"))
+    agent = place.ground.tables.task(one.id).agent
+    tasks = {"normal, begun": one}
+    for priority in ("low", "normal", "critical", "high"):
+        tasks[priority] = place.task(name=priority, agent=agent, priority=priority)
+        place.supervise(until=place.holds(tasks[priority], "rate_limit"))
+    wanted = ["critical", "high", "normal, begun", "normal", "low"]
+
+    due = {
+        name: place.tasks.describe(place.ground.tables.task(task.id))["hold"]["until"] for name, task in tasks.items()
+    }
+    assert sorted(due, key=lambda name: due[name]) == wanted
+    place.supervise()
+    started = {name: last(place, task).started_at for name, task in tasks.items()}
+    assert sorted(started, key=lambda name: started[name]) == wanted
 
 
 def test_a_restore_is_shown_before_it_is_done_and_what_is_not_listed_is_counted(person: Person) -> None:

@@ -391,6 +391,26 @@ def test_a_malformed_block_is_answered_back(place: Place) -> None:
     assert "the field question is missing" in place.told()[1]
 
 
+def test_a_malformed_question_beside_a_valid_one_is_told_and_the_valid_one_counts(place: Place) -> None:
+    malformed = "[USER_QUESTION]\nquestion:\n[/USER_QUESTION]"
+    task = place.task([{"say": f"{malformed}\n[USER_QUESTION]\nquestion: Which?\n[/USER_QUESTION]"}], [DONE])
+
+    place.supervise()
+
+    assert place.state(task) == ("active", "question")
+    [refused] = [event for event in place.tasks.log(task.id) if event["type"] == "block_refused"]
+    assert (refused["block"], refused["why"]) == ("USER_QUESTION", "the field question is missing")
+    [warning] = place.tasks.show(task.id)["warnings"]
+    assert "the field question is missing" in warning["message"]
+    log = (place.workspace() / ".logs/agent.log").read_text()
+    assert " block_refused " in log and " warning " in log
+    place.tasks.answer(task.id, "this")
+    place.supervise()
+    assert place.state(task) == ("done", "")
+    assert "the field question is missing" in place.told()[1]
+    assert "The answer: this" in place.told()[1]
+
+
 def test_a_budget_of_time_ends_the_run_and_more_of_it_lets_it_go_on(place: Place) -> None:
     task = place.task([{"sleep": 60}], budget={"minutes": 1 / 60})
     place.supervise()
@@ -505,6 +525,21 @@ def test_the_same_question_twice_is_asked_once(place: Place) -> None:
     place.supervise()
 
     assert len(place.tasks.inbox()) == 1
+
+
+def test_the_task_with_exactly_this_title_is_meant(place: Place) -> None:
+    """Also if other titles, or all ids, begin so."""
+    place.task([DONE], title="Translate the README", start=False)
+    short = place.task([DONE], title="Translate", start=False)
+    word = place.task([DONE], title="task", start=False)
+
+    assert place.tasks.find("Translate").id == short.id
+    assert place.tasks.find("task").id == word.id
+    with pytest.raises(Usage, match="could be"):
+        place.tasks.find("Trans")
+    place.task([DONE], title="Translate", start=False)
+    with pytest.raises(Usage, match="could be"):
+        place.tasks.find("Translate")
 
 
 def test_an_unknown_task_is_named(place: Place) -> None:

@@ -70,6 +70,13 @@ def test_questions_are_kept_whatever_stopped_the_run() -> None:
         assert ASK in judge(seen).blocks
 
 
+@pytest.mark.parametrize("beside", [(PHASE,), (TASK,), (ASK,), (NEED,), ()])
+def test_what_was_not_understood_is_told_whatever_follows(beside: tuple[Block, ...]) -> None:
+    odd = Malformed("DEPENDENCY_REQUEST", "odd")
+
+    assert judge(Seen(0, blocks=(odd, *beside))).malformed == (odd,)
+
+
 @pytest.mark.parametrize(
     ("passed", "reworks", "review", "last", "expected"),
     [

@@ -122,6 +122,19 @@ def test_a_budget_of_tokens_is_told_at_half_and_ends_the_run(place: Place) -> No
     assert place.state(task) == ("done", "")
 
 
+def test_the_time_of_a_live_run_is_counted_as_used(place: Place) -> None:
+    go = place.base / "go"
+    task = place.task([{"write": ["a.txt", "1"]}, {"wait_for": str(go)}, DONE])
+    begin = time.monotonic()
+    place.supervise(until=lambda: (place.workspace() / "a.txt").exists() and time.monotonic() - begin > 2.5)
+
+    live = place.tasks.show(task.id)["used"]["seconds"]
+    assert 1 <= live <= 60
+    go.touch()
+    place.supervise()
+    assert live <= place.tasks.show(task.id)["used"]["seconds"] <= 60
+
+
 def test_what_a_live_run_has_used_is_told_and_counts_against_its_budget(place: Place) -> None:
     """A client tells of a message before its end: how long it became stands in its transcript alone."""
     change(place, checkpoint_interval=0.5)

@@ -101,7 +101,7 @@ def _saved(event: dict[str, Any]) -> str:
 
 def _restored(event: dict[str, Any]) -> str:
     if not event["success"]:
-        return "could not be restored from a checkpoint; it restarts from the beginning"
+        return "could not be restored from a checkpoint"
     messages = f", {event['messages_restored']} messages" if event["messages_restored"] else ""
     return f"restored from {event['checkpointId']}{messages} ({event['duration_ms']} ms)"
 
@@ -130,6 +130,7 @@ _SAID: dict[str, Callable[[dict[str, Any]], str]] = {
     "user_question": lambda event: f"asks: {event['text']} ({event['id']})",
     "dependency_request": lambda event: f"needs: {_needed(event)} ({event['id']})",
     "answered": lambda event: f"answered: {event['id']}",
+    "block_refused": lambda event: f"a [{event['block']}] block was not understood: {event['why']}",
     "error": lambda event: f"error ({event['kind']}): {event['message']}",
     "limit_near": lambda event: f"comes close to its limit ({event['scope']})",
     "budget_exceeded": lambda event: f"has used up its budget of {event['what']}",

@@ -76,5 +76,5 @@ def secret(session: Session, ref: str, name: str) -> None:
     with tasks_of(session, "secret") as tasks:
         done = tasks.secret(ref, name, value)
         shown = tasks.describe(done)
-        more = f" It {goes_on(shown)}." if shown["asks"] else ""
+        more = f" It {goes_on(shown)}." if shown["asks"] or shown["limit"] else ""
         say(session, tasks, done, f"{name} is sealed; {done.id} gets it at its next start.{more}")

@@ -9,7 +9,7 @@ import click
 
 from keepfast.cli.numbers import Number, Whole
 from keepfast.cli.session import Session, common
-from keepfast.cli.task_session import REF, say, tasks_of
+from keepfast.cli.task_session import REF, goes_on, say, tasks_of
 from keepfast.model.errors import Usage
 
 if TYPE_CHECKING:
@@ -48,7 +48,8 @@ def resume(session: Session, ref: str, allowed: tuple[str, ...]) -> None:
     """Let a paused, frozen or stopped task go on; save a complete one whose last checkpoint failed."""
     with tasks_of(session, "resume") as tasks:
         done = tasks.resume(ref, allow=allowed)
-        say(session, tasks, done, f"{done.id} is done." if done.state == "done" else f"{done.id} goes on.")
+        text = "is done" if done.state == "done" else goes_on(tasks.describe(done))
+        say(session, tasks, done, f"{done.id} {text}.")
 
 
 @click.command("restore")

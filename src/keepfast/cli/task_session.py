@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from keepfast.cli.event_lines import local
 from keepfast.cli.session import Session, write_json
 
 if TYPE_CHECKING:
@@ -64,7 +65,13 @@ def goes_on(shown: dict[str, Any]) -> str:
     """What a task does once it was told something: it goes on, or what it still waits for."""
     if shown["asks"]:
         return "still waits for " + "; ".join([f"{asked(one, shown['id'])} ({one['id']})" for one in shown["asks"]])
-    if shown["hold"] is not None:
+    hold = shown["hold"]
+    limit = shown["limit"] or (hold if hold is not None and hold["kind"] == "rate_limit" else None)
+    if limit is not None and limit["until"]:
+        return f"goes on when the limit ends, {local(limit['until'])}"
+    if limit is not None:
+        return f"waits for its limit, which needs you: {limit['reason'] or ''}".rstrip(": ")
+    if hold is not None:
         return f"still waits: {shown['hold']['kind'].replace('_', ' ')}, {shown['hold']['reason'] or ''}".rstrip(", ")
     return "goes on" if shown["state"] in ("queued", "active") else f"is {shown['status']}"
 

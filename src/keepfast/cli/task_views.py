@@ -6,7 +6,6 @@ import os
 import sys
 from contextlib import suppress
 from datetime import datetime
-from itertools import islice
 from time import sleep
 from typing import Any
 
@@ -61,12 +60,12 @@ def _say_lost(session: Session) -> None:
 
     with suppress(KeepfastError):  # without a store, no folder is known
         known = [os.fsdecode(row.path) for row in session.repository.workspaces() if row.path]
-        told = [path for path in known if os.path.isfile(path + "/.metadata/task.json")]
-        below = islice(workspaces(session.settings["supervisor.roots"]), SHOWN)
-        found = list(dict.fromkeys([*told[:SHOWN], *below]))
+        folders = dict.fromkeys([*known, *workspaces(session.settings["supervisor.roots"])])
+        found = [folder for folder in folders if os.path.isfile(folder + "/.metadata/task.json")]
         if found:
+            more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
             session.warn(
-                f"The task database knows no tasks, but there are documents of some in {', '.join(found)}."
+                f"The task database knows no tasks, but there are documents of some in {', '.join(found[:SHOWN])}{more}."
                 " `keepfast rebuild` brings them back."
             )
 

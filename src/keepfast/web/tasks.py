@@ -106,7 +106,7 @@ class Work:
         """What happened to a task and when; what is not over yet lasts until now."""
         row, now = self._row(task), self.ground.now()
         runs = self.ground.tables.runs("task = ?", row.id)
-        holds = self.ground.tables.all("SELECT * FROM hold WHERE task = ? ORDER BY id", row.id)
+        holds = self.ground.tables.all_holds(row)
         points = self.ground.tables.all("SELECT * FROM checkpoint WHERE task = ? ORDER BY made_at", row.id)
         begin, end = row.started_at or row.created_at, row.ended_at or now
         # A phase begins with its first run, and ends with the first run of the next one.
@@ -127,7 +127,7 @@ class Work:
                 for run in runs
             ],
             [
-                Span(one["since"], one["lifted_at"] or end, one["kind"], one["reason"] or one["kind"].replace("_", " "))
+                Span(one.since, one.lifted_at or end, one.kind, one.reason or one.kind.replace("_", " "))
                 for one in holds
             ],
             [

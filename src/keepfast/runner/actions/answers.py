@@ -29,10 +29,11 @@ class Moved(Shown):
             self.tables.move(task.id, action, self.ground.now(), trigger=trigger, **columns)
         return self._told(task.id)
 
-    def _want(self, task: Task, what: str) -> Task:
+    def _want(self, task: Task, what: str, trigger: str) -> Task:
         with self.tables.write():
-            self.tables.change(task.id, self.ground.now(), wanted=what)
-            self.tables.log(task.id, self.ground.now(), "wanted", {"what": what or "go on"})
+            now = self.ground.now()
+            self.tables.want(task.id, what, now, trigger)
+            self.tables.log(task.id, now, "wanted", {"what": what or "go on"})
         return self._told(task.id)
 
     def _lift(self, task: Task, trigger: str, **columns: Any) -> Task:

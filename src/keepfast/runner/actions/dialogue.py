@@ -33,7 +33,7 @@ def read(ground: Ground, run: Run, output: Output | None) -> Dialogue:
         kept = _kept(run)
         if kept is not None:
             return kept
-    return _joined(_before(ground, run), run, output or _output(ground, run))
+    return _joined(ground, _before(ground, run), run, output or _output(ground, run))
 
 
 def keep(ground: Ground, run: Run, output: Output) -> None:
@@ -41,7 +41,7 @@ def keep(ground: Ground, run: Run, output: Output) -> None:
 
     A failure costs time alone: it is read from the logs again.
     """
-    _note(run, _joined(_before(ground, run), run, output))
+    _note(run, _joined(ground, _before(ground, run), run, output))
 
 
 def _before(ground: Ground, run: Run) -> Dialogue:
@@ -58,7 +58,7 @@ def _before(ground: Ground, run: Run) -> Dialogue:
     if not found.total and first.number > 1:
         found = documented(ground, run.task, first.started_at)
     for one in reversed(unread):
-        found = _joined(found, one, _output(ground, one))
+        found = _joined(ground, found, one, _output(ground, one))
         _note(one, found)
     return found
 
@@ -86,10 +86,12 @@ def documented(ground: Ground, task: str, before: int) -> Dialogue:
     return Dialogue()
 
 
-def _joined(before: Dialogue, run: Run, output: Output) -> Dialogue:
+def _joined(ground: Ground, before: Dialogue, run: Run, output: Output) -> Dialogue:
+    # Until the agent tells of another step, it is at the one that the task was at when the run began.
+    first = ground.tables.first_step(run) or None
     begun = {
         "role": "user", "content": clean_text(run.prompt)[:SHOWN], "at": run.started_at,
-        "metadata": {"phase": run.phase, "step": None, "type": "log"},
+        "metadata": {"phase": run.phase, "step": first, "type": "log"},
     }  # fmt: skip
     said = [begun]
     for message in output.messages:
@@ -97,7 +99,7 @@ def _joined(before: Dialogue, run: Run, output: Output) -> Dialogue:
             message["struck"] = clean_text(message["content"])  # once: a run's messages are told of at every checkpoint
         said.append({
             "role": message["role"], "content": message["struck"], "at": message["at"] or run.started_at,
-            "metadata": {"phase": run.phase, "step": message["step"] or None, "type": message["type"]},
+            "metadata": {"phase": run.phase, "step": message["step"] or first, "type": message["type"]},
         })  # fmt: skip
     if output.count > len(output.messages):
         said = said[1:]  # messages between the prompt and these are left out: what is shown has no gaps

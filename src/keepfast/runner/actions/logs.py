@@ -24,12 +24,14 @@ MOST = 10 << 20
 OUTPUTS = (("stdout.log", "out.log"), ("stderr.log", "err.log"))
 PROTOCOL = frozenset((
     "phase_complete", "user_question", "dependency_request", "error", "answered", "secret_provided", "question_expired",
-    "duplicate_refused",
+    "duplicate_refused", "block_refused",
 ))  # fmt: skip
 UNTOLD = ("progress", "context")
 """Events that change nothing of what `task.json` tells."""
 LOOKS, APART = 20, 0.05
 """How often a file that somebody else extends is looked at again, and seconds between two looks."""
+TOO_LARGE = 1 << 53
+"""No event has this number or a larger one: a line that says so is none of ours."""
 AT_ONCE = 1 << 20
 """Bytes of an output that are copied in one piece."""
 
@@ -187,6 +189,17 @@ def _append(fd: int, text: bytes) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
+def last_number(workspace: str) -> int:
+    """The largest number of an event that the files of a workspace tell; 0 without any."""
+    paths = (f"{documents.METADATA}/history.jsonl", f"{LOGS}/protocols.jsonl", f"{LOGS}/agent.log")
+    files = [path for path in (f"{workspace}/{path}" for path in paths) if os.path.isfile(path)]
+    found = 0
+    for path in files:
+        with suppress(OSError):
+            found = max(found, _last(path))
+    return found
+
+
 def _last(path: str) -> int:
     """The number of the last event in a file: in its JSON, or the second word of a plain line."""
     try:
@@ -197,9 +210,11 @@ def _last(path: str) -> int:
         return 0
     for text in reversed(lines):
         try:
-            return int(json.loads(text)["sequence"] if text.startswith(b"{") else text.split()[1])
-        except (ValueError, KeyError, TypeError, IndexError):
+            number = int(json.loads(text)["sequence"] if text.startswith(b"{") else text.split()[1])
+        except (ValueError, KeyError, TypeError, IndexError, RecursionError):
             continue
+        if 0 < number < TOO_LARGE:
+            return number
     return 0
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from keepfast.model.errors import KeepfastError
-from keepfast.runner.actions import checkpoints, documents, finals, vault
+from keepfast.runner.actions import checkpoints, documents, finals, logs, vault
 from keepfast.runner.db.rows import MARKED
 from keepfast.runner.domain.prompts import aside
 from keepfast.runner.domain.task import ACTIVE, DONE, DRAFT, FAILED, TERMINAL, USER_PAUSE
@@ -51,8 +51,14 @@ def workspaces(roots: Iterable[str]) -> Iterator[str]:
 
 
 def rebuild(ground: Ground, roots: Iterable[str]) -> list[Found]:
-    """Take over every task that the database does not know. They come back held for a person."""
-    return [_take_over(ground, folder) for folder in workspaces(roots)]
+    """Take over every task that the database does not know. They come back held for a person.
+
+    Events are numbered above all that the folders tell, so that their files go on at once.
+    """
+    folders = list(workspaces(roots))
+    with ground.tables.write() as tables:
+        tables.count_events_on(max(map(logs.last_number, folders), default=0))
+    return [_take_over(ground, folder) for folder in folders]
 
 
 def _take_over(ground: Ground, workspace: str) -> Found:
@@ -98,7 +104,8 @@ def _insert(
             tables.insert(
                 "prompt", id=one["id"], task=id, run="", kind="question", key=one["question"].casefold(), text=one["question"],
                 category=one["category"], options=one["options"], standard=one["default"] or "", required=int(one["required"]),
-                status=one["status"], answer=one["answer"], created_at=now, delivered="before" if one["delivered"] else "",
+                status=one["status"], answer=one["answer"], created_at=now, phase=phase,
+                delivered="before" if one["delivered"] else "",
             )  # fmt: skip
         facts = {"from": "documents", "checkpoint": latest["id"] if latest else None, "cold": cold}
         tables.log(id, now, "rebuilt", facts)

@@ -21,16 +21,11 @@ def report(ground: Ground, since: int) -> dict[str, Any]:
     found = []
     for task in tables.tasks("updated_at >= ? OR state IN ('queued', 'active', 'review')", since):
         runs = tables.runs("task = ? AND started_at >= ?", task.id, since)
-        holds = tables.all(
-            "SELECT kind, since, lifted_at FROM hold WHERE task = ? AND COALESCE(lifted_at, ?) >= ?",
-            task.id,
-            now,
-            since,
-        )
         waited: dict[str, float] = {}
-        for row in holds:
-            span = ((row["lifted_at"] or now) - max(row["since"], since)) / SECOND
-            waited[row["kind"]] = round(waited.get(row["kind"], 0.0) + max(span, 0.0), 1)
+        for hold in tables.all_holds(task):
+            if (hold.lifted_at or now) >= since:
+                span = ((hold.lifted_at or now) - max(hold.since, since)) / SECOND
+                waited[hold.kind] = round(waited.get(hold.kind, 0.0) + max(span, 0.0), 1)
         kept = tables.all(
             "SELECT reason, COUNT(*) AS count FROM checkpoint WHERE task = ? AND made_at >= ? GROUP BY reason",
             task.id,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from keepfast.store.rows import CheckpointRow
 
 RESTARTING = "Task could not be restored from checkpoint. Restarting from beginning."
+HELD = "Task could not be restored from checkpoint for the second time. It waits for you."
 INVALID = "Workspace validation failed: nothing that the task has made is there any more"
 LOST_SESSION = ("No conversation found", "already in use", "no_conversation")
 CUT_OFF = frozenset(("crashed", "limited", "paused", "retry", "budget", "full", "host_restart", "host_lost"))
@@ -170,7 +171,7 @@ def fail(tables: Tables, task: Task, now: int, milliseconds: int, reason: str) -
     restores = task.restores + 1
     tables.change(task.id, now, session="" if restores == 1 else task.session, restores=restores)
     log(tables, task.id, now, None, success=False, milliseconds=milliseconds)
-    tables.warn(task.id, now, RESTARTING)
+    tables.warn(task.id, now, RESTARTING if restores == 1 else HELD)
     if restores == 1:
         return True
     why = f"The session could not be restored for the second time: {reason}"

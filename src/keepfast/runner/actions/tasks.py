@@ -12,7 +12,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from keepfast.model.errors import Conflict, Refused, Usage
-from keepfast.runner.actions import checkpoints, documents, finals, restores, vault
+from keepfast.runner.actions import checkpoints, documents, finals, logs, restores, vault
 from keepfast.runner.actions import rollback as returning
 from keepfast.runner.actions.answers import Answered
 from keepfast.runner.db.tables import Task
@@ -64,6 +64,7 @@ class Tasks(Answered):
         documents.prepare(spec["workspace"])
         budget = {**spec["budget"], "tokens": spec["budget"]["tokens"] or self.ground.options.max_tokens}
         with self.tables.write():
+            self.tables.count_events_on(logs.last_number(spec["workspace"]))
             self.tables.insert(
                 "task", id=id, type=spec["type"], workspace=spec["workspace"], workspace_id=workspace, budget=budget,
                 priority=spec["priority"], after=after, needs=spec["secrets"], state=DRAFT, created_at=now, updated_at=now,
@@ -105,7 +106,7 @@ class Tasks(Answered):
         if hold is not None and hold.kind == UNSAVED:
             raise NotAllowed("The work is complete; nothing is left to pause.", "`keepfast task resume` saves it.")
         if self.tables.open_run(task.id) is not None:
-            return self._want(task, "pause_now" if now else "pause")
+            return self._want(task, "pause_now" if now else "pause", "pause")
         why = "paused by a person"
         return self._rest(task, "hold", "pause", USER_PAUSE, hold=USER_PAUSE, why=why, human=1)
 
@@ -114,7 +115,7 @@ class Tasks(Answered):
         task = self.find(ref)
         if self.tables.open_run(task.id) is None:
             raise NotAllowed("Nothing runs that could be frozen.", "`keepfast task pause` keeps it from starting.")
-        return self._want(task, machine.FROZEN)
+        return self._want(task, machine.FROZEN, "freeze")
 
     def resume(self, ref: str, *, allow: Iterable[str] = ()) -> Task:
         """Let a paused, frozen or crashed task go on; `allow` adds tools that it may use from now on."""
@@ -122,7 +123,7 @@ class Tasks(Answered):
         if task.wanted:
             if task.wanted == machine.CANCEL:
                 raise NotAllowed("The task is being cancelled.")
-            return self._want(task, "")
+            return self._want(task, "", "resume")
         hold = self.tables.hold(task.id)
         if hold is None:
             if task.state == ACTIVE or task.state == machine.QUEUED:
@@ -174,7 +175,7 @@ class Tasks(Answered):
     def cancel(self, ref: str) -> Task:
         task = self.find(ref)
         if self.tables.open_run(task.id) is not None and task.state not in machine.TERMINAL:
-            return self._want(task, machine.CANCEL)
+            return self._want(task, machine.CANCEL, "cancel")
         return self._rest(task, "cancel", "cancel", "cancel", why="cancelled by a person")
 
     def retry(self, ref: str, *, history: bool = False) -> Task:

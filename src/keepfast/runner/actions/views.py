@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 from keepfast.app.inspect import pairs_between
 from keepfast.model.entry import FILE, LINK
 from keepfast.model.errors import KeepfastError, NotFound, Usage
-from keepfast.runner.actions import documents, finals
+from keepfast.runner.actions import accounts, documents, finals
 from keepfast.runner.actions.questions import kind_of
 from keepfast.runner.actions.seals import missing_keys
 from keepfast.runner.db.tables import Hold, Prompt, Run, Task
 from keepfast.runner.domain import questions
 from keepfast.runner.domain import task as machine
+from keepfast.runner.process import shims as process
+from keepfast.runner.scheduler import runs
 
 if TYPE_CHECKING:
     from keepfast.runner.actions.environment import Ground
@@ -28,12 +30,14 @@ class Shown:
         self.ground, self.tables = ground, ground.tables
 
     def find(self, ref: str) -> Task:
-        """The task with this id, or the only one whose id or title begins so. Raises `NotFound`, `Usage`."""
+        """The task with this id or title, or the only one whose id or title begins so. Raises `NotFound`, `Usage`."""
         rows = self.tables.tasks("id = ?", ref) if ref.isascii() else []  # no id is; a database takes no broken text
-        if not rows:
-            rows = [task for task in self.tables.tasks() if ref and task.id.startswith(ref)]
-        if not rows:
-            rows = [task for task in self.tables.tasks("archived = 0") if ref and task.title.startswith(ref)]
+        if not rows and ref:
+            tasks = self.tables.tasks()
+            current = [task for task in tasks if not task.archived]
+            rows = [task for task in current if task.title == ref]
+            rows = rows or [task for task in tasks if task.id.startswith(ref)]
+            rows = rows or [task for task in current if task.title.startswith(ref)]
         if not rows:
             raise NotFound(f"There is no task {ref!r}.", "`keepfast task list` shows what there is.")
         if len(rows) > 1:
@@ -65,7 +69,7 @@ class Shown:
             "agent_status": machine.agent_status(state, run.state if run else ""),
             "frozen": is_frozen,
             "wanted": task.wanted or None,
-            "phase": task.phase if task.phases else None,
+            "phase": _phase(task, task.phase),
             "phases": [phase["name"] for phase in task.phases],
             "step": task.step or None,
             "progress": documents.progress(task, waiting, task.fraction),
@@ -77,6 +81,7 @@ class Shown:
             "session": task.session or None,
             "reason": task.reason or None,
             "waits_for": self._waits_for(task),
+            "limit": self._limit(task, hold),
             "asks": [
                 {"id": one.id, "kind": kind_of(one.kind, one.category), "name": _name(one), "text": one.text}
                 for one in waiting
@@ -100,10 +105,11 @@ class Shown:
             "brief": task.brief,
             "gates": [{"name": one["name"], "verify": one["verify"], "review": one["review"]} for one in task.phases],
             "prompts": [self.prompt(one) for one in self.tables.prompts("task = ?", task.id)],
-            "runs": [self._run(run) for run in self.tables.runs("task = ?", task.id)],
+            "runs": [self._run(task, run) for run in self.tables.runs("task = ?", task.id)],
             "checkpoints": [
                 {
-                    "id": row["id"], "version": f"v{row['version']}", "reason": row["reason"], "phase": row["phase"],
+                    "id": row["id"], "version": f"v{row['version']}", "reason": row["reason"],
+                    "phase": _phase(task, row["phase"]),
                     "created_at": documents.moment(row["made_at"]), "file": row["file"] or None,
                 }
                 for row in rows
@@ -150,6 +156,7 @@ class Shown:
         task = self.tables.task(hold.task)
         return {
             "id": "", "task": task.id, "kind": "hold", "title": task.title, "hold": hold.kind,
+            "phase": _phase(task, task.phase),
             "text": hold.reason or hold.kind.replace("_", " "), "created_at": documents.moment(hold.since), "options": [],
             "actions": machine.actions(machine.State(task.state, hold.kind), task.wanted == machine.FROZEN),
             **self._spent(task),
@@ -157,10 +164,17 @@ class Shown:
         }  # fmt: skip
 
     def _spent(self, task: Task) -> dict[str, Any]:
-        used = {"tokens": task.tokens, "money": round(task.money, 4), "seconds": round(task.seconds)}
+        """What a task has used, what its run that is not over has used so far included."""
+        tokens, money, seconds = task.tokens, task.money, task.seconds
+        run = self.tables.open_run(task.id)
+        if run is not None:
+            tokens, money = tokens + run.tokens, money + run.money
+            seconds += runs.lasted(self.ground, run, process.look(run.folder, run.id))
+        used = {"tokens": tokens, "money": round(money, 4), "seconds": round(seconds)}
         return {"used": used, "budget": task.budget}
 
     def prompt(self, prompt: Prompt) -> dict[str, Any]:
+        task = self.tables.task(prompt.task)
         return {
             "id": prompt.id,
             "task": prompt.task,
@@ -176,7 +190,7 @@ class Shown:
             "answered_by": prompt.answered_by or None,
             "flagged": bool(prompt.flagged),
             "output": prompt.output or None,
-            "phase": prompt.phase or None,
+            "phase": _phase(task, prompt.phase or task.phase),
             "created_at": documents.moment(prompt.created_at),
             "comments": self.comments(prompt) if prompt.kind == "approval" else [],
         }
@@ -203,14 +217,25 @@ class Shown:
             "needs_you": bool(hold.human), "prompt": hold.prompt or None,
         }  # fmt: skip
 
+    def _limit(self, task: Task, hold: Hold | None) -> dict[str, Any] | None:
+        """The limit that a task meets which nothing else holds."""
+        if hold is not None or task.state not in (machine.QUEUED, machine.ACTIVE) or self.tables.open_run(task.id):
+            return None
+        limit = accounts.current_limit(self.ground, task)
+        if limit is None:
+            return None
+        until = None if limit.needs_human else documents.moment(limit.due_at)
+        return {"until": until, "reason": limit.reason or None, "needs_you": limit.needs_human}
+
     def _waits_for(self, task: Task) -> list[str]:
         if task.state != machine.QUEUED:
             return []
         return [id for id in task.after if self.tables.task(id).state != machine.DONE]
 
-    def _run(self, run: Run) -> dict[str, Any]:
+    def _run(self, task: Task, run: Run) -> dict[str, Any]:
         return {
-            "id": run.id, "state": run.state, "phase": run.phase, "session": run.session, "resumed": bool(run.resume),
+            "id": run.id, "state": run.state, "phase": _phase(task, run.phase), "session": run.session,
+            "resumed": bool(run.resume),
             "outcome": run.outcome or None, "reason": run.reason or None, "exit_code": run.exit_code, "tokens": run.tokens,
             "money": round(run.money, 4), "started_at": documents.moment(run.started_at),
             "ended_at": documents.moment(run.ended_at) if run.ended_at else None, "log": f"{run.folder}/out.log",
@@ -242,6 +267,11 @@ class Shown:
                     kind = "newFiles" if before is None else "modifiedFiles"
                     found[kind].append(after.path.decode("utf-8", "replace"))
         return found
+
+
+def _phase(task: Task, number: int) -> int | None:
+    """The number of a phase; a task without phases has none, whatever its rows count."""
+    return number if task.phases else None
 
 
 def _name(prompt: Prompt) -> str | None:

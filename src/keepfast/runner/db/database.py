@@ -43,6 +43,9 @@ class Database(Protocol):
     def change(self, sql: str, values: Sequence[Any] = ()) -> int:
         """Change rows; return how many."""
 
+    def count_on(self, table: str, column: str, number: int) -> None:
+        """Let a column that counts by itself go on above this number; one that is there already stays where it is."""
+
     def is_same(self) -> bool:
         """Is what we hold open still what lies at the address?"""
 
@@ -107,6 +110,13 @@ class Sqlite:
 
     def change(self, sql: str, values: Sequence[Any] = ()) -> int:
         return int(self._execute(sql, values).rowcount)
+
+    def count_on(self, table: str, column: str, number: int) -> None:
+        row = self._execute("SELECT MAX(seq) FROM sqlite_sequence WHERE name = ?", [table]).fetchone()
+        if row[0] is None:
+            self._execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", [table, number])
+        elif row[0] < number:
+            self._execute("UPDATE sqlite_sequence SET seq = ? WHERE name = ?", [number, table])
 
     def is_same(self) -> bool:
         try:

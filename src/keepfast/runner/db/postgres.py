@@ -59,6 +59,13 @@ class Postgres:
     def change(self, sql: str, values: Sequence[Any] = ()) -> int:
         return self._named(lambda: self._sql.execute(_marks(sql), _values(values)).rowcount)
 
+    def count_on(self, table: str, column: str, number: int) -> None:
+        counter = "pg_get_serial_sequence(?, ?)::regclass"
+        self.rows(
+            f"SELECT setval({counter}, GREATEST(?, COALESCE(pg_sequence_last_value({counter}), 1)))",
+            [table, column, number, table, column],
+        )
+
     def is_same(self) -> bool:
         return True  # what is gone says so when it is asked
 

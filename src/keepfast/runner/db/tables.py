@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import RLock
@@ -27,6 +28,9 @@ WORDS = {
     "account": frozenset(("reason",)),
 }
 """Columns with words of people, agents and programs: nothing that looks like a secret gets into one."""
+FROZEN_BY = "frozen by a person"
+LARGEST = 1 << 52
+"""Whatever a folder says, events are counted on from at most this: numbers must not run out, nor be too large for JSON."""
 
 
 class Overtaken(Conflict):
@@ -111,6 +115,12 @@ class Tables:
     def holds(self) -> list[Hold]:
         return [Hold(**read(row)) for row in self.all("SELECT * FROM hold WHERE lifted_at IS NULL ORDER BY id")]
 
+    def all_holds(self, task: Task) -> list[Hold]:
+        """Everything that has held a task and holds it now, oldest first; freezes too."""
+        rows = [Hold(**read(row)) for row in self.all("SELECT * FROM hold WHERE task = ? ORDER BY since, id", task.id)]
+        shown = self.shown_hold(task)
+        return rows if shown is None or shown in rows else [*rows, shown]
+
     def state(self, task: Task) -> State:
         hold = self.hold(task.id)
         return State(task.state, hold.kind if hold else "")
@@ -124,7 +134,7 @@ class Tables:
         since = (row["at"] if row is not None else None) or task.updated_at
         return Hold(
             id=0, task=task.id, kind=USER_PAUSE, since=since, due_at=None, due_boot=None, boot="", account="", prompt="",
-            reason="frozen by a person", human=1, lifted_at=None, lifted_by="",
+            reason=FROZEN_BY, human=1, lifted_at=None, lifted_by="",
         )  # fmt: skip
 
     def shown_state(self, task: Task) -> State:
@@ -149,9 +159,18 @@ class Tables:
         row = self.one("SELECT * FROM run WHERE task = ? ORDER BY number DESC LIMIT 1", task)
         return None if row is None else Run(**read(row))
 
+    def first_step(self, run: Run) -> str:
+        """The step at which a task was when a run began; empty if nobody knows."""
+        row = self.one("SELECT facts FROM event WHERE task = ? AND run = ? AND type = 'run_begun'", run.task, run.id)
+        return str(json.loads(row["facts"]).get("step") or "") if row is not None else ""
+
     def prompts(self, where: str = "TRUE", *values: Any) -> list[Prompt]:
         rows = self.all(f"SELECT * FROM prompt WHERE {where} ORDER BY created_at, id", *values)
         return [Prompt(**read(row)) for row in rows]
+
+    def accounts(self) -> list[Row]:
+        """Limits of accounts, ended ones too."""
+        return self.all("SELECT * FROM account ORDER BY key")
 
     # Changes, inside `write`
 
@@ -172,7 +191,10 @@ class Tables:
         """Change a prompt for which `where` holds; return how many there were."""
         return self._change("prompt", prompt, columns, where)
 
-    def _change(self, table: str, id: str, columns: dict[str, Any], where: str = "TRUE") -> int:
+    def change_hold(self, hold: int, **columns: Any) -> None:
+        self._change("hold", hold, columns)
+
+    def _change(self, table: str, id: str | int, columns: dict[str, Any], where: str = "TRUE") -> int:
         names = ", ".join([f'"{name}" = ?' for name in columns])
         return self.do(f"UPDATE {table} SET {names} WHERE id = ? AND {where}", *_written(table, columns), id)
 
@@ -213,21 +235,39 @@ class Tables:
         if why and "reason" not in columns:
             columns["reason"] = why
         self.change(task, now, state=after.state, **columns)
-        if before != after:
-            facts = {
-                "from": before.state,
-                "to": after.state,
-                "trigger": trigger,
-                "metadata": {"hold": after.hold, "reason": why},
-            }
-            if before.hold:
-                facts["metadata"]["lifted"] = before.hold  # type: ignore[index]
-            if held.get("due_at") and after.hold:
-                from keepfast.runner.actions.documents import moment  # documents stand on tables
-
-                facts["metadata"]["until"] = moment(held["due_at"])  # type: ignore[index]
-            self.log(task, now, "state_transition", facts, run)
+        self._log_move(task, now, before, after, trigger, why, held.get("due_at") or 0, run)
         return after
+
+    def want(self, task: str, what: str, now: int, trigger: str, run: str = "") -> None:
+        """Write what people want of a live run; nothing if `what` is empty.
+
+        A run that is frozen holds its task, as `shown_hold` says: that begins and ends like any other hold.
+        """
+        row = self.task(task)
+        before, hold = self.shown_state(row), self.shown_hold(row)
+        self.change(task, now, wanted=what)
+        after = self.shown_state(self.task(task))
+        if before.hold and not after.hold and hold is not None:
+            self.insert(
+                "hold", task=task, kind=hold.kind, since=hold.since, reason=hold.reason, human=hold.human, lifted_at=now,
+                lifted_by=trigger,
+            )  # fmt: skip
+        self._log_move(task, now, before, after, trigger, FROZEN_BY if after.hold else "", run=run)
+
+    def _log_move(
+        self, task: str, now: int, before: State, after: State, trigger: str, why: str, due_at: int = 0, run: str = ""
+    ) -> None:
+        if before == after:
+            return
+        about = {"hold": after.hold, "reason": why}
+        if before.hold:
+            about["lifted"] = before.hold
+        if due_at and after.hold:
+            from keepfast.runner.actions.documents import moment  # documents stand on tables
+
+            about["until"] = moment(due_at)
+        facts = {"from": before.state, "to": after.state, "trigger": trigger, "metadata": about}
+        self.log(task, now, "state_transition", facts, run)
 
     def keep_secret(self, task: str, name: str, sealed: str, type: str, now: int) -> None:
         """Keep a sealed value; a new one replaces the old."""
@@ -243,6 +283,11 @@ class Tables:
 
     def log(self, task: str, now: int, type: str, facts: dict[str, Any], run: str = "") -> None:
         self.insert("event", task=task, run=run, at=now, type=type, facts=facts)
+
+    def count_events_on(self, number: int) -> None:
+        """Number events from now on above this: above what a task's folder was told by a database that was lost."""
+        if number > 0:
+            self._db.count_on("event", "sequence", min(number, LARGEST))
 
     def warn(self, task: str, now: int, text: str) -> None:
         """Warn people of something that went on all the same: in the log, and by a notice."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from keepfast.runner.domain.limits import OVERLOAD, SHORT, LimitHit
@@ -53,13 +53,18 @@ class Verdict(NamedTuple):
     reason: str = ""
     blocks: tuple[Block, ...] = ()
     malformed: tuple[Malformed, ...] = ()
+    """What the agent said beside them and could not be understood, whatever is to be done."""
 
 
 def judge(seen: Seen) -> Verdict:
     """Decide; what a person wanted goes before what the agent said, and that before how its process ended."""
     found = sort(list(seen.blocks))
-    blocks = [one for one in found if isinstance(one, Block)]
     malformed = tuple(one for one in found if isinstance(one, Malformed))
+    decided = _decide(seen, [one for one in found if isinstance(one, Block)], malformed)
+    return decided._replace(malformed=malformed)
+
+
+def _decide(seen: Seen, blocks: Sequence[Block], malformed: Sequence[Malformed]) -> Verdict:
     named = {name: tuple(block for block in blocks if block.name == name) for name in {block.name for block in blocks}}
     errors = named.get("ERROR", ())
     if seen.wanted == "cancel":
@@ -77,25 +82,25 @@ def judge(seen: Seen) -> Verdict:
     questions, needs = named.get("USER_QUESTION", ()), named.get("DEPENDENCY_REQUEST", ())
     asks = (*needs, *questions)
     if seen.limit is not None:
-        return Verdict(LIMITED, seen.limit.raw, asks, malformed)
+        return Verdict(LIMITED, seen.limit.raw, asks)
     if seen.wanted == "pause":
-        return Verdict(PAUSED, "paused by a person", asks, malformed)
+        return Verdict(PAUSED, "paused by a person", asks)
     if seen.wanted in ("budget", "stuck"):
-        return Verdict(BUDGET if seen.wanted == "budget" else RETRY, seen.wanted, asks, malformed)
+        return Verdict(BUDGET if seen.wanted == "budget" else RETRY, seen.wanted, asks)
     if errors:
-        return Verdict(RETRY, errors[0].fields["message"], (*errors, *asks), malformed)
+        return Verdict(RETRY, errors[0].fields["message"], (*errors, *asks))
     if seen.failed or (seen.exit_code != 0 and seen.wanted != LINGERING):
-        return Verdict(CRASHED, _ended(seen), asks, malformed)
+        return Verdict(CRASHED, _ended(seen), asks)
     if completed is not None:
         return completed
     if needs:
-        return Verdict(NEEDS, f"needs {', '.join([block.fields['name'] for block in needs])}", asks, malformed)
+        return Verdict(NEEDS, f"needs {', '.join([block.fields['name'] for block in needs])}", asks)
     if questions:
-        return Verdict(ASKED, questions[0].fields["question"], questions, malformed)
+        return Verdict(ASKED, questions[0].fields["question"], questions)
     if seen.denials:
         return Verdict(DENIED, f"was not allowed to use {', '.join(sorted(set(seen.denials)))}")
     if malformed:
-        return Verdict(IDLE, malformed[0].why, (), malformed)
+        return Verdict(IDLE, malformed[0].why)
     if seen.completes_on_exit:
         return Verdict(PHASE if seen.phases > 1 or seen.phase < seen.phases else COMPLETE, "the command ended")
     return Verdict(IDLE, "the agent ended its turn without saying that it is done")

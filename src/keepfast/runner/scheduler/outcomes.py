@@ -22,6 +22,7 @@ from keepfast.runner.process.drivers import driver
 from keepfast.runner.process.output import Output
 from keepfast.runner.process.redaction import clean_text
 from keepfast.runner.scheduler import runs
+from keepfast.runner.scheduler.turns import order_resumes
 from keepfast.secrets.cuts import head
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ COUNTED = 200
 """So many crashes in a row are counted: more than `supervisor.max_attempts` can be."""
 ORDERLY = (verdict.PHASE, verdict.ASKED, verdict.NEEDS, verdict.DENIED)
 """After one of these, crashes are counted anew."""
+QUESTIONS = ("USER_QUESTION", "DEPENDENCY_REQUEST")
 CUT_OFF = (verdict.CRASHED, verdict.LIMITED, verdict.PAUSED, verdict.RETRY, verdict.BUDGET, verdict.FULL)
 
 
@@ -83,6 +85,7 @@ class Settlement:
             tables.change(self.task.id, self.now, crashes=[])
         for block in self.judged.blocks:
             ask(self.ground, self.task, self.run, self.now, block)
+        self._tell_malformed(tables)
         _FOLLOWS[self.judged.kind](self, tables)
 
     # The run itself
@@ -97,10 +100,12 @@ class Settlement:
             run.id, state=ENDED, outcome=outcome, reason=head(self.judged.reason, 2000), ended_at=self.now,
             exit_code=self.look.exit_code, tokens=output.tokens, money=output.money, left=left, said=output.last_said(),
         )  # fmt: skip
+        if self.task.wanted:
+            tables.want(self.task.id, "", self.now, self.judged.kind, run.id)
         session = output.session or run.session
         tables.change(
             self.task.id, self.now, tokens=self.task.tokens + output.tokens, money=self.task.money + output.money,
-            seconds=self.task.seconds + seconds, session=session, wanted="", step=output.step or self.task.step,
+            seconds=self.task.seconds + seconds, session=session, step=output.step or self.task.step,
             fraction=output.fraction or self.task.fraction,
         )  # fmt: skip
         remembers = output.began and driver(self.task.agent, self.ground.options).can_resume
@@ -127,6 +132,15 @@ class Settlement:
             tables.change_run(self.run.id, pid=int(pid), live_at=self.now)
             facts = {"pid": int(pid), "session": self.run.session}
             tables.log(self.task.id, self.now, "agent_started", facts, self.run.id)
+
+    def _tell_malformed(self, tables: Tables) -> None:
+        """Log blocks that were not understood; beside a question that counts, people are warned of what they are not asked."""
+        malformed = self.judged.malformed
+        for one in malformed:
+            tables.log(self.task.id, self.now, "block_refused", {"block": one.name, "why": one.why}, self.run.id)
+        if malformed and any(block.name in QUESTIONS for block in self.judged.blocks):
+            refused = "; ".join([f"[{one.name}]: {one.why}" for one in malformed])
+            tables.warn(self.task.id, self.now, f"The agent asked more, in a block that was not understood. {refused}")
 
     # What follows
 
@@ -187,6 +201,7 @@ class Settlement:
             due = max(due, self.now + self._patience(count - 1))
         due = stagger(self._resumes_of(tables, account), due, int(options.stagger * SECOND))
         self._move(tables, "hold", hold=RATE_LIMIT, why=limit.raw, due_at=due, account=account, windows=windows)
+        due = self._order(tables, account) or due
         tables.notify(
             self.task.id, self.now, "limit", f"{self.task.title} waits for its limit until {documents.moment(due)}."
         )
@@ -219,7 +234,13 @@ class Settlement:
             tables, "hold", hold=hold, why=why, due_at=due, due_boot=self.ground.since_boot() + due - self.now,
             boot=self.ground.boot, account=account,
         )  # fmt: skip
-        return due
+        return (self._order(tables, account) if account else 0) or due
+
+    def _order(self, tables: Tables, account: str) -> int:
+        """Let the tasks of an account go on by rank; return when this one does."""
+        order_resumes(tables, account)
+        hold = tables.hold(self.task.id)
+        return (hold.due_at or 0) if hold is not None else 0
 
     def _patience(self, count: int) -> int:
         """Nanoseconds to wait before the next try after so many in a row."""
@@ -265,6 +286,8 @@ class Settlement:
     def _asked(self, tables: Tables) -> None:
         if hold_open(tables, self.task.id, self.now, self.judged.kind, self.run.id):
             tables.change(self.task.id, self.now, idle=0)
+            if self.judged.malformed:
+                tables.change(self.task.id, self.now, next_prompt=telling.aside("\n\n".join(self._corrections())))
             return
         # Nobody need be asked: the agent wants what it has, and would want it for ever.
         names = [block.fields["name"] for block in self.judged.blocks if block.name == "DEPENDENCY_REQUEST"]
@@ -276,13 +299,17 @@ class Settlement:
         tables.notify(self.task.id, self.now, "denied", f"{self.task.title}: {why}")
 
     def _idle(self, tables: Tables) -> None:
-        said = [one.answer() for one in self.judged.malformed]
+        said = self._corrections()
         if not said:
             said = [
                 "You ended your turn without completing the phase. Go on, or say what stops you.\n"
                 + telling.completion(self.task)
             ]
         self._lead_nowhere(tables, said)
+
+    def _corrections(self) -> list[str]:
+        """What the agent is told of its blocks that were not understood."""
+        return [one.answer() for one in self.judged.malformed]
 
     def _lead_nowhere(self, tables: Tables, said: list[str]) -> None:
         """Count a turn that ended without a word that counts as an attempt, whatever it changed: files can be changed

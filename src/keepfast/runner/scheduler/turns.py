@@ -6,10 +6,10 @@ import os
 import uuid
 from typing import TYPE_CHECKING
 
+from keepfast.runner.actions import accounts, restores, vault
 from keepfast.runner.actions import memory as remembering
-from keepfast.runner.actions import restores, vault
 from keepfast.runner.actions.questions import hold_open
-from keepfast.runner.db.tables import Run, Task
+from keepfast.runner.db.tables import Run, Tables, Task
 from keepfast.runner.domain import prompts as telling
 from keepfast.runner.domain import questions
 from keepfast.runner.domain.task import ACTIVE, BUDGET, QUEUED, RATE_LIMIT, SECRET, STALLED, STARTING
@@ -21,6 +21,24 @@ if TYPE_CHECKING:
     from keepfast.runner.actions.environment import Ground
 
 SECOND = 1_000_000_000
+
+
+def rank(task: Task) -> tuple[int, bool]:
+    """Whose turn it is, smallest first: by priority, and then whoever has begun goes on before anybody else begins."""
+    return -questions.TASK_WEIGHT[task.priority], task.state == QUEUED
+
+
+def order_resumes(tables: Tables, account: str) -> None:
+    """Let the tasks that wait for an account's limit exchange their moments, so that they go on by rank.
+
+    Inside a transaction.
+    """
+    holds = [hold for hold in tables.holds() if hold.account == account and hold.due_at and not hold.human]
+    moments = sorted(holds, key=lambda hold: hold.due_at or 0)
+    waiting = sorted(moments, key=lambda hold: rank(tables.task(hold.task)))
+    for hold, moment in zip(waiting, moments, strict=True):
+        if hold.id != moment.id:
+            tables.change_hold(hold.id, due_at=moment.due_at, due_boot=moment.due_boot, boot=moment.boot)
 
 
 class Turns:
@@ -35,10 +53,7 @@ class Turns:
         )
         mine = [task for task in rows if self.only in ("", task.id)]
         ready = [task for task in mine if all(self.tables.task(id).state == "done" for id in task.after)]
-        # Whoever has begun goes on before anybody else begins.
-        return sorted(
-            ready, key=lambda task: (-questions.TASK_WEIGHT[task.priority], task.state != ACTIVE, task.updated_at)
-        )
+        return sorted(ready, key=lambda task: (*rank(task), task.updated_at))
 
     def is_held_back(self, task: Task) -> bool:
         """Hold a task that runs away, or whose workspace, budget, secrets or account do not let it go on."""
@@ -67,33 +82,32 @@ class Turns:
                     self.tables.insert(
                         "prompt", once=True, id=f"d_{task.id[5:]}_{name}", task=task.id, run="", kind="secret", key=name,
                         text=f"The task needs {name}.", category="env_variable", status="pending", created_at=now,
+                        phase=task.phase,
                     )  # fmt: skip
                 if not hold_open(self.tables, task.id, now, "needs"):
                     self.tables.move(
                         task.id, "hold", now, trigger="needs", hold=SECRET, why=f"needs {lacking[0]}", human=1
                     )
             return True
-        account = driver(vault.agent_of(self.ground, task), self.ground.options).account(self.ground.variables)
-        names = [account, *([f"{account}:{task.agent['model']}"] if task.agent.get("model") else [])]
-        for name in names:
-            row = self.tables.one("SELECT * FROM account WHERE key = ?", name)
-            if row is None:
-                continue
-            holds = [hold for hold in self.tables.holds() if hold.account == name and hold.due_at]
+        for limit in accounts.limits(self.ground, task):
+            holds = [hold for hold in self.tables.holds() if hold.account == limit.account and hold.due_at]
             others = [hold.due_at for hold in holds if hold.due_at]
-            # Whoever has met the limit goes on before anybody begins. Those who only queue up behind it wait for nobody else.
-            begun = [hold.due_at for hold in holds if hold.due_at and self.tables.task(hold.task).state != QUEUED]
+            # Whoever has met the limit goes on before anybody begins who is not more urgent. Those who only queue up behind it
+            # wait for nobody else.
+            others_rank = [(rank(self.tables.task(hold.task)), hold.due_at) for hold in holds if hold.due_at]
+            begun = [due for (weight, queued), due in others_rank if not queued and weight <= rank(task)[0]]
             first = min(begun, default=0) if task.state == QUEUED else 0
-            if not row["human"] and max(row["due_at"], first) <= now:
+            if not limit.needs_human and max(limit.due_at, first) <= now:
                 continue
             due = None
-            if not row["human"]:
-                due = stagger(others, max([row["due_at"], *others]), int(self.ground.options.stagger * SECOND))
+            if not limit.needs_human:
+                due = stagger(others, max([limit.due_at, *others]), int(self.ground.options.stagger * SECOND))
             with self.tables.write():
                 self.tables.move(
-                    task.id, "hold", now, trigger="account", hold=RATE_LIMIT, why=row["reason"], due_at=due, account=name,
-                    human=row["human"],
+                    task.id, "hold", now, trigger="account", hold=RATE_LIMIT, why=limit.reason, due_at=due,
+                    account=limit.account, human=int(limit.needs_human),
                 )  # fmt: skip
+                order_resumes(self.tables, limit.account)
             return True
         return False
 
@@ -176,6 +190,7 @@ class Turns:
             facts = {
                 "attempt": number,
                 "phase": task.phase if task.phases else None,
+                "step": task.step or None,
                 "resumed": resumes,
                 "why": memory.why,
             }

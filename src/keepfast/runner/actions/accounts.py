@@ -1,0 +1,43 @@
+"""Accounts of agents and their limits: which of them hold a task back, and until when."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from keepfast.runner.actions import vault
+from keepfast.runner.process.drivers import driver
+
+if TYPE_CHECKING:
+    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.db.tables import Task
+
+
+class Limit(NamedTuple):
+    """A limit of an account, or of one model of it."""
+
+    account: str
+    due_at: int
+    """When it ends; 0 if a person decides."""
+    reason: str
+
+    @property
+    def needs_human(self) -> bool:
+        return not self.due_at
+
+
+def limits(ground: Ground, task: Task, account: str = "") -> list[Limit]:
+    """The limits that were met by the account with which a task's next run begins, ended ones too."""
+    rows = ground.tables.accounts()
+    if not rows:
+        return []
+    account = account or driver(vault.agent_of(ground, task), ground.options).account(ground.variables)
+    names = [account, *([f"{account}:{task.agent['model']}"] if task.agent.get("model") else [])]
+    found = {row["key"]: Limit(row["key"], 0 if row["human"] else row["due_at"], row["reason"]) for row in rows}
+    return [found[name] for name in names if name in found]
+
+
+def current_limit(ground: Ground, task: Task) -> Limit | None:
+    """What a task that is free to run waits for all the same: the limit of its account that ends last."""
+    # Whoever asks may have another environment than the supervisor: the account of the last run is the better guess.
+    found = [one for one in limits(ground, task, task.account) if one.needs_human or one.due_at > ground.now()]
+    return max(found, key=lambda one: (one.needs_human, one.due_at), default=None)
