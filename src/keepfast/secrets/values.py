@@ -5,8 +5,8 @@ from __future__ import annotations
 from keepfast.secrets.light_re import lazy
 from keepfast.secrets.marks import by_name
 from keepfast.secrets.patterns import NAMED, PLACEHOLDER, PROSE
-from keepfast.secrets.prose import is_public
-from keepfast.secrets.redaction import TRODDEN, WORDS, find
+from keepfast.secrets.prose import TRODDEN, is_public
+from keepfast.secrets.redaction import WORDS, find
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
