@@ -94,6 +94,8 @@ PERCENT = tuple([f"%{code}".encode("ascii") for code in sorted(_CODES)])
 ENTITIES = (
     b"&#95;", b"&#x5f;", b"&#x5F;", b"&lowbar;", b"&#45;", b"&#x2d;", b"&#x2D;", b"&#46;", b"&#x2e;", b"&#x2E;", b"&period;",
     b"&#58;", b"&#x3a;", b"&#x3A;", b"&colon;", b":&#47;&#47;", b":&#x2f;&#x2f;", b":&#x2F;&#x2F;",
+    b"&#126;", b"&#x7e;", b"&#x7E;", b"&#61;", b"&#x3d;", b"&#x3D;", b"&equals;", b"&#43;", b"&#x2b;", b"&#x2B;", b"&plus;",
+    b"&#36;", b"&#x24;", b"&dollar;",
 )  # fmt: skip
 """The signs within keys and addresses, as HTML and XML may write them."""
 CODED_ADDRESSES = (b"%3a//", b"%3A//")
@@ -120,8 +122,8 @@ DECODED = (
 FREQUENT = "secret_", "napi_", "secret-", "live_", "sig=", "oauth:"
 """How a key begins is enough to look closer from so many bytes on; a shorter or frequent one counts where the rest of a key could
 follow."""
-REST = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.~/+=%:"
-"""What is in keys."""
+REST = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.~/+=%:&#;\\"
+"""What is in keys, and in the entities and escapes that may stand for their letters."""
 REST_LENGTH = 16
 SLASHED = "_-.~:=+$!"
 """Signs within keys that may have a backslash before them."""
@@ -246,6 +248,7 @@ def _escaped(sign: str, kind: int, coded: str) -> Iterator[tuple[bytes, int]]:
     ways = (
         [f"\\{letter}" if letter in ":=" else letter for letter in sign],
         [f"\\{letter}" if letter in SLASHED else letter for letter in sign],
+        [f"\\{letter}" if letter == "_" else letter for letter in sign],
         [f"%{ord(letter):02X}" if letter in coded else letter for letter in sign],
         [f"%{ord(letter):02x}" if letter in coded else letter for letter in sign],
     )
