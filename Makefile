@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 WORKERS ?= 3
-PATTERNS := $(addprefix src/keepfast/secrets/,patterns.py services.py marks.py declarations.py prose.py redaction.py precompiled.py light_re.py)
+PATTERNS := $(addprefix src/keepfast/secrets/,patterns.py services.py marks.py declarations.py prose.py redaction.py values.py precompiled.py light_re.py)
 
 .PHONY: install demo demo-task test check bench bench-large campaign mutants eval clean
 

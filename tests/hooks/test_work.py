@@ -6,6 +6,7 @@ import json
 import os
 
 from keepfast.app.resume import Resuming
+from keepfast.app.state_document import state
 from sessions import Session
 
 from .ground import Ground
@@ -76,6 +77,37 @@ def test_key_points_end_with_the_last_words_of_the_transcript_while_a_turn_goes_
     assert points[2][0] == "auto_90"
     assert points[2][1].startswith("Quoted fields need ")
     assert token not in points[2][1]
+
+
+def test_values_of_sealed_files_are_in_no_document_and_no_brief(started: Ground) -> None:
+    """Nothing beside them tells that they are secret, and nothing about them does: only the file that they are from."""
+    (started.project / ".env").write_text("BOAT=tang3rine-dr3am\n")
+    started.hook("Stop", last_assistant_message="Begun.")
+    started.settle()
+    session = talked(started)
+    session.run("curl -H 'X-Boat: tang3rine-dr3am' http://localhost/boats", "ok")
+    session.run("./sail --as tang3rine-dr3am && pytest -q", "1 passed")
+    session.said("Sailed as tang3rine-dr3am.")
+    started.transcript.write_bytes(session.bytes())
+    (started.project / "a.txt").write_text("two\n")
+    started.hook("Stop", last_assistant_message="Sailed.")
+    started.settle()
+    row = started.checkpoints()[-1]
+    header = started.header(row)
+    engine = started.engine
+    repository = engine.repository()
+    # What was written before the value was known is struck out when it is told.
+    header["notes"]["context"]["recent_commands"].append("./sail --as tang3rine-dr3am")
+    document = state(repository, row, header, str(started.project), engine.settings).document
+    resuming = Resuming(engine, bytes(started.project), row.workspace)
+    told = resuming.newest()
+    assert told is not None
+    brief = resuming.brief(told, transcript=str(started.transcript))
+    engine.close()
+
+    assert document is not None and len(document["context"]["recent_commands"]) > 1
+    assert "./sail --as [redacted:secret]" in str(brief)
+    assert "tang3rine-dr3am" not in str(started.header(row)) + str(document) + str(brief)
 
 
 def test_key_points_hold_no_words_of_a_subagent(started: Ground) -> None:

@@ -94,6 +94,20 @@ def test_secrets_are_struck_out_wherever_they_stand(kept: Box) -> None:
     assert any(".env" in text for text in answers["diff"]["left_out"])
 
 
+def test_a_copy_of_a_secret_file_is_not_told_before_or_after_it_is_saved(kept: Box) -> None:
+    kept.put(".env", "THE_BOAT=tangerine-dreams-of-may\n")
+    kept.save("-m", "secret")
+    kept.put("copy.c", "THE_BOAT=tangerine-dreams-of-may\n")
+    before = [call(kept, "recall", what=what) for what in ("copy.c", "tangerine", "THE_BOAT")]
+    kept.save("-m", "copied")
+    after = [call(kept, "recall", what=what) for what in ("copy.c", "tangerine", "THE_BOAT")]
+
+    for answer in (*before, *after):
+        assert "dreams-of-may" not in json.dumps(answer.structured) + answer.text
+    assert before[0]["matches"] == after[0]["matches"] == []
+    assert "copy.c" in before[0]["left_out"][0] and "copy.c" in after[0]["left_out"][0]
+
+
 @pytest.mark.parametrize("first", range(0, 100, 25))
 def test_a_hundred_hostile_checkpoints_are_told_bounded_labelled_and_fenced(kept: Box, first: int) -> None:
     """Saved by a hostile agent, with hostile files and names; looked at through every tool that shows them."""

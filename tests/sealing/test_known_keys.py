@@ -56,6 +56,33 @@ def test_every_known_kind_is_found_in_every_place() -> None:
     assert len(left) - len(plainly) <= 40
 
 
+def interrupted(value: str) -> dict[str, str]:
+    """The key with one thing in the middle of it, and with single signs written otherwise."""
+    at = len(value) // 2
+    code = ord(value[at])
+    return {
+        "entity": f"{value[:at]}&#{code};{value[at + 1 :]}",
+        "entity in hexadecimal": f"{value[:at]}&#x{code:x};{value[at + 1 :]}",
+        "colour": f"{value[:at]}\x1b[31m{value[at:]}",
+        "tildes": value.replace("~", "&#126;"),
+        "equals signs": value.replace("=", "&#61;"),
+        "Markdown": value.replace("_", "\\_"),
+        "all signs": "".join(letter if letter.isalnum() else f"&#{ord(letter)};" for letter in value),
+    }
+
+
+def test_an_entity_or_a_colour_in_the_middle_of_a_key_hides_none() -> None:
+    samples = [sample for sample in known(SEED) if "\n" not in sample.value and len(sample.value) >= 12]
+    written = [(sample.kind, way, text) for sample in samples for way, text in interrupted(sample.value).items()]
+
+    clear = [(kind, way) for kind, way, text in written if not is_secret(b"a.py", f"see {text} there\n".encode())]
+    shown = [(kind, way) for kind, way, text in written if "[redacted:" not in redact(f"see {text} there")]
+
+    print(f"{len(written):,} planted, {len(clear)} in the clear, {len(shown)} shown")
+    assert len(written) > 3_000
+    assert (clear, shown) == ([], [])
+
+
 @pytest.mark.parametrize("name", ["a.py", "a.txt"])
 @pytest.mark.parametrize(
     "text",

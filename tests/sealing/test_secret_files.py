@@ -478,6 +478,51 @@ def test_what_only_speaks_of_secrets_is_none(path: str, content: str) -> None:
     assert not is_secret(path.encode(), content.encode())
 
 
+BACKUPS = [".bak", ".backup", ".old", ".orig", ".save", ".swp", ".swo", ".tmp", "~", ".1", ".copy", ".bak2", ".old.3", ".~4~",
+           ".bak~", "_backup", "-old", " copy", ".orig.2024"]  # fmt: skip
+
+
+@pytest.mark.parametrize("suffix", BACKUPS)
+@pytest.mark.parametrize("name", ["id_rsa", "id_ed25519", ".netrc", ".pgpass", ".env", ".env.local", "secrets.yaml",
+                                  "a.kdbx", ".aws/credentials", "server.key"])  # fmt: skip
+def test_a_backup_of_a_secret_file_is_secret(name: str, suffix: str) -> None:
+    assert is_secret(f"a/{name}{suffix}".encode(), b"plain words\n")
+    assert is_secret(f"{name}{suffix}".upper().encode(), b"plain words\n") or "/" in name
+
+
+@pytest.mark.parametrize("name", [".id_rsa.swp", "#id_rsa#", "#.netrc#", ".secrets.yaml.swo", ".server.key.swp"])
+def test_what_an_editor_leaves_of_a_secret_file_is_secret(name: str) -> None:
+    assert is_secret(name.encode(), b"plain words\n")
+
+
+@pytest.mark.parametrize("suffix", ["", *BACKUPS])
+@pytest.mark.parametrize("name", [".env.example", ".env.sample", ".env.template", ".env.dist", "id_rsa.pub", "main.c",
+                                  ".ssh/known_hosts", "secrets.py", "ls"])  # fmt: skip
+def test_a_backup_of_an_open_file_is_open(name: str, suffix: str) -> None:
+    assert not is_secret(f"{name}{suffix}".encode(), b"plain words\n")
+
+
+def test_a_backup_of_settings_is_looked_at_as_settings_are() -> None:
+    text = b"host: localhost\npassword: Zq7-Lm2-Xw9-RtB\n"
+
+    assert [name for name in (b"a.yaml", b"a.yaml.bak", b"a.yaml~", b"a.ini.old.2") if not is_secret(name, text)] == []
+    assert not is_secret(b"a.c.bak", text)
+    assert not is_secret(b"passwd.1", text)
+
+
+@pytest.mark.parametrize("ending", ["pem", "key", "p8", "der"])
+def test_a_text_called_key_is_secret_unless_it_shows_certificates_or_public_keys(ending: str) -> None:
+    words = b"the first of many words\n" * 10
+    open_ones = [b"-----BEGIN CERTIFICATE-----\nMIIB\n", b"ssh-ed25519 AAAAC3Nz me\n", b"-----BEGIN PUBLIC KEY-----\n"]
+
+    assert is_secret(f"x.{ending}".encode(), words)
+    assert is_secret(f"x.{ending}".encode(), b"for the ssh-server and its -----BEGIN CERTIFICATE\n")
+    assert is_secret(f"x.{ending}".encode(), b"")
+    assert not any(is_secret(f"x.{ending}".encode(), words + text) for text in open_ones)
+    token = b"ghp_" + b"a1B2c3D4e5F6" * 3 + b"\n"
+    assert all(is_secret(f"x.{ending}".encode(), text + token) for text in open_ones)
+
+
 def test_a_key_in_a_file_called_pem_is_secret_and_a_binary_one_too() -> None:
     key = "-----BEGIN PRIVATE KEY-----\n" + "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC" * 4 + "\n-----END PRIVATE KEY-----\n"
     assert is_secret(b"x.pem", key.encode())

@@ -7,7 +7,7 @@ from errno import ENOENT
 from threading import Lock, get_ident
 from types import TracebackType
 
-from keepfast.model.entry import FILE, GONE, LEFT_OUT, Entry
+from keepfast.model.entry import FILE, GONE, LEFT_OUT, SEALED, Entry
 from keepfast.model.errors import Damaged
 from keepfast.model.steps import step
 from keepfast.store.rows import SAFETY, CheckpointRow, Location, PackRow, Query, WorkspaceRow
@@ -145,6 +145,10 @@ class MemoryLedger:
 
     def left_out(self, workspace: str, version: int, below: bytes = b"") -> list[Entry]:
         return [row for row in self.state(workspace, version, below) if row.kind in LEFT_OUT]
+
+    def sealed(self, workspace: str, least: int) -> list[Entry]:
+        rows = [row for _, until, row in self.intervals(workspace) if until is None]
+        return [row for row in rows if row.flags & SEALED and row.size >= least]
 
     def at(self, workspace: str, version: int, path: bytes) -> Entry | None:
         rows = [interval[2] for interval in self.history(workspace, path) if _covers(interval, version)]

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from keepfast.model.entry import Entry, gone
+from keepfast.model.entry import SEALED, Entry, gone
 from keepfast.model.errors import Failed, KeepfastError
 from keepfast.store.ledger.sqlite import PAGE, SqliteLedger
 from keepfast.store.local import LocalBlobs, LocalRecords
@@ -817,6 +817,18 @@ def test_every_version_is_there_whole_and_sorted(ledger: Ledger) -> None:
         assert list(ledger.state("ws", version)) == rows
     assert list(ledger.state("other", 1)) == [file(b"a", 9)]
     assert list(ledger.state("none", 1)) == []
+
+
+def test_what_the_newest_version_has_sealed_is_one_question(ledger: Ledger) -> None:
+    def sealed(path: bytes, size: int) -> Entry:
+        return file(path, 1)._replace(flags=SEALED, size=size)
+
+    add_workspaces(ledger, "ws", "other")
+    save(ledger, 1, [sealed(b"a", 20), sealed(b"b", 30), sealed(b"c", 15), file(b"d", 1)._replace(size=40)])
+    save(ledger, 2, [gone(b"a"), sealed(b"e", 16)])
+
+    assert sorted(ledger.sealed("ws", 16)) == [sealed(b"b", 30), sealed(b"e", 16)]
+    assert ledger.sealed("other", 0) == ledger.sealed("none", 0) == []
 
 
 def test_what_a_version_left_out_is_one_question(ledger: Ledger) -> None:

@@ -91,6 +91,15 @@ def test_a_value_is_struck_out_in_every_spelling(way: str, value: str) -> None:
     assert len(written) <= len(spell("a" * 8).encode()) + len(MARK), written
 
 
+@pytest.mark.parametrize("value", ["Kz9\tmQblue5", "Kz9mQ\nblue5\r\nLq7", "Kz9\t&mQ\"blue'5"])
+def test_blanks_within_a_value_are_struck_out_of_attributes(value: str) -> None:
+    written = quoteattr(value).encode()
+    for form in forms([value]):
+        written = written.replace(form, MARK)
+
+    assert written.strip(b"\"'") == MARK
+
+
 @given(values=st.lists(VALUES, min_size=1, max_size=3))
 def test_spellings_are_bounded_in_number(values: list[str]) -> None:
     struck = forms(values)

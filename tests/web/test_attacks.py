@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from keepfast.web.access import BURST
+from keepfast.web.connection import fault_in
 from keepfast.web.sessions import VIEWER
 from web.attacks import ATTACKS, FORM, SAVE, Attack, as_role, posts, saves, with_host
 from web.served import Answer, Served
@@ -177,6 +178,50 @@ def test_a_header_that_goes_on_in_another_line_is_refused(served: Served, folded
     statuses = [int(part[:3]) for part in answer.split(b"HTTP/1.1 ")[1:]]
     assert statuses == ([200, 400] if before else [400])
     assert served.digest() == was
+
+
+ODD_HEADS = {
+    "equal lengths twice": "POST AT HTTP/1.1\r\nHEADContent-Length: 2\r\nContent-Length: 2\r\n\r\n{}",
+    "equal lengths in one line": "POST AT HTTP/1.1\r\nHEADContent-Length: 2, 2\r\n\r\n{}",
+    "a length in capitals": "POST AT HTTP/1.1\r\nHEADcontent-length: 2\r\nCONTENT-LENGTH: 2\r\n\r\n{}",
+    "no version": "GET /api/workspaces\r\n\r\n",
+    "no version, with headers": "GET /api/workspaces\r\nHEAD\r\n",
+    "version 0.9": "GET /api/workspaces HTTP/0.9\r\nHEAD\r\n",
+    "bare line ends": "POST AT HTTP/1.1\nHEADContent-Length: 2\n\n{}",
+    "one bare line end": "POST AT HTTP/1.1\r\nHEADX-Other: a\nContent-Length: 2\r\n\r\n{}",
+    "a bare end of the head": "POST AT HTTP/1.1\r\nHEADContent-Length: 2\r\n\n{}",
+    "a bare CR": "POST AT HTTP/1.1\r\nHEADX-Other: a\rContent-Length: 2\r\n\r\n",
+    "a blank before the colon": "POST AT HTTP/1.1\r\nHEADContent-Length : 2\r\n\r\n{}",
+    "a tab before the colon": "POST AT HTTP/1.1\r\nHEADX-Other\t: 2\r\nContent-Length: 2\r\n\r\n{}",
+    "a header before all others goes on": "POST AT HTTP/1.1\r\n Host: a\r\nHEADContent-Length: 2\r\n\r\n{}",
+}
+
+
+@pytest.mark.parametrize("before", ["", "GET /api/workspaces HTTP/1.1\r\nHEAD\r\n"], ids=["alone", "behind another"])
+@pytest.mark.parametrize("name", ODD_HEADS)
+def test_a_head_that_others_may_read_otherwise_is_refused_and_the_connection_ends(
+    served: Served, name: str, before: str
+) -> None:
+    head = f"Host: {served.host}\r\nAuthorization: Bearer {served.session}\r\nContent-Type: application/json\r\n"
+    follows = f"GET /api/workspaces HTTP/1.1\r\n{head}\r\n"
+    text = (before + ODD_HEADS[name] + follows).replace("HEAD", head).replace("AT HTTP", f"{saves(served)} HTTP")
+    was = served.digest()
+    answer = b""
+    with socket.create_connection(("127.0.0.1", served.port), timeout=10) as connection:
+        connection.sendall(text.encode())
+        while part := connection.recv(65536):
+            answer += part
+
+    statuses = [int(part[:3]) for part in answer.split(b"HTTP/1.1 ")[1:]]
+    assert statuses == ([200, 400] if before else [400])
+    assert served.digest() == was
+
+
+def test_a_head_is_judged_up_to_its_end() -> None:
+    head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n"
+
+    assert fault_in(head + b"a\n b\nContent-Length: 1\nContent-Length: 1\n") == ""
+    assert [fault_in(head[:end]) for end in range(len(head)) if fault_in(head[:end])] == []
 
 
 def test_the_ticket_is_for_its_owner_alone(tmp_path: Path) -> None:

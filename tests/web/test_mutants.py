@@ -281,6 +281,24 @@ def follows(asked: str) -> Callable[[Served], bool]:
     return probe
 
 
+def refuses_head(asked: str) -> Callable[[Served], bool]:
+    """A head that other programs may read otherwise is refused, and what follows it is not answered."""
+
+    def probe(served: Served) -> bool:
+        head = f"Host: {served.host}\r\nAuthorization: Bearer {served.session}\r\n"
+        with socket.create_connection(("127.0.0.1", served.port), timeout=3) as caller:
+            caller.sendall(asked.replace("HEAD", head).encode())
+            got = b""
+            try:
+                while part := caller.recv(65536):
+                    got += part
+            except (TimeoutError, ConnectionError):
+                pass
+        return got.startswith(b"HTTP/1.1 400 ") and got.count(b"HTTP/1.1 ") == 1
+
+    return probe
+
+
 def sealed(served: Served) -> list[str]:
     """Addresses that lead to a file which was sealed when it came: the file, and the lines of it that are new or gone."""
     (served.root / ".env").write_text("TOKEN=hunter2hunter2\n")
@@ -742,6 +760,13 @@ PROBES: dict[str, Probe] = {
     "a stranger's slow body": stranger_body(2),
     "a stranger's large body": lambda served: ticket(served, "x" * (20 << 10)).status == 413,
     "a reader's body": lambda served: knock(served, headers=(("content-length", "1"),)) == [400],
+    "a length twice": refuses_head(
+        "POST /session HTTP/1.1\r\nHEADContent-Length: 2\r\nContent-Length: 2\r\n\r\n{}"
+    ),
+    "a length and a list": refuses_head("POST /session HTTP/1.1\r\nHEADContent-Length: 2, 2\r\n\r\n{}"),
+    "an old version": refuses_head("GET /api/workspaces HTTP/0.9\r\nHEAD\r\n"),
+    "bare line ends": refuses_head("GET /api/workspaces HTTP/1.1\r\nX-Other: a\nHEAD\r\n"),
+    "a header in two lines": refuses_head("GET /api/workspaces HTTP/1.1\r\nHEADX-Other: a\r\n b\r\n\r\n"),
     "what follows a refusal": follows("GET / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer SESSION\r\n\r\n"),
     "what follows a stranger": follows("GET /api/workspaces HTTP/1.1\r\nHost: HOST\r\n\r\n"),
     "a right ticket after wrong ones": after_guesses(lambda served: served.book.ticket("viewer"), 200),

@@ -254,6 +254,9 @@ class Sink:
     def sealed(self, read: Callable[[int], bytes]) -> bytes:
         return self.large(read)
 
+    def is_copy(self, size: int, data: bytes | None) -> bool:
+        return False
+
 
 def read_with(root: Path, sink: Sink) -> tuple[dict[bytes, Entry], list[int]]:
     """Walk and read; return the rows and the ctimes that the next cache gets."""

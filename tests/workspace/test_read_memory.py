@@ -35,6 +35,9 @@ class Watching:
 
     sealed = large
 
+    def is_copy(self, size: int, data: bytes | None) -> bool:
+        return False
+
 
 def test_the_stat_of_a_file_is_let_go_once_it_was_read(tmp_path: Path) -> None:
     """A stat takes twice the memory of the row that comes of it: of a large tree it was the largest part."""

@@ -147,7 +147,7 @@ def filled(entry: Entry, saving: Saving, data: bytes) -> Entry:
     from keepfast.model.entry import SEALED
     from keepfast.workspace.secret_check import is_secret
 
-    if entry.flags & SEALED or is_secret(entry.path, data):
+    if entry.flags & SEALED or is_secret(entry.path, data) or saving.is_copy(len(data), data):
         return entry._replace(content=saving.sealed(BytesIO(data).read), size=len(data), flags=entry.flags | SEALED)
     return entry._replace(content=saving.sink(data), size=len(data))
 

@@ -27,6 +27,7 @@ from keepfast.model.restore_plan import parents
 from keepfast.store.bases import bases_before
 from keepfast.store.digest import digest
 from keepfast.store.rows import SAFETY, Query
+from keepfast.store.sealed_copies import SealedCopies
 from keepfast.workspace.marker import show
 
 TYPE_CHECKING = False
@@ -128,7 +129,7 @@ def compare(
 
 def pending(engine: Engine, root: bytes, row: WorkspaceRow) -> tuple[list[Change], list[str]]:
     """Return what a save would record now, against the newest version, and what is odd about the tree."""
-    changed, before, notices = engine.look(root, row.id, _Hashing(engine.repository()))
+    changed, before, notices = engine.look(root, row.id, _Hashing(engine.repository(), row))
     load, read_disk = _stored(engine.repository()), _on_disk(root)
     return [Change(before.get(entry.path), _there(entry), load, read_disk) for entry in changed], notices
 
@@ -137,7 +138,7 @@ def _with_disk(
     engine: Engine, root: bytes, row: WorkspaceRow, old: CheckpointRow | None, paths: Sequence[bytes]
 ) -> list[Change]:
     repository = engine.repository()
-    changed, before, _ = engine.look(root, row.id, _Hashing(engine.repository()))
+    changed, before, _ = engine.look(root, row.id, _Hashing(engine.repository(), row))
     now = {entry.path: _there(entry) for entry in changed}
     earlier = {path: before.get(path) for path in now}
     if old is None or old.version != row.version:
@@ -165,11 +166,11 @@ def disk_now(engine: Engine, root: bytes, row: WorkspaceRow, paths: Sequence[byt
         if not path or (known is not None and known.kind == FOLDER) or _is_folder(root, path):
             only = ()
     try:
-        changed, _, _ = engine.look(root, row.id, _Hashing(engine.repository()), only)
+        changed, _, _ = engine.look(root, row.id, _Hashing(engine.repository(), row), only)
     except TooMany:
         if not paths or b"" in paths:
             raise
-        changed, _, _ = engine.look(root, row.id, _Hashing(engine.repository()), _all_at(engine, root, row, paths))
+        changed, _, _ = engine.look(root, row.id, _Hashing(engine.repository(), row), _all_at(engine, root, row, paths))
     return {entry.path: _there(entry) for entry in changed if entry.path in above or lies_below(entry.path, paths)}
 
 
@@ -350,8 +351,8 @@ def _read_all(fd: int) -> bytes:
 class _Hashing:
     """A sink that keeps nothing: what is looked at is not stored."""
 
-    def __init__(self, repository: Repository) -> None:
-        self.repository = repository
+    def __init__(self, repository: Repository, row: WorkspaceRow) -> None:
+        self.repository, self.copies = repository, SealedCopies(repository, row)
 
     def small(self, data: bytes) -> bytes:
         return digest(data)
@@ -363,6 +364,12 @@ class _Hashing:
         return total.digest()
 
     def sealed(self, read: Callable[[int], bytes]) -> bytes:
+        return self.copies.add(read, self._id_of)
+
+    def is_copy(self, size: int, data: bytes | None) -> bool:
+        return self.copies.has(size, data)
+
+    def _id_of(self, read: Callable[[int], bytes]) -> bytes:
         found = self.repository.contents.sealer().ids_of(read, self.repository.contents.has)
         # Without a key the id cannot be known; any other one says that a save would store it anew, and so it would.
         return next(filter(self.repository.contents.has, found), found[0] if found else self.large(read))

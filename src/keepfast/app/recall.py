@@ -8,7 +8,7 @@ from stat import S_ISDIR, S_ISREG
 from typing import TYPE_CHECKING, NamedTuple
 
 from keepfast.app.inspect import disk_now
-from keepfast.model.entry import FILE, FOLDER, LEFT_OUT, REASONS, Entry
+from keepfast.model.entry import FILE, FOLDER, LEFT_OUT, REASONS, SEALED, Entry
 from keepfast.model.errors import Damaged, KeepfastError, NotFound, Usage
 from keepfast.resume.passages import (
     MOST_LINE,
@@ -43,6 +43,7 @@ MOST_MATCHES, MOST_PATHS, RECENT = 8, 5, 30
 MOST_CHARACTERS = 24_000
 ALTERED = "not exact: long lines are cut, hidden characters are escapes, secrets are struck out"
 SECRET = "secret by its name, so its text is not told"
+COPY = "a copy of a secret file, so its text is not told"
 OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -142,11 +143,21 @@ class _Asked:
             old = self._stored_text(stored) if stored is not None and stored.kind == FILE else None
             new = self._disk_text(path)
             state = GONE if new is None else SAME if new == old else CHANGED
+            if self._is_copy(path, stored, [text for text in (old, new) if text is not None]):
+                self.left_out.append(f"{show(path)}: {COPY}.")
+                continue
             if new is not None:
                 matches += self._lines_of(path, new, first, last, DISK, state)
             if old is not None and state != SAME:
                 matches += self._lines_of(path, old, first, last, CHECKPOINT, state)
         return Recalled(PATH, matches, self.left_out)
+
+    def _is_copy(self, path: bytes, stored: Entry | None, texts: list[bytes]) -> bool:
+        """Is the file sealed as a copy of another one? Then its own text does not tell what of it is secret."""
+        rows = stored, self.changed.get(path)
+        if not any(row is not None and row.flags & SEALED for row in rows):
+            return False
+        return not any(is_secret(path, text) for text in texts)
 
     def _is_folder(self, path: bytes, stored: Entry | None) -> bool:
         if self._there(path):
@@ -179,7 +190,7 @@ class _Asked:
                 continue
             looked += 1
             held = _holds(data, needles, exact=find is not None)
-            if not held or is_binary(data):
+            if not held or is_binary(data) or self._is_copy(path, self._stored(path), [data]):
                 continue
             lines = data.decode("utf-8", "backslashreplace").split("\n")
             passages = find(lines) if find else around_words(lines, words)

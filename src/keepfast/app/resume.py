@@ -9,6 +9,7 @@ from keepfast.agents import transcript as transcripts
 from keepfast.agents.working_file import WorkingFile
 from keepfast.app import moment, session_files
 from keepfast.app.inspect import between, compare, pending
+from keepfast.app.known_secrets import KnownSecrets
 from keepfast.app.messages import change as said
 from keepfast.app.messages import text
 from keepfast.model.entry import FOLDER
@@ -188,7 +189,8 @@ class Resuming:
     ) -> Brief:
         repository, root = self.engine.repository(), os.fsdecode(self.root)
         files = session_files.without_sealed(files, root, notes.cwd, repository, row)
-        return briefs.build(notes, files, facts=facts, now=self.engine.clock(), tokens=tokens, redact=redact)
+        secrets = KnownSecrets(repository, self.workspace)
+        return briefs.build(notes, files, facts=facts, now=self.engine.clock(), tokens=tokens, redact=secrets.strike)
 
     def _facts(self, told: Told, source: str = "") -> briefs.Facts:
         return briefs.Facts(

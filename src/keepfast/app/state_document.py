@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from keepfast.app.checkpoint_header import BOUNDS, made_by_tools
 from keepfast.app.inspect import between
+from keepfast.app.known_secrets import KnownSecrets
 from keepfast.app.session_files import changed_by
 from keepfast.model.artefacts import is_made
 from keepfast.model.entry import FILE, SEALED, Entry
@@ -74,7 +75,10 @@ def state(repository: Repository, row: CheckpointRow, header: dict[str, Any], ro
         else:
             files[described["path"]] = described
             total += entry.size
-    document = {"files": files, "analysis": analysis(notes, bounds), "context": _context(header, notes, root)}
+    secrets = KnownSecrets(repository, row.workspace)
+    told = {"analysis": analysis(notes, bounds), "context": _context(header, notes, root)}
+    told["context"]["recent_commands"] = secrets.strike_all(told["context"]["recent_commands"])
+    document = {"files": files, "analysis": secrets.strike_all(told["analysis"]), "context": told["context"]}
     return State({**document, "total_size_bytes": total}, left_out)
 
 

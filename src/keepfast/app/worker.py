@@ -181,7 +181,7 @@ def event_of(engine: Engine, root: bytes, folder: str, told: dict[str, Any], onl
     known = sessions.facts(folder, told["session"])
     prompt, answer = known.get("prompt"), known.get("said")
     settings = engine.settings
-    notes, said = _notes(folder, told, settings)
+    notes, said = _notes(engine, root, folder, told)
     if isinstance(answer, str) and (told["trigger"] == "turn" or not said):
         said = answer or said  # the client told the last words of the turn; at other times the transcript is newer
     task = notes["analysis"]["current_task"] if notes is not None else ""
@@ -279,23 +279,26 @@ def _message(told: dict[str, Any], summary: str) -> str:
     return summary
 
 
-def _notes(folder: str, told: dict[str, Any], settings: Settings) -> tuple[dict[str, Any] | None, str]:
+def _notes(engine: Engine, root: bytes, folder: str, told: dict[str, Any]) -> tuple[dict[str, Any] | None, str]:
     """Task, next steps, decisions, blockers, commands and files of the session, and the first line of what was said last.
 
     Without secrets. The rest of what was said stays sealed.
     """
+    settings = engine.settings
     if told["trigger"] in HASTY:
         return _hasty(folder, told, settings)
     if not told["transcript"]:
         return None, ""
-    from keepfast.app.resume import extract_of, notes_of, struck
+    from keepfast.app.known_secrets import KnownSecrets
+    from keepfast.app.resume import extract_of, notes_of
     from keepfast.secrets.cuts import first_line
 
-    session = told["session"]
+    session, place = told["session"], engine.locate(root)
     found = notes_of(told["transcript"], extract_of(folder, session), folder, session)
     if found is None:
         return None, ""
-    kept: dict[str, Any] = struck({key: value for key, value in found.to_json().items() if key in KEPT})
+    secrets = KnownSecrets(engine.repository(), place[1] if place is not None else "")
+    kept: dict[str, Any] = secrets.strike_all({key: value for key, value in found.to_json().items() if key in KEPT})
     inherited = sessions.inherited(folder, session)
     if inherited:
         kept["inherited"] = inherited if settings["checkpoint.capture_files"] else {**inherited, "files": []}
@@ -305,7 +308,7 @@ def _notes(folder: str, told: dict[str, Any], settings: Settings) -> tuple[dict[
     if not settings["checkpoint.capture_files"]:
         kept["files"] = []
     _leave_out(kept, settings["checkpoint.exclude_patterns"])
-    return kept, struck(first_line(found.said, LINE))
+    return kept, secrets.strike(first_line(found.said, LINE))
 
 
 def _hasty(folder: str, told: dict[str, Any], settings: Settings) -> tuple[dict[str, Any] | None, str]:

@@ -32,6 +32,13 @@ KEYS = (b".pem", b".key", b".p8", b".der")
 LAST = frozenset(ending.rpartition(b".")[2] for ending in (*ENDINGS, *KEYS))
 """What comes behind the last dot of them."""
 OPEN_ENDINGS, OPEN_NAMES = (b".pub", b".md", b".lock"), (b"known_hosts", b"authorized_keys")
+_BACKUPS = b"bak backup old orig save swp swo swn tmp copy".split()
+BACKUPS = tuple([joint + word for word in _BACKUPS for joint in (b".", b"-", b"_", b" ")])
+"""How the name of a backup ends that an editor, a tool or a person made beside a file; numbers and `~` may follow."""
+BACKUP_TAILS = frozenset([word[-3:] for word in _BACKUPS])
+SWAPS = (b".swp", b".swo", b".swn")
+"""These have a dot in front, too."""
+NUMBERS, MOST_BACKUPS = b"0123456789", 4
 SECRET, KEY, SETTINGS = 1, 2, 4
 FOLDERS = frozenset((b".ssh", b".gnupg", b".aws", b".azure", b".gcloud", b".kube", b".docker"))
 
@@ -87,6 +94,8 @@ PERCENT = tuple([f"%{code}".encode("ascii") for code in sorted(_CODES)])
 ENTITIES = (
     b"&#95;", b"&#x5f;", b"&#x5F;", b"&lowbar;", b"&#45;", b"&#x2d;", b"&#x2D;", b"&#46;", b"&#x2e;", b"&#x2E;", b"&period;",
     b"&#58;", b"&#x3a;", b"&#x3A;", b"&colon;", b":&#47;&#47;", b":&#x2f;&#x2f;", b":&#x2F;&#x2F;",
+    b"&#126;", b"&#x7e;", b"&#x7E;", b"&#61;", b"&#x3d;", b"&#x3D;", b"&equals;", b"&#43;", b"&#x2b;", b"&#x2B;", b"&plus;",
+    b"&#36;", b"&#x24;", b"&dollar;",
 )  # fmt: skip
 """The signs within keys and addresses, as HTML and XML may write them."""
 CODED_ADDRESSES = (b"%3a//", b"%3A//")
@@ -113,8 +122,8 @@ DECODED = (
 FREQUENT = "secret_", "napi_", "secret-", "live_", "sig=", "oauth:"
 """How a key begins is enough to look closer from so many bytes on; a shorter or frequent one counts where the rest of a key could
 follow."""
-REST = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.~/+=%:"
-"""What is in keys."""
+REST = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.~/+=%:&#;\\"
+"""What is in keys, and in the entities and escapes that may stand for their letters."""
 REST_LENGTH = 16
 SLASHED = "_-.~:=+$!"
 """Signs within keys that may have a backslash before them."""
@@ -155,11 +164,20 @@ def named(path: bytes) -> int:
     """Return `SECRET` if the file is secret whatever it holds, `KEY` if it is unless it shows that it holds no key.
 
     `SETTINGS`: it is of the kind in which people put passwords. Then words are looked for, not only well-known keys.
+    A backup (`id_rsa.bak`, `.env.old.2`, `.netrc~`) is what the file is of which it is one.
     """
     name = path[path.rfind(b"/") + 1 :].lower()
     dot = name.rfind(b".")
     ending = name[dot + 1 :]
     otherwise = SETTINGS if dot <= 0 or ending in CONFIG_ENDINGS or name in CONFIG_NAMES else 0
+    if name[-3:] in BACKUP_TAILS or name[-1:] in b"0123456789~#":
+        original = _without_backup(name)
+        if original != name:
+            kind = named(path[: path.rfind(b"/") + 1] + original)
+            if not kind & (SECRET | KEY) and original[:1] == b"." and name.endswith(SWAPS):
+                kind = named(path[: path.rfind(b"/") + 1] + original[1:])
+            # Without an ending it need not be one of settings: `ls.1` is a page of the manual.
+            return kind if kind & (SECRET | KEY) or b"." in original[1:] else otherwise
     # This is asked of every file that is saved: nearly all of them are let go here.
     if name not in NAMES and ending not in LAST and b"/." not in path and path[:1] != b".":
         return otherwise
@@ -173,6 +191,23 @@ def named(path: bytes) -> int:
     if (b"/." in folder or folder[:1] == b".") and not FOLDERS.isdisjoint(folder.split(b"/")[-2:]):
         return otherwise if name.endswith(OPEN_ENDINGS) or name in OPEN_NAMES else SECRET
     return otherwise
+
+
+def _without_backup(name: bytes) -> bytes:
+    """The name of the file of which this one is a backup, or the same if it is none."""
+    for _ in range(MOST_BACKUPS):
+        base = name.rstrip(b"~")
+        if base[:1] == b"#" == base[-1:]:
+            base = base[1:-1]
+        unnumbered = base.rstrip(NUMBERS).rstrip(b"~")
+        if unnumbered.endswith(BACKUPS):
+            base = unnumbered[: max([unnumbered.rfind(joint) for joint in (b".", b"-", b"_", b" ")])]
+        elif unnumbered != base and unnumbered[-1:] in (b".", b"-", b"_"):
+            base = unnumbered[:-1]
+        if base == name or not base:
+            return name
+        name = base
+    return name
 
 
 def marks() -> Iterator[tuple[bytes, int]]:
@@ -213,6 +248,7 @@ def _escaped(sign: str, kind: int, coded: str) -> Iterator[tuple[bytes, int]]:
     ways = (
         [f"\\{letter}" if letter in ":=" else letter for letter in sign],
         [f"\\{letter}" if letter in SLASHED else letter for letter in sign],
+        [f"\\{letter}" if letter == "_" else letter for letter in sign],
         [f"%{ord(letter):02X}" if letter in coded else letter for letter in sign],
         [f"%{ord(letter):02x}" if letter in coded else letter for letter in sign],
     )

@@ -68,11 +68,13 @@ CODED = lazy(r"[A-Za-z0-9+/_-]{20,}={0,2}")
 # Blanks are counted: without an end to them, a page of blanks would be tried from every one of them. Each way begins with
 # a character of its own, so that the search skips all others; and blanks that were taken are not given back.
 _END = r"[ \t]{0,8}+\\?\r?\n"
+_COLOURED = r"\[[0-9;?]{0,20}+[A-Za-z]"
 _WRAPS = (
     r"\n", r"\r\n", r"\\\r?\n", r" [ \t]{0,7}+\+?" + _END, r"\t[ \t]{0,7}+\+?" + _END, r"\+" + _END,
-    r"\"[ \t]{0,8}+[+.]?" + _END, r"'[ \t]{0,8}+[+.]?" + _END, r"\\\\?r?\\{0,2}n", r"=\r?\n", r"\x1b\[[0-9;?]{0,20}+[A-Za-z]",
+    r"\"[ \t]{0,8}+[+.]?" + _END, r"'[ \t]{0,8}+[+.]?" + _END, r"\\\\?r?\\{0,2}n", r"=\r?\n", r"\x1b(?<=\n\x1b)" + _COLOURED,
 )  # fmt: skip
-WRAP = lazy(r"(?:" + "|".join(_WRAPS) + r")[ \t>|#*+]{0,60}(?:\.[ \t]{0,8}(?=[\"']))?[\"']?")
+WRAP = lazy(r"(?:" + "|".join(_WRAPS) + rf")[ \t>|#*+]{{0,60}}(?:\.[ \t]{{0,8}}(?=[\"']))?[\"']?|\x1b{_COLOURED}")
+"""Where a key may go on: at the beginning of a line, behind the signs of diffs and quotations; behind a colour, at once."""
 COLOUR = lazy(r"(?:\x1b|\\{1,4}(?:x1[bB]|u001[bB]|0?33|[eE]))\[[0-9;?]{0,20}[A-Za-z]")
 """What colours a terminal, as it is sent or as it is written in programs: its last letter is no part of what follows."""
 _GOES_ON = r"[ \t]{0,8}[+.]?[ \t]{0,8}\\?\r?\n[ \t]{0,60}[+.]?[ \t]{0,8}[\"']"

@@ -7,7 +7,7 @@ from re import _compiler, _parser  # type: ignore[attr-defined]
 from typing import Any
 
 from keepfast.secrets import declarations as declared
-from keepfast.secrets import patterns, prose, services
+from keepfast.secrets import patterns, prose, services, values
 from keepfast.secrets import redaction as redact
 from keepfast.secrets.light_re import THIS_PYTHON
 
@@ -18,7 +18,7 @@ def written() -> list[str]:
     """Every pattern that a look for secrets may need."""
     found = [
         value.written
-        for room in (patterns, declared, prose, redact)
+        for room in (patterns, declared, prose, redact, values)
         for value in vars(room).values()
         if _is_lazy(value)
     ]

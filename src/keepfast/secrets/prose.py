@@ -22,6 +22,15 @@ PUBLIC = lazy(rf"(?i)(?:{_PUBLIC})(?:[/+](?:{_PUBLIC})){{0,3}}")
 NAMES = lazy(r"[A-Za-z][A-Za-z'’]*(?:[-_/][A-Za-z][A-Za-z'’]*)?")
 """A word, or two that belong together; more of them are how passphrases are made."""
 GOES_ON = lazy(r"[,;]?[ \t]{1,4}[(\[]?[A-Za-z][a-z'’-]*[.,;!?)\]…]{0,3}(?=\s|$)")
+RELEASE = lazy(r"[ \t]{1,4}v?\d{1,4}(?:\.\d{1,4}){0,3}[.,;!?)\]…]{0,3}(?=\s|$)")
+"""The version of a product, behind its name."""
+STANDARD = lazy(r"[A-Z]{2,6}-?\d{1,5}")
+"""A standard or a product by its number: `ERC20`, `ISO-27001`."""
+# Each way begins otherwise, so that a long name which is none of them is not tried in all their combinations.
+_PART = r"(?:[A-Z]{2,}|[A-Z]?[a-z]+(?:[A-Z][a-z]+)*)\d{0,3}|\d{1,3}"
+_STEM = rf"\.?(?:{_PART})(?:[-_.](?:{_PART}))*"
+TRODDEN = lazy(rf"(?:~|\.{{0,2}})/{_STEM}(?:/{_STEM})*/?[.,:;!?)…]*|(?:{_STEM}/)+{_STEM}\.[a-z]{{1,4}}\d?[.,:;!?)…]*")
+"""A path whose names are words: from the root, home or here, or one to a file with an ending."""
 ENDS = ".,:;!?)…"
 MOST_PARTS, SHORT = 2, 3
 """Words in a name, as in `loginHandler`; and letters of those that may be anything, as in `JwtParser`."""
@@ -44,13 +53,20 @@ def is_prose(name: str, before: str, sign: str, value: str, after: str) -> bool:
     `name` is the telling word, `before` the line up to it, `sign` what stands between, with its blanks, `after` the rest
     of the line. What programs and settings write (`secret=…`, `client_secret: …`) is no sentence.
     """
-    if "=" in sign or not sign[-1:].isspace() or any(word in name.lower() for word in CHOSEN):
+    if "=" in sign or not sign[-1:].isspace():
         return False
     bare = value.rstrip(ENDS)
+    stands_alone = name.isalpha() and not (before[-1:].isalnum() or before[-1:] in ("_", "-", '"', "'"))
+    told = sign.strip() == ":" and stands_alone
+    if told and TRODDEN.fullmatch(value) is not None:
+        return True
+    if any(word in name.lower() for word in CHOSEN):
+        return told and bare[:1].isalpha() and is_public(bare) and after[:1] in " \t,;" and bool(after.strip())
     if is_public(bare):
         return True
-    stands_alone = name.isalpha() and not (before[-1:].isalnum() or before[-1:] in ("_", "-", '"', "'"))
-    return sign.strip() == ":" and stands_alone and GOES_ON.match(after) is not None and _is_spoken(bare)
+    if not told or (not (is_spoken := _is_spoken(bare)) and STANDARD.fullmatch(bare) is None):
+        return False
+    return GOES_ON.match(after) is not None or (is_spoken and bare[:1].isupper() and RELEASE.match(after) is not None)
 
 
 def is_public(value: str) -> bool:

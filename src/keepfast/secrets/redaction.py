@@ -34,7 +34,7 @@ from keepfast.secrets.patterns import (
     VALUED,
     WRAP,
 )
-from keepfast.secrets.prose import is_prose, is_public
+from keepfast.secrets.prose import TRODDEN, is_prose, is_public
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,11 +65,6 @@ STRANGE = "\u0130\u0131\u017f\u212a"
 WORDS = lazy(r"[A-Za-z]+(?:[-_./: ][A-Za-z]+)*|[a-z]+(?:[A-Z][a-z]+)+|[A-Z]+(?:_[A-Z0-9]+)+|[A-Za-z]+\d")
 SPOKEN = lazy(r"[A-Za-z][a-z'’]*(?:-[A-Za-z]?[a-z'’]*)?[.,:;!?)…]*")
 """A word, or two with a hyphen: more of them are how passphrases are made. One that was cut ends with an ellipsis."""
-# Each way begins otherwise, so that a long name which is none of them is not tried in all their combinations.
-_PART = r"(?:[A-Z]{2,}|[A-Z]?[a-z]+(?:[A-Z][a-z]+)*)\d{0,3}|\d{1,3}"
-_STEM = rf"\.?(?:{_PART})(?:[-_.](?:{_PART}))*"
-TRODDEN = lazy(rf"(?:~|\.{{0,2}})/{_STEM}(?:/{_STEM})*/?[.,:;!?)…]*|(?:{_STEM}/)+{_STEM}\.[a-z]{{1,4}}\d?[.,:;!?)…]*")
-"""A path whose names are words: from the root, home or here, or one to a file with an ending."""
 VERBS = ("pass", "passes", "passed", "passing")
 TAGS = lazy(
     r"(?:(?:json|yaml|toml|xml|db|bson|mapstructure|form|query|validate|binding|protobuf|gorm|env|envconfig|header|uri|hcl|tfsdk"

@@ -117,6 +117,9 @@ class Ledger(Protocol):
     def left_out(self, workspace: str, version: int, below: bytes = b"") -> list[Entry]:
         """The rows of a version that name what was left out, sorted by path; `below` limits it as that of `state`."""
 
+    def sealed(self, workspace: str, least: int) -> list[Entry]:
+        """The rows of the newest version that are sealed, from this size on."""
+
     def at(self, workspace: str, version: int, path: bytes) -> Entry | None: ...
     def history(self, workspace: str, path: bytes) -> list[tuple[int, int | None, Entry]]:
         """(since, until, row) of one path, oldest first."""

@@ -116,6 +116,10 @@ class Repository:
         """Return what a version names but does not hold, sorted by path; `below` limits it as that of `state`."""
         return self.ledger.left_out(workspace, version, below)
 
+    def sealed(self, workspace: str, least: int) -> list[Entry]:
+        """Return the rows of the newest version that are sealed, from this size on."""
+        return self.ledger.sealed(workspace, least)
+
     def at(self, workspace: str, version: int, path: bytes) -> Entry | None:
         """Return one path's entry in a version."""
         return self.ledger.at(workspace, version, path)

@@ -10,6 +10,7 @@ from keepfast.model.steps import step
 from keepfast.store.digest import add, blake3, digest, weight
 from keepfast.store.packs import PackWriter
 from keepfast.store.rows import CHUNKS, CONTENT, DOCUMENT, LIST, SEALED
+from keepfast.store.sealed_copies import SealedCopies
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class Saving:
 
     def __init__(self, repository: Repository, row: WorkspaceRow) -> None:
         self.repository, self.row = repository, row
+        self.copies = SealedCopies(repository, row)
         self.writers: list[PackWriter] = []
         self.writer = self._new_writer()
         self._most = 0
@@ -118,11 +120,18 @@ class Saving:
 
     def sealed(self, read: Callable[[int], bytes]) -> bytes:
         """Keep a content that must not lie in the clear; its id says nothing of it."""
-        return self.repository.contents.sealer().parts(
+        return self.copies.add(
             read,
-            lambda key, data, is_list: self.keep(key, data, LIST if is_list else SEALED),
-            self.repository.contents.has,
+            lambda pull: self.repository.contents.sealer().parts(
+                pull,
+                lambda key, data, is_list: self.keep(key, data, LIST if is_list else SEALED),
+                self.repository.contents.has,
+            ),
         )
+
+    def is_copy(self, size: int, data: bytes | None) -> bool:
+        """Is it the content of a file that is sealed, in this save or in the newest version?"""
+        return self.copies.has(size, data)
 
     def keep(self, key: bytes, data: bytes, kind: int) -> None:
         """Store a blob under its digest, unless it is there."""

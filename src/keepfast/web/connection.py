@@ -52,8 +52,8 @@ class Connection(H11Protocol):
             self._limit("head", HEAD_SECONDS)
 
     def handle_events(self) -> None:
-        if self.conn.their_state is h11.IDLE and _is_folded(self.conn.trailing_data[0]):
-            self.send_400_response("A header goes on in a second line.")
+        if self.conn.their_state is h11.IDLE and (fault := fault_in(self.conn.trailing_data[0])):
+            self.send_400_response(fault)
             return
         super().handle_events()
 
@@ -134,10 +134,30 @@ class Connection(H11Protocol):
             deadline.cancel()
 
 
-def _is_folded(data: bytes) -> bool:
-    """Does a header of the request's head go on in another line? Programs before us may read that otherwise than we do."""
-    head = data.replace(b"\r\n", b"\n").partition(b"\n\n")[0]
-    return b"\n " in head or b"\n\t" in head
+def fault_in(data: bytes) -> str:
+    """What is wrong with a request's head, as far as it is here; empty if nothing is.
+
+    The library reads these heads, but programs before us may read them otherwise, and cut requests in another place.
+    """
+    at, lengths, is_first = 0, 0, True
+    while (end := data.find(b"\n", at)) >= 0:
+        line, at = data[at:end], end + 1
+        if line[-1:] != b"\r" or b"\r" in line[:-1]:
+            return "A line does not end with CR LF."
+        line = line[:-1]
+        if not line:
+            break
+        if line[:1] in (b" ", b"\t"):
+            return "A header goes on in a second line."
+        name, _, value = line.partition(b":")
+        if not is_first and name[-1:] in (b" ", b"\t"):
+            return "A blank stands before a colon."
+        if name.lower() == b"content-length":
+            lengths += 1 + value.count(b",")
+        if is_first and line[-9:] not in (b" HTTP/1.1", b" HTTP/1.0"):
+            return "Unsupported version of HTTP."
+        is_first = False
+    return "Content-Length is there twice." if lengths > 1 else ""
 
 
 def crowded_out(connections: Collection[Connection], now: float) -> Connection | None:

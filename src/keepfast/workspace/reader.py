@@ -27,6 +27,7 @@ from keepfast.model.entry import (
     vanished,
 )
 from keepfast.model.light_json import dumps
+from keepfast.secrets.marks import KEY, SECRET, named
 from keepfast.workspace.secret_check import is_secret
 from keepfast.workspace.selection import SHORTAGE
 from keepfast.workspace.walk import DENIED, UNREAD, VANISHED
@@ -57,6 +58,9 @@ if TYPE_CHECKING:
         def large(self, read: Callable[[int], bytes]) -> bytes: ...
         def sealed(self, read: Callable[[int], bytes]) -> bytes:
             """The same for what must not lie anywhere in the clear."""
+
+        def is_copy(self, size: int, data: bytes | None) -> bool:
+            """Is it the content of another file that is sealed? `data` None: it is too large to be looked at."""
 
 
 # O_NONBLOCK: a pipe put in the file's place must not stop us.
@@ -101,6 +105,8 @@ def capture(
     if total > MANY and keep_memory is not None:
         keep_memory()
     # Taken out one by one: a stat is twice as large as the row that comes of it, and both of all files are never needed.
+    # What may be sealed by its name or kind comes first: until then it is not known that another file is a copy of it.
+    candidates.sort(key=_rank)
     candidates.reverse()
     try:
         for number in range(total):
@@ -114,11 +120,21 @@ def capture(
     return rows
 
 
+def _rank(candidate: tuple[bytes, stat_result]) -> int:
+    kind = named(candidate[0])
+    return 0 if kind & (SECRET | KEY) else 1 if kind else 2
+
+
 def _left_out(path: bytes, kind: str, flags: int, info: stat_result | None) -> Entry:
     mode = info.st_mode & 0o7777 if info is not None else 0
     size = info.st_size if info is not None and kind != UNREADABLE else 0
     mtime = info.st_mtime_ns if info is not None and kind in (OVERSIZE, IGNORED) else 0
     return Entry(path, kind, mode, flags, size, min(max(mtime, EARLIEST), LATEST), 0, b"", b"")
+
+
+def _group(info: stat_result) -> int:
+    """What all names of one file have in common; 0 if it has only one."""
+    return (info.st_ino ^ info.st_dev << 48) & LATEST if info.st_nlink > 1 else 0
 
 
 class _Reader:
@@ -130,6 +146,8 @@ class _Reader:
         self.quick = accelerated and take is not None
         self.storing = False
         """Is it the store that works just now? Then an error is not the file's."""
+        self._sealed_groups: set[int] = set()
+        """Files with several names of which one is sealed."""
         self._path: bytes | None = None
         """The folder that is open."""
         self._met: bytes | None = None
@@ -182,7 +200,7 @@ class _Reader:
             return None
         data, mode, is_sparse, mtime, group = found
         flags = SPARSE if is_sparse else 0
-        if is_secret(path, data):
+        if self._is_sealed(path, data, size, group):
             return Entry(path, FILE, mode, flags | SEALED, size, mtime, group, self._keep(data, True), b"")
         self.storing = True
         digest = self.sink.small(data)
@@ -222,7 +240,7 @@ class _Reader:
             data, digest, is_sealed = b"", b"", False
             size = before.st_size
             if size > LARGE:
-                is_sealed = is_secret(path, None)
+                is_sealed = self._is_sealed(path, None, size, _group(before))
                 digest, length = self._stream(lambda most: read(fd, most), size + SLACK, is_sealed)
             else:
                 data = read(fd, size + 1)
@@ -238,12 +256,20 @@ class _Reader:
             if not steady and not last:
                 return None
             if not digest:
-                is_sealed = is_secret(path, data)
+                is_sealed = self._is_sealed(path, data, length, _group(before))
                 digest = self._keep(data, is_sealed)
             row = self._row(path, fd, after, seen, length, digest, steady)
             return row._replace(flags=row.flags | SEALED) if is_sealed else row
         finally:
             close(fd)
+
+    def _is_sealed(self, path: bytes, data: bytes | None, size: int, group: int) -> bool:
+        """Must the file be sealed: for its own sake, as another name of a sealed file, or as a copy of one?"""
+        if is_secret(path, data):
+            if group and size:
+                self._sealed_groups.add(group)
+            return True
+        return group in self._sealed_groups or self.sink.is_copy(size, data)
 
     def _open(self, path: bytes) -> int:
         """Files of one folder are opened from its descriptor: shorter walks for the kernel."""
@@ -306,9 +332,7 @@ class _Reader:
         # Only what is still as the scan saw it is believed: what was decided about it rests on that.
         if not steady or (after.st_ctime_ns, after.st_ino) != (seen.st_ctime_ns, seen.st_ino):
             self._distrust(path)
-        group = 0
-        if after.st_nlink > 1:
-            group = (after.st_ino ^ after.st_dev << 48) & LATEST
+        group = _group(after)
         mtime = after.st_mtime_ns
         if not EARLIEST <= mtime <= LATEST:
             mtime = min(max(mtime, EARLIEST), LATEST)

@@ -10,6 +10,7 @@ from keepfast.secrets.marks import (
     REST,
     REST_LENGTH,
     SECRET,
+    SETTINGS,
     SIGN,
     TEXT_LIMIT,
     WORD,
@@ -28,7 +29,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-OPEN_KEYS = (b"-----BEGIN CERTIFICATE", b"-----BEGIN PUBLIC KEY", b"-----BEGIN RSA PUBLIC KEY", b"ssh-")
+OPEN_KEYS = (
+    b"-----BEGIN CERTIFICATE",
+    b"-----BEGIN PUBLIC KEY",
+    b"-----BEGIN RSA PUBLIC KEY",
+    b"ssh-rsa AAAA",
+    b"ssh-ed25519 AAAA",
+    b"ssh-dss AAAA",
+)
 SQLITE = b"SQLite format 3\0"
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 LOOKED_AT = 4096
@@ -42,11 +50,11 @@ _loaded = False
 def is_secret(path: bytes, content: bytes | None) -> bool:
     """Must this file not lie in the store in the clear? `content` None: it is too large to be looked at."""
     kind = named(path)
-    if kind & (SECRET | KEY):
-        return kind != KEY or content is None or _is_private(content)
+    if kind == SECRET or (kind == KEY and (content is None or _is_private(content))):
+        return True
     if content is None or len(content) > TEXT_LIMIT:
         return False
-    return any(_holds_secret(reading, bool(kind)) for reading in _readings(content))
+    return any(_holds_secret(reading, kind == SETTINGS) for reading in _readings(content))
 
 
 def _readings(content: bytes) -> Iterator[bytes]:
@@ -183,9 +191,4 @@ def _is_private(content: bytes) -> bool:
     """Of what may be a key: everything, except what says that it is a certificate or a public key."""
     if b"PRIVATE KEY" in content:
         return True
-    return not any(mark in content for mark in OPEN_KEYS) and not _is_source(content)
-
-
-def _is_source(content: bytes) -> bool:
-    """Some projects call texts `.key` that are none: many lines, with words in them."""
-    return content.count(b"\n") > 3 and content.count(b" ") * 20 > len(content) and b"\0" not in content
+    return not any(content.startswith(mark) or b"\n" + mark in content for mark in OPEN_KEYS)

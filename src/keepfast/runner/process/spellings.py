@@ -24,6 +24,8 @@ QUOTES = (
     ("&apos;", "&quot;"),
 )
 """The two quotes as HTML and XML write them, by different programs."""
+BLANKS = {"\t": "&#9;", "\n": "&#10;", "\r": "&#13;"}
+"""What would not come back from an attribute as it was."""
 SLASHED = ('"', "'", "$", '"$', '"\\', "'\\", '"$`\\', '"$`!\\', "$`")
 """What shells and programs put a backslash before, each by its own rule."""
 BARE = "%+-./:=@_,"
@@ -82,6 +84,8 @@ def _in_markup(text: str) -> Iterator[str]:
     for single, double in QUOTES:
         written = _replaced(text, MARKUP | {"'": single, '"': double})
         yield written
+        if any(blank in text for blank in BLANKS):
+            yield _replaced(written, BLANKS)
         if not text.isascii():
             yield _replaced(written, {char: f"&#{ord(char)};" for char in text if not char.isascii()})
             yield _replaced(written, {char: f"&#x{ord(char):x};" for char in text if not char.isascii()})

@@ -1,0 +1,69 @@
+"""Copies of sealed contents: what is sealed under one name must not lie in the clear under another."""
+
+from __future__ import annotations
+
+from keepfast.model.entry import FILE
+from keepfast.store.digest import blake3
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from keepfast.store.repository import Repository
+    from keepfast.store.rows import WorkspaceRow
+
+LEAST = 16
+"""Shorter contents are equal by chance: an empty `.env` says nothing about other empty files."""
+
+
+class SealedCopies:
+    """The contents that are sealed in the newest version of a workspace, and those that the current save seals."""
+
+    def __init__(self, repository: Repository, row: WorkspaceRow) -> None:
+        self.repository, self.row = repository, row
+        self._kept: dict[int, set[bytes]] | None = None
+        """Ids of sealed contents in the newest version, by size; None until somebody asks."""
+        self._added: dict[int, set[bytes]] = {}
+        """Digests of what was sealed since, by size. They stay in memory: on disk they would tell of the contents."""
+
+    def add(self, read: Callable[[int], bytes], seal: Callable[[Callable[[int], bytes]], bytes]) -> bytes:
+        """Return what `seal` makes of the stream, and remember the content."""
+        total, size = blake3(), 0
+
+        def pull(most: int) -> bytes:
+            nonlocal size
+            data = read(most)
+            total.update(data)
+            size += len(data)
+            return data
+
+        key = seal(pull)
+        if size >= LEAST:
+            self._added.setdefault(size, set()).add(total.digest())
+        return key
+
+    def has(self, size: int, data: bytes | None) -> bool:
+        """Is this content sealed under another name? `data` None: it is too large to be looked at, and its size decides."""
+        if size < LEAST:
+            return False
+        if self._kept is None:
+            self._kept = self._load()
+        added, kept = self._added.get(size), self._kept.get(size)
+        if data is None:
+            return bool(added or kept)
+        if added and blake3(data).digest() in added:
+            return True
+        return kept is not None and not kept.isdisjoint(self._ids_of(data))
+
+    def _load(self) -> dict[int, set[bytes]]:
+        found: dict[int, set[bytes]] = {}
+        if self.row.version and self.row.tree and self.repository.contents.key_place is not None:
+            for row in self.repository.sealed(self.row.id, LEAST):
+                if row.kind == FILE:
+                    found.setdefault(row.size, set()).add(row.content)
+        return found
+
+    def _ids_of(self, data: bytes) -> list[bytes]:
+        from io import BytesIO
+
+        return self.repository.contents.sealer().ids_of(BytesIO(data).read, self.repository.contents.has)

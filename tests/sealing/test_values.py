@@ -1,0 +1,41 @@
+"""Values of secret files are known wherever they turn up; words, paths and numbers among them are not."""
+
+from __future__ import annotations
+
+import pytest
+
+from keepfast.secrets.values import strike, values_of
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "values"),
+    [
+        (".env", "BOAT=tang3rine-dr3am\nPORT=5432\n", {"tang3rine-dr3am"}),
+        (".env", "export BOAT='tang3rine dr3am'  # a comment\n", {"tang3rine dr3am"}),
+        (".env", "DB_PASSWORD=correct-horse-battery\n", {"correct-horse-battery"}),
+        (".env", "MODE=production\nSECRET=production\nNAME=some-ordinary-words\n", set()),
+        (".env", "HOST=db.internal.example.org:5432\nHOME=/srv/app/v2024\nURL=https://example.org/v2024x\n", set()),
+        (".env", "IMAGE=postgres-14.2\nSINCE=2026-11-18T06:50:21Z\nSIZE=123456789\nDEBUG=1\n", set()),
+        (".env", "PASSWORD=changeme\nTOKEN=<your token>\nSHORT=a1b2c3d\n", set()),
+        (".env", "URL=postgres://me:Zq7Lm2Xw9R@db/app\n", {"Zq7Lm2Xw9R"}),
+        (".netrc", "machine a login b password Zq7Lm2Xw9R\n", {"Zq7Lm2Xw9R"}),
+        ("credentials.json", '{\n  "boat": "tang3rine-dr3am",\n  "n": 1\n}\n', {"tang3rine-dr3am"}),
+        (".vault-token", "Zq7Lm2Xw9R\n", {"Zq7Lm2Xw9R"}),
+        (".bash_history", "OPTION=tang3rine-dr3am make\n", set()),
+        ("main.py", "boat = 'tang3rine-dr3am'\n", set()),
+    ],
+)
+def test_values_are_taken_from_files(path: str, text: str, values: set[str]) -> None:
+    assert values_of(path.encode(), text.encode()) == values
+
+
+def test_of_a_file_that_is_secret_by_content_only_its_secrets_count() -> None:
+    token = "ghp_" + "a1B2c3D4e5F6" * 3
+
+    assert values_of(b"main.py", f"boat = 'tang3rine-dr3am'\nuse('{token}')\n".encode()) == {token}
+
+
+def test_the_longest_value_goes_first() -> None:
+    assert strike("curl -H 'X: abcd1234efgh' abcd1234", {"abcd1234", "abcd1234efgh"}) == (
+        "curl -H 'X: [redacted:secret]' [redacted:secret]"
+    )
