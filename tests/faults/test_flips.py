@@ -175,7 +175,9 @@ def test_the_command_line_says_so_with_exit_code_13(sample: Sample, pattern: str
     store = sample.copy(tmp_path / "store")
     path = max(store.glob(pattern), key=lambda file: file.stat().st_size)
     data = path.read_bytes()
-    path.write_bytes(data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 4]) + data[len(data) // 2 + 1 :])
+    # SQLite leaves parts of its pages unused: there a flip means nothing. A workspace's id is a part in use.
+    at = data.index(max(store.glob("log/????*.log")).stem.encode()) if pattern == "ledger.db" else len(data) // 2
+    path.write_bytes(data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :])
     for command, code in ((["verify"], 13), (["verify", "--json"], 13)):
         run = subprocess.run(
             [sys.executable, "-m", "keepfast", "--store", str(store), *command],

@@ -172,7 +172,7 @@ class SqliteLedger:
             after = self._onward(after, rows[-1][0])
 
     def sealed(self, workspace: str, least: int) -> list[Entry]:
-        # Written as in the index `node_sealed`, which ledgers of older versions lack: there it takes longer.
+        # Written as in the index `node_sealed`, which older ledgers may lack.
         rows = self._nodes(
             NODES,
             f"SELECT {NODE} FROM node WHERE ws = ? AND until IS NULL AND flags & 8 AND size >= ?",

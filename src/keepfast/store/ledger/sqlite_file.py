@@ -8,7 +8,7 @@ from posix import open as open_fd
 from keepfast.fsutil.durable import FULL, READ_ONLY, Lock
 from keepfast.model.errors import Busy, Damaged, DiskFull, Failed, KeepfastError, NewerFormat, OutOfMemory, Unreachable
 from keepfast.store.ledger.light_sqlite import sqlite3
-from keepfast.store.ledger.transaction import SCHEMA
+from keepfast.store.ledger.transaction import SCHEMA, SEALED_INDEX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ class SqliteFile:
 
     def vacuum(self) -> None:
         """Give free pages back to the disk if there are many. The caller holds no transaction."""
+        with Lock(self.lock):
+            self.fetch(SEALED_INDEX)
         free, total = self.fetch("PRAGMA freelist_count")[0][0], self.fetch("PRAGMA page_count")[0][0]
         if free > 256 and free * 4 > total:
             with Lock(self.lock):
@@ -58,7 +60,10 @@ class SqliteFile:
         with open(self.path, "rb") as file:
             head = file.read(100)
         # In order of their names: VACUUM writes them down in another one.
-        tables = self.fetch("SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name")
+        # Older ledgers lack the index of sealed rows; that it agrees with its table is SQLite's own check.
+        tables = self.fetch(
+            "SELECT type, name, tbl_name, sql FROM sqlite_master WHERE name <> 'node_sealed' ORDER BY type, name"
+        )
         return head[:24] + head[44:48] + head[56:92], tables
 
     def copy(self, path: str) -> None:
@@ -134,7 +139,7 @@ class SqliteFile:
                 db.execute("BEGIN IMMEDIATE")
                 # A process that was killed here leaves a file without tables; whoever comes next makes them.
                 if not db.execute("PRAGMA user_version").fetchone()[0]:
-                    for statement in SCHEMA.split(";"):
+                    for statement in [*SCHEMA.split(";"), SEALED_INDEX]:
                         db.execute(statement)
                     db.execute(f"PRAGMA user_version={VERSION}")
                 db.execute("COMMIT")
