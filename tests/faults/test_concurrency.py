@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any
 
 import pytest
 
+from keepfast.store.maintenance.compaction import Compacting
 from keepfast.store.maintenance.space import compact, forget
 from keepfast.store.maintenance.verify import verify
 from keepfast.store.rows import Location, Query
@@ -201,6 +202,40 @@ def test_a_content_saved_again_while_it_is_swept_is_spared(crowd: Crowd, shared_
     assert said[-1]["steps"].count("compact:marked") == 3, "it was not noticed, or not tried again"
     assert _again(crowd, shared_past) == "of no version any more\n" * 100
     assert verify(engine.repository(), str(crowd.store)).problems == []
+    engine.close()
+
+
+def test_a_pack_that_comes_while_compaction_counts_is_left_for_another_time(
+    crowd: Crowd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Saves end between the list of packs and that of what lies in them."""
+    engine = open_engine(crowd.store)
+    repository, waste = engine.repository(), Compacting._waste
+    packs, saved = repository.ledger.packs, []
+
+    def packs_and_then_a_save() -> Any:
+        found = packs()
+        if len(saved) < 9:
+            (crowd.root / "late").write_text(f"it came as number {len(saved)}\n")
+            other = open_engine(crowd.store)
+            saved.append(save(other, crowd.root))
+            other.close()
+        return found
+
+    def count(compacting: Compacting) -> Any:
+        with monkeypatch.context() as patch:
+            patch.setattr(repository.ledger, "packs", packs_and_then_a_save)
+            return waste(compacting)
+
+    monkeypatch.setattr(Compacting, "_waste", count)
+    compact(repository, str(crowd.store), everything=True)
+    _, row = engine.root(str(crowd.root).encode())
+
+    assert saved
+    assert [read(repository, row.id, version, b"late") for version in saved] == [
+        f"it came as number {number}\n".encode() for number in range(len(saved))
+    ]
+    assert verify(repository, str(crowd.store)).problems == []
     engine.close()
 
 

@@ -46,6 +46,11 @@ class Shimmed:
             time.sleep(0.001)
         return process.state(self.folder)
 
+    def wait_for(self, text: str) -> None:
+        end = time.monotonic() + 60
+        while not (os.path.exists(f"{self.folder}/out.log") and text in self.out) and time.monotonic() < end:
+            time.sleep(0.01)
+
     @property
     def out(self) -> str:
         return Path(self.folder, "out.log").read_text()
@@ -100,7 +105,8 @@ def test_an_agent_is_never_started_twice(shimmed: Shimmed) -> None:
 
 
 def test_stop_is_asked_first_and_then_not_asked(shimmed: Shimmed) -> None:
-    shimmed.start("sh", "-c", "trap '' TERM; while :; do sleep 0.1; done")
+    shimmed.start("sh", "-c", "trap '' TERM; echo deaf; while :; do sleep 0.1; done")
+    shimmed.wait_for("deaf\n")
     process.wish(shimmed.folder, "stop", "enough")
 
     look = shimmed.end()

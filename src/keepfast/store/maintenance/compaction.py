@@ -165,10 +165,12 @@ class Compacting:
         return living
 
     def _waste(self) -> dict[str, Waste]:
-        """Of every pack, how much of it is needed and how much is not."""
+        """Of every pack, how much of it is needed and how much is not. One that a save adds meanwhile is left for another time."""
         waste = {pack.name: Waste(pack) for pack in self.repository.ledger.packs()}
         for key, place in self.repository.ledger.locations():
-            one = waste[place.pack]
+            one = waste.get(place.pack)
+            if one is None:
+                continue
             one.total += place.length
             if key not in self.living:
                 one.dead += place.length
@@ -180,23 +182,21 @@ class Compacting:
     def _choose(self, waste: dict[str, Waste]) -> set[str]:
         small, wasteful, hurried, dense = set(), set(), [], self._dense()
         few = min(SMALL_PACK, self.most_pack // 2)
-        for pack in self.repository.ledger.packs():
-            if pack.name in self.spared:
-                continue
-            one = waste[pack.name]
+        packs = [one for one in waste.values() if one.name not in self.spared]
+        for one in packs:
             if self._is_due(one):
-                wasteful.add(pack.name)
-            elif pack.size < few:
-                small.add(pack.name)
-            elif pack.name not in dense and pack.size < NO_USE * one.total:
-                hurried.append(pack)  # it was written for a save, that somebody waited for
+                wasteful.add(one.name)
+            elif one.size < few:
+                small.add(one.name)
+            elif one.name not in dense and one.size < NO_USE * one.total:
+                hurried.append(one)  # it was written for a save, that somebody waited for
         wasteful |= self._in_time(hurried)
         chosen = wasteful
         if len(small) >= (2 if self.everything else FEW_SMALL) or (small and wasteful):
             chosen = small | wasteful
-        return self._along(chosen)
+        return self._along(chosen, {one.name: one.size for one in packs})
 
-    def _in_time(self, packs: list[PackRow]) -> set[str]:
+    def _in_time(self, packs: list[Waste]) -> set[str]:
         """As many of these as are compressed anew at a time, the smallest first."""
         chosen: set[str] = set()
         size = 0
@@ -207,14 +207,13 @@ class Compacting:
             size += pack.size
         return chosen
 
-    def _along(self, chosen: set[str]) -> set[str]:
+    def _along(self, chosen: set[str], sizes: dict[str, int]) -> set[str]:
         """These packs, and those that are worth being written anew with them: versions that were packed at different times
         come together, and cost little more than one of them.
 
         That is all of a small store. In a larger one a pack comes along that is not much larger than what is written anyway:
         so it is written again only after it has grown by half, and each byte a few times in its life.
         """
-        sizes = {pack.name: pack.size for pack in self.repository.ledger.packs() if pack.name not in self.spared}
         if sum(sizes.values()) <= MOST_REWRITTEN and len(sizes) > 1 and (chosen or self.everything):
             return set(sizes)
         written = sum([sizes[name] for name in chosen])
