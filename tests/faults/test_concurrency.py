@@ -211,7 +211,8 @@ def test_a_pack_that_comes_while_compaction_counts_is_left_for_another_time(
     """Saves end between the list of packs and that of what lies in them."""
     engine = open_engine(crowd.store)
     repository, waste = engine.repository(), Compacting._waste
-    packs, saved = repository.ledger.packs, []
+    packs = repository.ledger.packs
+    saved: list[Any] = []
 
     def packs_and_then_a_save() -> Any:
         found = packs()
