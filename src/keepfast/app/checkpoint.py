@@ -633,11 +633,11 @@ class Engine:
 
     def _list_store_or_fail(self, root: bytes, workspace: str) -> None:
         """Raise `Failed` where only a flag names the store and no list can: the next command would not find it."""
-        from keepfast.app.wiring import FLAGS
+        from keepfast.settings import STORE_FLAGS
         from keepfast.store.place import listed
 
         error = self.list_store(root, workspace)
-        if error is None or self.settings.origins.get("store.url") not in FLAGS or self.place.is_beside():
+        if error is None or self.settings.origins.get("store.url") not in STORE_FLAGS or self.place.is_beside():
             return  # the store of the settings needs no voucher
         if listed(self.place.list).get(self.place.path) != self.place.id():
             raise Failed(
