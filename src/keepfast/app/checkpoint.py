@@ -123,7 +123,7 @@ class Engine:
         if event.only or isinstance(error, Unreachable | ImportError | SyntaxError):
             # Nothing is written into a store that is not ours to write; a module that is missing is there after an upgrade.
             return
-        from keepfast.secrets.marks import without_secrets
+        from keepfast.secrets.light_redaction import without_secrets
         from keepfast.state.notices import note_unsaved
 
         ours = error if isinstance(error, KeepfastError) else shortage(error)
@@ -155,7 +155,7 @@ class Engine:
 
         `told`: somebody hears of it now, too.
         """
-        from keepfast.secrets.marks import without_secrets
+        from keepfast.secrets.light_redaction import without_secrets
         from keepfast.state.notices import append
 
         found = self.near(cwd)
