@@ -330,7 +330,7 @@ class Engine:
         """Is this the very folder that the last save of the workspace looked at?"""
         from posix import stat
 
-        from keepfast.workspace.stat_cache_renewals import peek
+        from keepfast.workspace.stat_cache import peek
 
         known = peek(self.place.folder(workspace) + "/cache")
         try:
