@@ -498,7 +498,7 @@ class Engine:
 
     def _refuse_lost(self, root: bytes) -> None:
         """Raise `MissingStore` where the user's own list names a store for the folder that is out of reach."""
-        from keepfast.store.place import kept_folders, missing
+        from keepfast.store.small_files import kept_folders, missing
 
         identity = kept_folders(self.place.folders).get(root, ("", ""))[0]
         if identity and root not in self.place.registered():
@@ -634,7 +634,7 @@ class Engine:
     def _list_store_or_fail(self, root: bytes, workspace: str) -> None:
         """Raise `Failed` where only a flag names the store and no list can: the next command would not find it."""
         from keepfast.settings import STORE_FLAGS
-        from keepfast.store.place import listed
+        from keepfast.store.small_files import listed
 
         error = self.list_store(root, workspace)
         if error is None or self.settings.origins.get("store.url") not in STORE_FLAGS or self.place.is_beside():

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from keepfast.settings import STORE_FLAGS
 from keepfast.settings.ownership import HERE, LOST, is_gone, is_vouched, judge, lost_store, strange
-from keepfast.store.place import Place, id_or_nothing, kept_folders, listed, store_path_of
+from keepfast.store.place import Place
+from keepfast.store.small_files import id_or_nothing, kept_folders, listed, store_path_of
 from keepfast.workspace.marker import marker
 
 TYPE_CHECKING = False

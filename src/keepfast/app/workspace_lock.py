@@ -6,7 +6,7 @@ from posix import O_CLOEXEC, O_CREAT, O_DIRECTORY, O_RDONLY, O_RDWR, close, fsta
 from posix import open as open_fd
 
 from keepfast.model.errors import Failed
-from keepfast.store.place import id_or_nothing, listed, read_pairs
+from keepfast.store.small_files import id_or_nothing, listed, read_pairs
 from keepfast.workspace import stat_cache
 from keepfast.workspace.marker import show
 

@@ -9,7 +9,7 @@ from keepfast.model.errors import Failed, KeepfastError, Usage
 from keepfast.model.light_json import loads
 from keepfast.model.schema import ALIASES, SECTIONS, TABLE, VERSION, variable
 from keepfast.settings.ownership import UNKNOWN, find
-from keepfast.store.place import store_path_of
+from keepfast.store.small_files import store_path_of
 from keepfast.workspace.marker import open_marker
 
 TYPE_CHECKING = False
