@@ -16,8 +16,8 @@ from keepfast.app.wiring import build
 from keepfast.model.event import Event
 from keepfast.settings import Settings
 from keepfast.store.maintenance.space import compact, forget
-from keepfast.store.place import FORMAT
 from keepfast.store.rows import Query
+from keepfast.store.small_files import FORMAT
 
 TARGET = Path(__file__).resolve().parent.parent / "tests" / "data" / f"store-{FORMAT}"
 START = 1_790_000_000_000_000_000

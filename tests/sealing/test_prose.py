@@ -7,7 +7,7 @@ from string import ascii_lowercase
 
 import pytest
 
-from keepfast.secrets.marks import without_secrets
+from keepfast.secrets.light_redaction import without_secrets
 from keepfast.secrets.redaction import redact
 
 SENTENCES = [

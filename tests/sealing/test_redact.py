@@ -16,7 +16,7 @@ from keepfast.agents.claude.sessions import forked, last_message
 from keepfast.runner.domain.prompts import PROTOCOL
 from keepfast.secrets import light_re, services
 from keepfast.secrets import precompiled as readying
-from keepfast.secrets.marks import without_secrets
+from keepfast.secrets.light_redaction import without_secrets
 from keepfast.secrets.patterns import ASSIGNED, BEGINNINGS, CONTINUED, ESCAPE, LOGIN_BEHIND, OPTION, WRAP
 from keepfast.secrets.redaction import _beginnings, _tried, find, holds_key, redact
 

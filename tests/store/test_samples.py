@@ -46,7 +46,7 @@ def check(place: Place, expected: dict[str, Any]) -> None:
 
 
 def test_there_is_a_sample_of_the_present_format() -> None:
-    from keepfast.store.place import FORMAT
+    from keepfast.store.small_files import FORMAT
 
     assert f"store-{FORMAT}" in [path.name for path in SAMPLES]
 

@@ -43,6 +43,7 @@ OURS = {
     "keepfast.settings.last_good",
     "keepfast.store",
     "keepfast.store.place",
+    "keepfast.store.small_files",
     "keepfast.app.wiring",
     "keepfast.workspace",
     "keepfast.workspace._check",

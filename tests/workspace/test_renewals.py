@@ -10,7 +10,7 @@ import pytest
 
 from keepfast.app.workspace_lock import Folder
 from keepfast.workspace import stat_cache as cache
-from keepfast.workspace.stat_cache_renewals import MOST_RENEWALS
+from keepfast.workspace.stat_cache import MOST_RENEWALS
 from saver import Saver
 
 ONLY = (b"folder", b"folder/one")

@@ -123,7 +123,7 @@ class Engine:
         if event.only or isinstance(error, Unreachable | ImportError | SyntaxError):
             # Nothing is written into a store that is not ours to write; a module that is missing is there after an upgrade.
             return
-        from keepfast.secrets.marks import without_secrets
+        from keepfast.secrets.light_redaction import without_secrets
         from keepfast.state.notices import note_unsaved
 
         ours = error if isinstance(error, KeepfastError) else shortage(error)
@@ -155,7 +155,7 @@ class Engine:
 
         `told`: somebody hears of it now, too.
         """
-        from keepfast.secrets.marks import without_secrets
+        from keepfast.secrets.light_redaction import without_secrets
         from keepfast.state.notices import append
 
         found = self.near(cwd)
@@ -330,7 +330,7 @@ class Engine:
         """Is this the very folder that the last save of the workspace looked at?"""
         from posix import stat
 
-        from keepfast.workspace.stat_cache_renewals import peek
+        from keepfast.workspace.stat_cache import peek
 
         known = peek(self.place.folder(workspace) + "/cache")
         try:
@@ -498,7 +498,7 @@ class Engine:
 
     def _refuse_lost(self, root: bytes) -> None:
         """Raise `MissingStore` where the user's own list names a store for the folder that is out of reach."""
-        from keepfast.store.place import kept_folders, missing
+        from keepfast.store.small_files import kept_folders, missing
 
         identity = kept_folders(self.place.folders).get(root, ("", ""))[0]
         if identity and root not in self.place.registered():
@@ -633,11 +633,11 @@ class Engine:
 
     def _list_store_or_fail(self, root: bytes, workspace: str) -> None:
         """Raise `Failed` where only a flag names the store and no list can: the next command would not find it."""
-        from keepfast.app.wiring import FLAGS
-        from keepfast.store.place import listed
+        from keepfast.settings import STORE_FLAGS
+        from keepfast.store.small_files import listed
 
         error = self.list_store(root, workspace)
-        if error is None or self.settings.origins.get("store.url") not in FLAGS or self.place.is_beside():
+        if error is None or self.settings.origins.get("store.url") not in STORE_FLAGS or self.place.is_beside():
             return  # the store of the settings needs no voucher
         if listed(self.place.list).get(self.place.path) != self.place.id():
             raise Failed(

@@ -163,7 +163,7 @@ def header_of(
     settings: Settings,
 ) -> dict[str, Any]:
     """What a checkpoint says of itself, apart from what the store adds (docs/format/checkpoint.md)."""
-    from keepfast.secrets.marks import without_secrets
+    from keepfast.secrets.light_redaction import without_secrets
 
     header = {
         "id": _new_id(event.at),

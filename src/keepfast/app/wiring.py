@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from keepfast.settings import FLAG
+from keepfast.settings import STORE_FLAGS
 from keepfast.settings.ownership import HERE, LOST, is_gone, is_vouched, judge, lost_store, strange
-from keepfast.store.place import Place, id_or_nothing, kept_folders, listed, store_path_of
+from keepfast.store.place import Place
+from keepfast.store.small_files import id_or_nothing, kept_folders, listed, store_path_of
 from keepfast.workspace.marker import marker
 
 TYPE_CHECKING = False
@@ -14,10 +15,6 @@ if TYPE_CHECKING:
     from keepfast.app.checkpoint import Engine
     from keepfast.settings import Settings
     from keepfast.workspace.marker import Marker
-
-
-FLAGS = ("--store", FLAG)
-"""Where `store.url` comes from if somebody typed it: then no marker's word counts against it."""
 
 
 def build(
@@ -36,7 +33,7 @@ def place(settings: Settings, data: str, folder: bytes | None = None, own: bool 
     """
     # Keys stay in the user's own folder, also where the store is elsewhere: on a shared disk they would open it for others.
     asked = Place(store_path(settings, data), settings["store.durable"], data + "/keys")
-    if settings.origins.get("store.url") in FLAGS or folder is None:
+    if settings.origins.get("store.url") in STORE_FLAGS or folder is None:
         return asked.expect(listed(asked.list).get(asked.path, ""))
     found, is_own = _said(asked, folder, own)
     if not is_own:

@@ -273,7 +273,7 @@ def _message(told: dict[str, Any], summary: str) -> str:
     command = " ".join(told.get("command", "").split())
     if command:
         from keepfast.secrets.cuts import head
-        from keepfast.secrets.marks import without_secrets
+        from keepfast.secrets.light_redaction import without_secrets
 
         return head(without_secrets(f"before {command}"), SUMMARY)
     return summary
@@ -315,7 +315,7 @@ def _hasty(folder: str, told: dict[str, Any], settings: Settings) -> tuple[dict[
     """The same as far as it is known without reading the conversation: the last prompt, or the work that was resumed."""
     from keepfast.resume.last_words import last_words
     from keepfast.secrets.cuts import first_line
-    from keepfast.secrets.marks import without_secrets
+    from keepfast.secrets.light_redaction import without_secrets
 
     session = told["session"]
     task = sessions.facts(folder, session).get("prompt") or sessions.inherited(folder, session).get("task")
@@ -340,7 +340,7 @@ def _leave_out(notes: dict[str, Any], patterns: list[str]) -> None:
 
 def _short(text: str) -> str:
     """One line of eighty characters at most, also once it is without secrets: the words for one may be longer than it was."""
-    from keepfast.secrets.marks import without_secrets
+    from keepfast.secrets.light_redaction import without_secrets
 
     text = without_secrets(text)
     if len(text) <= SUMMARY and "\n" not in text:

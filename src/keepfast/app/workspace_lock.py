@@ -6,7 +6,7 @@ from posix import O_CLOEXEC, O_CREAT, O_DIRECTORY, O_RDONLY, O_RDWR, close, fsta
 from posix import open as open_fd
 
 from keepfast.model.errors import Failed
-from keepfast.store.place import id_or_nothing, listed, read_pairs
+from keepfast.store.small_files import id_or_nothing, listed, read_pairs
 from keepfast.workspace import stat_cache
 from keepfast.workspace.marker import show
 
@@ -122,7 +122,7 @@ class Folder:
 
     def look_up(self) -> None:
         """Find out whether the cache does, without reading it: of a large tree that takes longer than saving a file."""
-        from keepfast.workspace.stat_cache_renewals import peek
+        from keepfast.workspace.stat_cache import peek
 
         said = peek(self._cache_path())
         if said is not None:
@@ -139,7 +139,7 @@ class Folder:
     def renew(self, document: bytes, saved: tuple[bytes, ...]) -> None:
         """After a save of some paths the cache still holds for all others."""
         if self.full_scan_at:
-            from keepfast.workspace.stat_cache_renewals import renew
+            from keepfast.workspace.stat_cache_writer import renew
 
             try:
                 renew(self._cache_path(), document.hex().encode("ascii") + b"\n" + self.identity(), saved)
@@ -148,7 +148,8 @@ class Folder:
 
     def recording(self, commit: Callable[[], object]) -> None:
         """Let something be recorded that makes no version: what the cache says of the newest one still holds."""
-        from keepfast.workspace.stat_cache_renewals import peek, renew
+        from keepfast.workspace.stat_cache import peek
+        from keepfast.workspace.stat_cache_writer import renew
 
         said = peek(self._cache_path())
         holds = said is not None and self._is_fresh(*said)

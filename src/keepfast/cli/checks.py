@@ -31,7 +31,7 @@ LITTLE, TOO_LITTLE = 1 << 30, 64 << 20
 HOOK = (
     "app.checkpoint", "app.wiring", "app.workspace_lock", "hook.autosave", "hook.main", "hook.start", "model.errors",
     "model.event", "model.light_json", "model.schema", "present.environment", "settings", "store.place",
-    "workspace.capture", "workspace.marker", "workspace.stat_cache",
+    "store.small_files", "workspace.capture", "workspace.marker", "workspace.stat_cache",
 )  # fmt: skip
 """What a hook loads before it knows whether there is anything to save."""
 COMPILED = ("workspace._check", "workspace._marks", "workspace._read")

@@ -10,7 +10,7 @@ import click
 
 from keepfast.cli.session import Session, common, write_json
 from keepfast.model.errors import Elsewhere, Failed, KeepfastError, MissingStore, OtherStore, Refused, Usage
-from keepfast.store.place import id_or_nothing, read_pairs
+from keepfast.store.small_files import id_or_nothing, read_pairs
 
 if TYPE_CHECKING:
     from keepfast.app.checkpoint import Engine

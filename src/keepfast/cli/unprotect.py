@@ -160,7 +160,7 @@ def _answer(session: Session, chosen: list[Protected], *, dry_run: bool = False,
 
 def _stays(session: Session) -> list[str]:
     """What no purge removes: it is for other commands to take away, or for the user."""
-    from keepfast.store.place import listed
+    from keepfast.store.small_files import listed
 
     others = [path for path in listed(session.engine.place.list) if path != session.engine.place.path]
     found = [path for path in (session.config_path, session.around.data + "/supervisor") if os.path.exists(path)]

@@ -17,6 +17,7 @@ from posix import (
     fsync,
     mkdir,
     rename,
+    stat,
     unlink,
     urandom,
     write,
@@ -197,6 +198,25 @@ def make_folder(path: str) -> None:
         mkdir(path, 0o700)
     except FileExistsError:
         pass
+
+
+def make_folders(path: str) -> None:
+    """Make a folder and those above it, durably."""
+    missing = []
+    while not exists(path):
+        missing.append(path)
+        path = path.rpartition("/")[0] or "/"
+    for folder in reversed(missing):
+        make_folder(folder)
+        sync_folder(folder.rpartition("/")[0] or "/")
+
+
+def exists(path: str) -> bool:
+    try:
+        stat(path)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def explain(error: OSError, what: str, store: str = "") -> KeepfastError:

@@ -88,7 +88,7 @@ def _is_config(folder: str) -> bool:
 
 def _rename_markers(data: str) -> None:
     """Rename the markers of all folders that the stores of this user know. One that is left is read all the same."""
-    from keepfast.store.place import listed, read_pairs
+    from keepfast.store.small_files import listed, read_pairs
 
     for store in {data + "/store", *listed(data + "/stores")}:
         for _, folder in read_pairs(store + "/paths"):

@@ -138,22 +138,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-TELLING = (
-    "pass", "pwd", "secret", "token", "key", "credential", "auth", "bearer", "basic ", "dsn", "sas", "connection", "webhook",
-    "cookie", "login", "://", "-u", "-p", "-a ", "=", "private", "\\",
-)  # fmt: skip
-LONG = 16
-
-
-def without_secrets(text: str) -> str:
-    """Return the text redacted. Most texts need no closer look, and then the patterns are not even loaded."""
-    lower = text.lower()
-    if not any(sign in lower for sign in TELLING) and not any(len(word) >= LONG for word in lower.split()):
-        return text
-    from keepfast.secrets.redaction import redact
-
-    return redact(text)
-
 
 def by_name(path: bytes) -> bool:
     """Is the file secret by its name, if need be until its content is seen?"""

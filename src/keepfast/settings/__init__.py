@@ -9,7 +9,7 @@ from keepfast.model.errors import Failed, KeepfastError, Usage
 from keepfast.model.light_json import loads
 from keepfast.model.schema import ALIASES, SECTIONS, TABLE, VERSION, variable
 from keepfast.settings.ownership import UNKNOWN, find
-from keepfast.store.place import store_path_of
+from keepfast.store.small_files import store_path_of
 from keepfast.workspace.marker import open_marker
 
 TYPE_CHECKING = False
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-__all__ = ["FLAG", "PROJECT_FILE", "TABLE", "Settings", "flatten", "load", "read_project", "similar"]
+__all__ = ["FLAG", "PROJECT_FILE", "STORE_FLAGS", "TABLE", "Settings", "flatten", "load", "read_project", "similar"]
 
 PROJECT_FILE, PROJECT_NAME = b"/.keepfast/config.json", b"config.json"
 """Below a workspace's root. It may have come with a repository, so it is believed only where it tightens."""
@@ -26,6 +26,8 @@ MEND = "Mend it, or move it away to use the defaults."
 TAKEN = ""
 FLAG = "a flag"
 """Where a setting comes from that was given with the command that started a process which stays."""
+STORE_FLAGS = ("--store", FLAG)
+"""Where `store.url` comes from if somebody typed it: then no marker's word counts against it."""
 SIMILAR = 0.6
 
 

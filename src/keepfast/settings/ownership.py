@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from keepfast.store.place import folders_beside, id_or_nothing, kept_folders, listed, read_pairs
+from keepfast.store.small_files import folders_beside, id_or_nothing, kept_folders, listed, read_pairs
 from keepfast.workspace.marker import is_same_folder, marker
 
 TYPE_CHECKING = False

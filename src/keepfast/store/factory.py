@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from posix import O_CLOEXEC, O_CREAT, O_RDWR, close, rename, stat, unlink, urandom
+from posix import O_CLOEXEC, O_CREAT, O_RDWR, close, rename, unlink, urandom
 from posix import open as open_fd
 
-from keepfast.fsutil.durable import Lock, explain, make_folder, replace, sync_folder
+from keepfast.fsutil.durable import Lock, exists, explain, make_folder, make_folders, replace, sync_folder
 from keepfast.model.errors import NoWorkspace
 from keepfast.model.frozen import STORE
 from keepfast.store.local import LocalBlobs, LocalRecords
-from keepfast.store.place import FORMAT, store_id
 from keepfast.store.reserve import renew
+from keepfast.store.small_files import FORMAT, store_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,12 +52,12 @@ def create_store(path: str, *, durable: bool = True, keys: str = "", identity: s
         try:
             make_folders(path)
             with Lock(path + "/lock"):
-                if not _exists(path + "/format"):
+                if not exists(path + "/format"):
                     for name in FOLDERS:
                         make_folder(f"{path}/{name}")
                     for name in ("compact.lock", "log/store.log"):
                         _touch(f"{path}/{name}")  # now: compaction needs them when no inode may be left
-                    if not _exists(path + "/ledger.db"):  # it gets that name whole, so one that is there is good
+                    if not exists(path + "/ledger.db"):  # it gets that name whole, so one that is there is good
                         _make_ledger(path, durable)
                     renew(path)
                     # The format file comes last: a folder without it is not a store yet.
@@ -82,7 +82,7 @@ def _make_ledger(path: str, durable: bool) -> None:
 
 def make_again(path: str, names: tuple[str, ...]) -> list[str]:
     """Make those of these folders that a store has lost, as far as it can be written; return their names."""
-    made = [name for name in names if not _exists(f"{path}/{name}")]
+    made = [name for name in names if not exists(f"{path}/{name}")]
     for name in list(made):
         try:
             make_folder(f"{path}/{name}")
@@ -96,17 +96,6 @@ def describe(path: str, identity: str) -> None:
     replace(path + "/format", text.encode("ascii"), growing=path + "/tmp")
 
 
-def make_folders(path: str) -> None:
-    """Make a folder and those above it, durably."""
-    missing = []
-    while not _exists(path):
-        missing.append(path)
-        path = path.rpartition("/")[0] or "/"
-    for folder in reversed(missing):
-        make_folder(folder)
-        sync_folder(folder.rpartition("/")[0] or "/")
-
-
 def _remove(path: str) -> None:
     try:
         unlink(path)
@@ -116,11 +105,3 @@ def _remove(path: str) -> None:
 
 def _touch(path: str) -> None:
     close(open_fd(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600))
-
-
-def _exists(path: str) -> bool:
-    try:
-        stat(path)
-    except FileNotFoundError:
-        return False
-    return True

@@ -13,7 +13,7 @@ from keepfast.model.errors import Damaged, Failed, KeepfastError, WrongKey
 from keepfast.model.light_json import dumps, loads
 from keepfast.model.steps import step
 from keepfast.store.digest import digest
-from keepfast.store.place import store_id
+from keepfast.store.small_files import store_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from posix import O_APPEND, O_CLOEXEC, O_CREAT, O_WRONLY, close
 from posix import open as open_fd
 
-from keepfast.store.place import kept_folders, listed, read_pairs
+from keepfast.store.small_files import kept_folders, listed, read_pairs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,8 +59,7 @@ def drop_folders(file: str, store: str) -> None:
 
 
 def _append(file: str, lines: bytes) -> None:
-    from keepfast.fsutil.durable import write_all
-    from keepfast.store.factory import make_folders
+    from keepfast.fsutil.durable import make_folders, write_all
 
     make_folders(file.rpartition("/")[0])
     fd = open_fd(file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0o600)
@@ -93,7 +92,7 @@ def last_folders(file: str) -> dict[str, bytes]:
 
 def note_unprotected(file: str, path: bytes, workspace: str) -> None:
     """Note that hooks shall leave this folder alone."""
-    from keepfast.store.factory import make_folders
+    from keepfast.fsutil.durable import make_folders
 
     make_folders(file.rpartition("/")[0])
     write_pairs(file, [(its, other) for other, its in {**unprotected(file), path: workspace}.items()])

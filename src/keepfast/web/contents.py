@@ -10,7 +10,6 @@ from keepfast.model.entry import FILE, FOLDER, LINK, SEALED
 from keepfast.model.errors import KeepfastError, NotFound
 from keepfast.present.json_forms import KINDS, of_change, of_checkpoint, of_path
 from keepfast.store.rows import CheckpointRow
-from keepfast.web.queries import MOST_CHANGES, NOW
 from keepfast.workspace.marker import show
 
 if TYPE_CHECKING:
@@ -18,6 +17,9 @@ if TYPE_CHECKING:
     from keepfast.web.queries import Desk
     from keepfast.workspace.diff import FileDiff
 
+NOW = "now"
+"""Names the disk where others name a version."""
+MOST_CHANGES = 2_000
 MOST_SHOWN = 2 << 20
 """Contents over this are not shown, only measured."""
 MOST_COUNTED = 16 << 20

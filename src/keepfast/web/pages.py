@@ -14,7 +14,7 @@ from keepfast.web import audit_trail as trail
 from keepfast.web import log_lines, task_pages
 from keepfast.web import markup as drawing
 from keepfast.web.api import as_text
-from keepfast.web.queries import NOW
+from keepfast.web.contents import NOW
 from keepfast.web.request import Ask, Page, Route, link, number, path_of
 from keepfast.web.sessions import APPROVER, OPERATOR, VIEWER
 

@@ -16,19 +16,17 @@ from keepfast.present.json_forms import made_after, of_change, of_checkpoint, of
 from keepfast.present.terminal import rfc3339
 from keepfast.store.bases import previous
 from keepfast.store.rows import CheckpointRow, Query, WorkspaceRow
+from keepfast.web.contents import MOST_CHANGES, Contents
 from keepfast.workspace.marker import show
 
 if TYPE_CHECKING:
     from keepfast.app.checkpoint import Engine
     from keepfast.runner.actions.environment import Ground
     from keepfast.store.repository import Repository
-    from keepfast.web.contents import Contents
     from keepfast.web.restores import Bringing
     from keepfast.web.task_timeline import Mark
     from keepfast.web.tasks import Work
 
-NOW = "now"
-MOST_CHANGES = 2_000
 KEPT_BY = ("retention.keep_last", "retention.hourly_hours", "retention.max_size", "checkpoint.cleanup_after_days")
 DAY = 86_400_000_000_000
 
@@ -68,8 +66,6 @@ class Desk:
 
     @cached_property
     def contents(self) -> Contents:
-        from keepfast.web.contents import Contents
-
         return Contents(self)
 
     def close(self) -> None:

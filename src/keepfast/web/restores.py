@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from keepfast.model.errors import Conflict, NotFound, Usage
 from keepfast.present.json_forms import of_missing, of_path, of_restored
 from keepfast.store.rows import WorkspaceRow
-from keepfast.web.queries import MOST_CHANGES
+from keepfast.web.contents import MOST_CHANGES
 from keepfast.workspace.marker import show
 
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
-"""Writing the stat cache: its columns while they grow, its bytes, and its file."""
+"""Writing the stat cache: its columns while they grow, its bytes, its file, and renewals at the end of it."""
 
 from __future__ import annotations
 
-from posix import O_CLOEXEC, O_CREAT, O_TRUNC, O_WRONLY, close, rename, write
+from posix import O_APPEND, O_CLOEXEC, O_CREAT, O_TRUNC, O_WRONLY, close, rename, write
 from posix import open as open_fd
 
 from keepfast.workspace.stat_cache import CODES, MAGIC, crc32
@@ -87,6 +87,17 @@ def _body(
             *texts,
         ]
     )
+
+
+def renew(path: str, identity: bytes, saved: Iterable[bytes]) -> None:
+    """Add a renewal. It is not synced: a torn one is noticed, and then the cache speaks of an older version."""
+    texts = b"".join([one + b"\0" for one in saved])
+    body = (len(identity) + len(texts)).to_bytes(4, "little") + len(identity).to_bytes(4, "little") + identity + texts
+    fd = open_fd(path, O_WRONLY | O_APPEND | O_CLOEXEC)
+    try:
+        write_all(fd, crc32(body).to_bytes(4, "little") + body)
+    finally:
+        close(fd)
 
 
 def write_all(fd: int, data: bytes) -> None:
