@@ -8,15 +8,14 @@ from setuptools import Extension, setup
 from setuptools.command.build_py import build_py
 
 SOURCES = {
-    "workspace._check": tuple(f"workspace/_{name}.c" for name in ("check", "crc", "list", "pieces")),
-    "workspace._marks": ("workspace/_marks.c",),
-    "workspace._read": ("workspace/_read.c",),
+    "workspace._check": tuple(f"workspace/_native/{name}.c" for name in ("check", "crc", "list", "pieces")),
+    "workspace._marks": ("workspace/_native/marks.c",),
 }
 LINUX_ONLY = {
-    "workspace._place": ("workspace/_place.c",),
-    "store._unpack": ("store/_unpack.c",),
+    "workspace._place": ("workspace/_native/place.c",),
+    "store._unpack": ("store/_native/unpack.c",),
 }
-HEADERS = ("workspace/_cache.h", "workspace/_seen.h", "workspace/_stat.h", "store/_lanes.h")
+HEADERS = tuple(f"workspace/_native/{name}.h" for name in ("cache", "seen", "stat")) + ("store/_native/lanes.h",)
 READY = "keepfast/secrets/_ready.py"
 
 

@@ -13,7 +13,7 @@ from keepfast.store.factory import open_store
 
 from .box import SOURCE, Box
 
-COMPILED = {"workspace._check", "workspace._marks", "workspace._read", "workspace._place", "store._unpack"}
+COMPILED = {"workspace._check", "workspace._marks", "workspace._place", "store._unpack"}
 KEY = "sk-ant-" + "api03-Zm9vYmFyYmF6cXV4MTIzNDU2Nzg5MA"
 
 

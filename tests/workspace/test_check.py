@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from keepfast.workspace.selection import Listing
 
 accelerator = pytest.importorskip("keepfast.workspace._check", reason="built without a compiler")
-reader = pytest.importorskip("keepfast.workspace._read", reason="built without a compiler")
 
 pytestmark = pytest.mark.timeout(7200)  # campaigns take long
 FAR = 1 << 62
@@ -230,23 +229,10 @@ def test_a_folder_is_listed_alike_in_c_and_in_python(known: int) -> None:
         sure = {b"file-%d" % number: 1000 - number for number in range(known)} | {b"gone": 5}
 
         found = list_folder(fd, b"", sure)
-        plain = list_folder(fd, b"", sure, accelerated=False)
 
-        assert (found[0], comparable(found[1]), found[2]) == (plain[0], comparable(plain[1]), plain[2])
         assert found[2] == sorted(1000 - number for number in range(known))
         assert [name for name, is_folder, _ in found[1] if is_folder] == [b"folder"]
         assert len(found[1]) == 30 - known + 5
-
-
-ASKED = ("st_mode", "st_ino", "st_size", "st_uid", "st_gid", "st_mtime_ns", "st_ctime_ns")
-
-
-def comparable(entries: Listing) -> list[tuple[bytes, bool, list[int] | None]]:
-    """The accelerator gives of each file only what a scan asks for."""
-    return [
-        (name, is_folder, None if seen is None else [getattr(seen, one) for one in ASKED])
-        for name, is_folder, seen in entries
-    ]
 
 
 def test_a_time_beyond_64_bits_of_nanoseconds_is_listed_as_it_is(tmp_path: Path) -> None:
@@ -255,9 +241,8 @@ def test_a_time_beyond_64_bits_of_nanoseconds_is_listed_as_it_is(tmp_path: Path)
     set_to = os.lstat(tmp_path / "file").st_mtime_ns
     fd = os.open(tmp_path, os.O_RDONLY)
     try:
-        for accelerated in (True, False):
-            ((_, _, seen),) = list_folder(fd, b"", accelerated=accelerated)[1]
-            assert seen is not None and seen.st_mtime_ns == set_to
+        ((_, _, seen),) = list_folder(fd, b"")[1]
+        assert seen is not None and seen.st_mtime_ns == set_to
     finally:
         os.close(fd)
 
@@ -340,7 +325,7 @@ def test_folders_that_changed_are_listed_together_as_they_are_one_by_one(files: 
             touched = set(changed[0])
             sure = {name: number for name, number in numbers.items() if number not in touched and name not in apart}
             at += count
-            seen, entries, kept = list_folder(fd, path, sure, accelerated=False)
+            seen, entries, kept = list_folder(fd, path, sure)
             told, listed, numbered, runs = found[path]
             for name in ("st_mode", "st_ino", "st_dev", "st_uid", "st_gid", "st_size", "st_mtime_ns", "st_ctime_ns"):
                 assert getattr(told, name) == getattr(seen, name)
@@ -368,7 +353,6 @@ def test_listing_a_folder_does_not_count_as_using_it() -> None:
 
         list_changed(fd, known, known.paths(), *cache.check(known, fd), [])
         list_folder(fd, b"a")
-        list_folder(fd, b"a", accelerated=False)
 
         assert (root / "a").stat().st_atime == 1
 
@@ -387,13 +371,12 @@ def test_where_names_begin_is_the_same_in_c_and_in_python(numbers: list[int]) ->
         assert [text[at:].partition(b"\0")[0] for at in found] == [[*known.names(), b""][at] for at in numbers]
 
 
-def test_a_folder_that_cannot_be_listed_is_an_error_in_both_ways(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_listed_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     fd = os.open(tmp_path / "file", os.O_RDONLY)
     try:
-        for listing in (reader.listing, _listing):
-            with pytest.raises(NotADirectoryError):
-                listing(fd, {})
+        with pytest.raises(NotADirectoryError):
+            _listing(fd, {})
     finally:
         os.close(fd)
 

@@ -55,7 +55,7 @@ def _attempt(engine: Engine, event: Event, folder: Folder, saving: Saving, chang
     if event.keep:
         keep(folder, scan, event.keep, room(engine.place.path))
     step("save:scanned")
-    rows = capture(folder.fd, scan, folder.now, saving, engine.progress, folder.capture.accelerated)
+    rows = capture(folder.fd, scan, folder.now, saving, engine.progress)
     step("save:read")
     late = _name_by_time(event, engine.clock())
     if event.named and not event.only:
@@ -159,7 +159,7 @@ def put_aside(engine: Engine, root: bytes, workspace: str, paths: tuple[bytes, .
     started, folder, saving = engine.clock(), Folder(engine, root, workspace), repository.begin(workspace)
     folder.fd = open_fd(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
     try:
-        rows = capture(folder.fd, scan_only(folder, paths, saving), 0, saving, None, folder.capture.accelerated)
+        rows = capture(folder.fd, scan_only(folder, paths, saving), 0, saving)
         saving.settle()
     except BaseException:
         saving.abort()
@@ -225,7 +225,7 @@ def look(
                     return [], {}, []
             saving = engine.repository().begin(workspace)
             scan = scan_only(folder, only, saving) if only else scan_changes(folder, saving, changes)
-            rows = capture(folder.fd, scan, folder.now, sink, engine.progress, folder.capture.accelerated)
+            rows = capture(folder.fd, scan, folder.now, sink, engine.progress)
             old: dict[bytes, Entry] = {}
             return saving.compare(rows, scan.seen if scan.full else None, old.__setitem__), old, scan.notices
     except OSError as error:

@@ -34,7 +34,7 @@ HOOK = (
     "store.small_files", "workspace.capture", "workspace.marker", "workspace.stat_cache",
 )  # fmt: skip
 """What a hook loads before it knows whether there is anything to save."""
-COMPILED = ("workspace._check", "workspace._marks", "workspace._read")
+COMPILED = ("workspace._check", "workspace._marks")
 COMPILED_ON_LINUX = ("workspace._place", "store._unpack")
 """What is built where there is a compiler."""
 

@@ -8,11 +8,10 @@ if TYPE_CHECKING:
 
 # Written by `python tools/compiled_digests.py`, for the sources as they are.
 DIGESTS = {
-    "keepfast.workspace._check": "8b5df792a8cffce1",
-    "keepfast.workspace._marks": "0d3db054f17b14ee",
-    "keepfast.workspace._read": "e0b25dd50a2c5c6d",
-    "keepfast.workspace._place": "d118911ddba8a607",
-    "keepfast.store._unpack": "c0eabb9640bfbac4",
+    "keepfast.workspace._check": "11eda1a822d5cbbd",
+    "keepfast.workspace._marks": "0bb4cb206841ab3b",
+    "keepfast.workspace._place": "db934dd5871b773c",
+    "keepfast.store._unpack": "f93ccba2ab01cf81",
 }
 
 

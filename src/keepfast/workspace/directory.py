@@ -11,13 +11,12 @@ from keepfast.model.compiled import demand
 from keepfast.workspace.selection import ENCODING, ERRORS
 
 try:
-    from keepfast.workspace import _check, _read
+    from keepfast.workspace import _check
 
-    demand(_check, _read)
+    demand(_check)
     from keepfast.workspace._check import list_changed as list_at_once
-    from keepfast.workspace._read import listing as read_listing
 except ImportError:
-    list_at_once = read_listing = None  # type: ignore[assignment]
+    list_at_once = None  # type: ignore[assignment]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ SEVERAL = 8
 
 
 def list_folder(
-    root: int, path: bytes, sure: dict[bytes, int] = EVERYTHING_OPEN, accelerated: bool = True
+    root: int, path: bytes, sure: dict[bytes, int] = EVERYTHING_OPEN
 ) -> tuple[stat_result, Listing, list[int]]:
     """Return the folder's stat (taken before listing) and its entries by name: (name, is a folder, stat of a file).
 
@@ -50,7 +49,7 @@ def list_folder(
     fd = _open_quietly(root, path)
     try:
         seen = fstat(fd)
-        kept, found = (read_listing if accelerated and read_listing is not None else _listing)(fd, sure)
+        kept, found = _listing(fd, sure)
     finally:
         close(fd)
     found.sort()
@@ -94,7 +93,7 @@ def _open_quietly(root: int, path: bytes) -> int:
 
 
 def _listing(fd: int, sure: dict[bytes, int]) -> tuple[list[int], Listing]:
-    """The same that `_read.listing` returns, where that was not built."""
+    """Numbers of the files in `sure` that are there, and the entries of all others."""
     kept: list[int] = []
     found: Listing = []
     with scandir(fd) as entries:

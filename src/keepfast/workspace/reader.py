@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from _stat import S_IFDIR, S_IFLNK, S_IFMT, S_IFREG
 from errno import EINVAL, ELOOP, ENXIO
-from posix import O_CLOEXEC, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, close, fstat, read, readlink, stat_result
+from posix import O_CLOEXEC, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, close, fstat, geteuid, read, readlink, stat_result
 from posix import open as open_fd
 
 from keepfast.fsutil.descriptors import FOLDER as FOLDER_FLAGS
 from keepfast.fsutil.descriptors import LONG, lstat_below, open_below
-from keepfast.model.compiled import demand
 from keepfast.model.entry import (
     ATTRIBUTES,
     FILE,
@@ -28,17 +27,11 @@ from keepfast.model.entry import (
 )
 from keepfast.model.light_json import dumps
 from keepfast.secrets.marks import KEY, SECRET, named
+from keepfast.workspace.directory import O_NOATIME
 from keepfast.workspace.secret_check import is_secret
 from keepfast.workspace.selection import SHORTAGE
 from keepfast.workspace.walk import DENIED, UNREAD, VANISHED
 
-try:
-    from keepfast.workspace import _read
-
-    demand(_read)
-    from keepfast.workspace._read import keep_memory, take
-except ImportError:
-    keep_memory = take = None  # type: ignore[assignment]
 try:
     from posix import getxattr, listxattr
 except ImportError:
@@ -69,7 +62,6 @@ LARGE = 4 << 20
 """Files over this are streamed and stored in chunks."""
 SLACK = 16 << 20
 """A file that grows while we read is read this far beyond its size: somebody may write faster than we read."""
-MANY = 200
 """From this number of files on, memory is asked of the kernel once, not for each."""
 ATTEMPTS = 3
 MOST_ATTRIBUTES = 64 << 10
@@ -83,14 +75,13 @@ def capture(
     now: int,
     sink: Sink,
     progress: Callable[[int, int], None] | None = None,
-    accelerated: bool = True,
 ) -> dict[bytes, Entry]:
     """Read everything the scan named and return its rows by path; paths that are gone have a row of kind `-`.
 
     The scan's stat columns are brought up to date with what was read, and its candidates and their places are used up. A
     file that cannot be read becomes a row that says so; an error of `sink` is raised as it is.
     """
-    reader = _Reader(root, scan, now, sink, accelerated)
+    reader = _Reader(root, scan, now, sink)
     rows = reader.rows
     for path in scan.gone:
         rows[path] = gone(path)
@@ -102,8 +93,6 @@ def capture(
         rows[path] = _left_out(path, kind, flags, info)
     candidates = scan.candidates
     total = len(candidates)
-    if total > MANY and keep_memory is not None:
-        keep_memory()
     # Taken out one by one: a stat is twice as large as the row that comes of it, and both of all files are never needed.
     # What may be sealed by its name or kind comes first: until then it is not known that another file is a copy of it.
     candidates.sort(key=_rank)
@@ -138,20 +127,18 @@ def _group(info: stat_result) -> int:
 
 
 class _Reader:
-    def __init__(self, root: int, scan: Scan, now: int, sink: Sink, accelerated: bool) -> None:
+    def __init__(self, root: int, scan: Scan, now: int, sink: Sink) -> None:
         self.root, self.scan, self.now, self.sink = root, scan, now, sink
         self.rows: dict[bytes, Entry] = {}
         owner = fstat(root)
         self.owner = owner.st_uid, owner.st_gid
-        self.quick = accelerated and take is not None
+        self.user = geteuid()
         self.storing = False
         """Is it the store that works just now? Then an error is not the file's."""
         self._sealed_groups: set[int] = set()
         """Files with several names of which one is sealed."""
         self._path: bytes | None = None
         """The folder that is open."""
-        self._met: bytes | None = None
-        """The folder of the last file."""
         self._fd = -1
 
     def close(self) -> None:
@@ -165,7 +152,7 @@ class _Reader:
 
     def candidate(self, path: bytes, seen: stat_result) -> Entry:
         try:
-            return (self._ordinary(path, seen) if self.quick else None) or self._read(path, seen)
+            return self._read(path, seen)
         except OSError as error:
             if self.storing or error.errno in SHORTAGE:
                 raise
@@ -178,34 +165,6 @@ class _Reader:
                 self._distrust(path)  # it may pass: a bad sector, a lock of another system
             self.scan.marks.add(UNREAD + path)
             return _left_out(path, UNREADABLE, 0, seen)
-
-    def _ordinary(self, path: bytes, seen: stat_result) -> Entry | None:
-        """Read a file as most are, by one call; None if it is no such file."""
-        size = seen.st_size
-        if not 0 < size <= LARGE or S_IFMT(seen.st_mode) != S_IFREG or len(path) >= LONG:
-            return None
-        folder, _, name = path.rpartition(b"/")
-        fd = self._fd
-        if folder != self._path:
-            if folder == self._met:
-                self._enter(folder)
-                fd = self._fd
-            else:  # it may be the only one in there: then nobody has to open the folder
-                self._met, fd, name = folder, self.root, path
-        ctime, inode = seen.st_ctime_ns, seen.st_ino
-        if not EARLIEST <= ctime <= LATEST:
-            return None
-        found = take(fd, name, size, ctime, inode, *self.owner)
-        if found is None:
-            return None
-        data, mode, is_sparse, mtime, group = found
-        flags = SPARSE if is_sparse else 0
-        if self._is_sealed(path, data, size, group):
-            return Entry(path, FILE, mode, flags | SEALED, size, mtime, group, self._keep(data, True), b"")
-        self.storing = True
-        digest = self.sink.small(data)
-        self.storing = False
-        return Entry(path, FILE, mode, flags, size, mtime, group, digest, b"")
 
     def _read(self, path: bytes, seen: stat_result) -> Entry:
         """Read what is there now; it need no longer be of the kind that the scan saw, nor hold still."""
@@ -232,7 +191,7 @@ class _Reader:
 
     def _file(self, path: bytes, seen: stat_result, last: bool) -> Entry | None:
         """Read a regular file; None if it is none, or changed meanwhile and there is another attempt."""
-        fd = self._open(path)
+        fd = self._open(path, seen)
         try:
             before = fstat(fd)
             if S_IFMT(before.st_mode) != S_IFREG:
@@ -271,14 +230,23 @@ class _Reader:
             return True
         return group in self._sealed_groups or self.sink.is_copy(size, data)
 
-    def _open(self, path: bytes) -> int:
+    def _open(self, path: bytes, seen: stat_result) -> int:
+        """Open a file; one of our own without a note in its access time, which our next sync would write."""
+        if seen.st_uid == self.user:
+            try:
+                return self._open_with(path, FILE_FLAGS | O_NOATIME)
+            except PermissionError:
+                pass  # it is another file now, and another user's
+        return self._open_with(path, FILE_FLAGS)
+
+    def _open_with(self, path: bytes, flags: int) -> int:
         """Files of one folder are opened from its descriptor: shorter walks for the kernel."""
         if len(path) >= LONG:
-            return open_below(self.root, path, FILE_FLAGS)
+            return open_below(self.root, path, flags)
         folder, _, name = path.rpartition(b"/")
         if folder != self._path:
             self._enter(folder)
-        return open_fd(name, FILE_FLAGS, dir_fd=self._fd)
+        return open_fd(name, flags, dir_fd=self._fd)
 
     def _enter(self, folder: bytes) -> None:
         self.close()

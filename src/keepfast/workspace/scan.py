@@ -170,7 +170,7 @@ class _Recheck:
 
     def _list(self, path: bytes) -> Listed:
         known = self.old.files(path)
-        seen, entries, kept = list_folder(self.root, path, self._sure(path, known), self.capture.accelerated)
+        seen, entries, kept = list_folder(self.root, path, self._sure(path, known))
         return seen, entries, known, runs_of(kept)
 
     def _sure(self, path: bytes, known: dict[bytes, int]) -> dict[bytes, int]:

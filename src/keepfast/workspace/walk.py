@@ -155,7 +155,7 @@ class Visitor:
         while todo:
             path, stack, ignored = todo.pop()
             try:
-                seen, entries, _ = list_folder(self.root, path, accelerated=self.capture.accelerated)
+                seen, entries, _ = list_folder(self.root, path)
             except OSError as error:
                 if not path or error.errno in SHORTAGE:
                     raise

@@ -34,16 +34,16 @@ typedef struct {
 #define LANES 4
 #define KIND _plain
 #define FOR
-#include "_lanes.h"
+#include "lanes.h"
 #if defined(__x86_64__) && defined(__GNUC__)
 #define LANES 8
 #define KIND _avx2
 #define FOR __attribute__((target("avx2")))
-#include "_lanes.h"
+#include "lanes.h"
 #define LANES 16
 #define KIND _avx512
 #define FOR __attribute__((target("avx512f")))
-#include "_lanes.h"
+#include "lanes.h"
 #endif
 
 static int lanes = 4;

@@ -3,7 +3,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdlib.h>
-#include "_cache.h"
+#include "cache.h"
 
 typedef struct {
     uint32_t start, end, of_old; /* the first file, the one behind the last, and whether they are of the last cache */

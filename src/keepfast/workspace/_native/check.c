@@ -12,8 +12,8 @@
 #include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
-#include "_cache.h"
-#include "_stat.h"
+#include "cache.h"
+#include "stat.h"
 
 #ifndef O_PATH
 #define O_PATH O_RDONLY

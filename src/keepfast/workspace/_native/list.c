@@ -10,8 +10,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
-#include "_cache.h"
-#include "_seen.h"
+#include "cache.h"
+#include "seen.h"
 
 #ifndef O_NOATIME
 #define O_NOATIME 0

@@ -1,5 +1,5 @@
 /* What a scan asks of a file: fewer values than `stat_result` has, and those cost a third. Include Python.h first. */
-#include "_stat.h"
+#include "stat.h"
 
 #define LATEST 9000000000 /* seconds; what lies beyond does not fit into a document, and read.py knows what to do */
 
