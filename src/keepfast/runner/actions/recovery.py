@@ -100,11 +100,11 @@ def _insert(
             tables.keep_secret(id, str(name), str(sealed), given["type"], documents.nanoseconds(given["providedAt"]))
         for name, sealed in dict(known.get("marked", {})).items():
             tables.keep_secret(id, str(name), str(sealed), MARKED, now)
-        for one in known.get("questions", []):
+        for place, one in enumerate(known.get("questions", [])):
             tables.insert(
                 "prompt", id=one["id"], task=id, run="", kind="question", key=one["question"].casefold(), text=one["question"],
                 category=one["category"], options=one["options"], standard=one["default"] or "", required=int(one["required"]),
-                status=one["status"], answer=one["answer"], created_at=now, phase=phase,
+                status=one["status"], answer=one["answer"], created_at=now + place, phase=phase,
                 delivered="before" if one["delivered"] else "",
             )  # fmt: skip
         facts = {"from": "documents", "checkpoint": latest["id"] if latest else None, "cold": cold}

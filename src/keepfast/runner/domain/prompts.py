@@ -11,6 +11,8 @@ from keepfast.runner.domain.questions import PROVIDED, REFUSED
 from keepfast.runner.domain.waits import Budget, Spent, describe
 
 LIMIT = 20_000
+ROOM = 3 * LIMIT
+"""Characters that earlier answers may take in a prompt."""
 END, QUOTED_END = "</keepfast>", "</ keepfast>"
 """How an aside ends; within one, where an output quotes it, it must not."""
 NAMED = 20
@@ -76,8 +78,10 @@ def compose(
     interrupted: Sequence[str] = (),
     brief: str = "",
     missing: Sequence[str] = (),
+    earlier: Sequence[Prompt] = (),
 ) -> str:
-    """The next prompt. A session that goes on is told what is new; any other one gets the whole task, and the brief.
+    """The next prompt. A session that goes on is told what is new; any other one gets the whole task, the brief,
+    and the `earlier` answers, which were told to those before it.
 
     An agent whose standard input is not the prompt finds this in a file, from its second start on.
     """
@@ -103,6 +107,8 @@ def compose(
         parts.append(aside(_missing(missing)))
     for what in interrupted:
         parts.append(aside(f"This was started and has no recorded result; its effects may exist: {what}"))
+    if earlier:
+        parts.append(aside(_recalled(earlier)))
     for prompt in answers:
         parts.append(answered(prompt))
     budget = describe(Budget.of(task.budget), Spent(task.tokens, task.money, int(task.seconds)))
@@ -139,25 +145,48 @@ def _missing(paths: Sequence[str]) -> str:
 def answered(prompt: Prompt) -> str:
     """An answer as the agent gets it: in words and in the form of the source's protocol, and then as the person gave it."""
     if prompt.kind == "secret":
-        return _met(prompt)
+        told = aside(_met(prompt))
+        return told if prompt.answer == REFUSED or _is_provided(prompt) else f"{told}\n{prompt.answer}"
     form = {"type": "question_answer", "questionId": prompt.id, "answer": prompt.answer}
+    told = aside(f"{_said(prompt)}\n{json.dumps(form, ensure_ascii=False)}")
+    return f"{told}\n{prompt.answer}"
+
+
+def _recalled(prompts: Sequence[Prompt]) -> str:
+    """What was asked and answered before, oldest first; of too many words the newest."""
+    told, room = list[str](), ROOM
+    for prompt in reversed(prompts):
+        text = _met(prompt) if prompt.kind == "secret" else _said(prompt)
+        room -= len(text)
+        if room < 0:
+            break
+        told.insert(0, text)
+    left_out = len(prompts) - len(told)
+    more = f" ({left_out} earlier ones are left out)" if left_out else ""
+    return "\n\n".join([f"# What you asked before in this task, and the answers{more}", *told]) + "\n"
+
+
+def _said(prompt: Prompt) -> str:
     own = (
         " (none of your options, but words of their own)"
         if prompt.options and prompt.answer not in prompt.options
         else ""
     )
-    told = f"Your question: {prompt.text}\nThe answer{own}: {prompt.answer}\n{json.dumps(form, ensure_ascii=False)}"
-    return f"{aside(told)}\n{prompt.answer}"
+    return f"Your question: {prompt.text}\nThe answer{own}: {prompt.answer}"
 
 
 def _met(prompt: Prompt) -> str:
     if prompt.answer == REFUSED:
         instead = f"go on with {prompt.standard!r}" if prompt.standard else "do without it"
-        return aside(f"{prompt.key} is not provided; {instead}.")
-    if prompt.category in VARIABLES or prompt.answer == PROVIDED:
-        return aside(f"{prompt.key} is in your environment now.")
-    told = f"You needed: {prompt.key}\nThe answer: {prompt.answer}"
-    return f"{aside(told)}\n{prompt.answer}"
+        return f"{prompt.key} is not provided; {instead}."
+    if _is_provided(prompt):
+        return f"{prompt.key} is in your environment now."
+    return f"You needed: {prompt.key}\nThe answer: {prompt.answer}"
+
+
+def _is_provided(prompt: Prompt) -> bool:
+    """Is a need met by a variable, whose value is told nowhere?"""
+    return prompt.category in VARIABLES or prompt.answer == PROVIDED
 
 
 def rework(output: str, number: int, most: int) -> str:
