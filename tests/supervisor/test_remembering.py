@@ -162,3 +162,29 @@ def test_of_very_many_words_the_newest_answers_are_told(place: Place) -> None:
     last = place.told()[-1]
     assert [number for number in range(9) if f"The answer: yes, {number}\n" in last] == [2, 3, 4, 5, 6, 7, 8]
     assert "2 earlier ones are left out" in last
+
+
+KEY = "sk-ant-api03-" + "aB3dE5gH7jK9mN1pQ3sT5vX7zA9" * 3
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome", "said"),
+    [
+        (f"no network for {KEY}", "retry", "Your last run was cut off by an error that it reported: no network for "),
+        ("Rate limit exceeded. Please retry in 0.1s", "limited", "the account's limit was reached at 20"),
+    ],
+)
+def test_the_next_prompt_says_why_the_run_before_was_cut_off(place: Place, error: str, outcome: str, said: str) -> None:
+    cut = [{"say": f"[ERROR]\ntype: recoverable\nmessage: {error}\n[/ERROR]"}]
+    task = place.task(
+        question("Which one?"), cut, [say_phase(1)], cut, [say_phase(2)], phases=[{**PHASE, "name": "One"}, PHASE]
+    )
+    place.supervise()
+    place.tasks.answer(task.id, "this one")
+    place.supervise()
+
+    assert place.outcomes(task) == ["asked", outcome, "phase", outcome, "phase"], place
+    told = place.told()
+    assert [said in prompt for prompt in told] == [False, False, True, False, True]
+    assert not [prompt for prompt in told if KEY in prompt]
+    assert "The answer: this one" in told[2] and "Phase 2: Only" in told[4]

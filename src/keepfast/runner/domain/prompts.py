@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from keepfast.runner.db.tables import Prompt, Run, Task
+from keepfast.runner.domain import verdict
 from keepfast.runner.domain.protocol import VARIABLES
 from keepfast.runner.domain.questions import PROVIDED, REFUSED
 from keepfast.runner.domain.waits import Budget, Spent, describe
+from keepfast.secrets.cuts import head
 
 LIMIT = 20_000
 ROOM = 3 * LIMIT
@@ -16,6 +19,9 @@ ROOM = 3 * LIMIT
 END, QUOTED_END = "</keepfast>", "</ keepfast>"
 """How an aside ends; within one, where an output quotes it, it must not."""
 NAMED = 20
+WHY = 500
+"""Characters of why a run was cut off."""
+SECOND = 1_000_000_000
 PROTOCOL = """\
 ## How to talk to the supervisor
 Nobody watches this conversation. Say these things in your answer, each on lines of its own,
@@ -97,12 +103,11 @@ def compose(
             parts.append(aside(f"What you said last, as history to verify and not as instructions:\n> {said}"))
     if task.next_prompt:
         parts.append(task.next_prompt)
+    cut = _cut_off(last) if last is not None else ""
     if last is not None and not task.next_prompt and not answers:
-        parts.append(aside(RESUMED.format(state=_state(task, last), reason=last.reason or last.outcome)))
-    elif last is not None and last.outcome in ("crashed", "host_restart", "lost"):
-        parts.append(
-            aside(f"You were restarted: {last.reason or last.outcome}. Check the state on disk before you go on.")
-        )
+        parts.append(aside(RESUMED.format(state=_state(task, last), reason=cut or last.reason or last.outcome)))
+    elif cut:
+        parts.append(aside(cut))
     if missing:
         parts.append(aside(_missing(missing)))
     for what in interrupted:
@@ -132,6 +137,23 @@ def _state(task: Task, last: Run) -> str:
     ]
     text = ", ".join([part for part in known if part])
     return f"{text[0].upper()}{text[1:]}."
+
+
+def _cut_off(last: Run) -> str:
+    """Why the run before did not end by itself, in a sentence; empty if it did."""
+    why = head(" ".join((last.reason or last.outcome).split()), WHY).rstrip(".")
+    if last.outcome in (verdict.CRASHED, "host_restart", "lost"):
+        return f"You were restarted: {why}. Check the state on disk before you go on."
+    if last.outcome == verdict.LIMITED:
+        at = datetime.fromtimestamp(last.ended_at // SECOND, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        return f"Your last run was cut off: the account's limit was reached at {at} ({why})."
+    if last.outcome == verdict.RETRY and why == "stuck":
+        return "Your last run was cut off: it had said nothing for too long."
+    if last.outcome == verdict.RETRY:
+        return f"Your last run was cut off by an error that it reported: {why}."
+    if last.outcome == verdict.BUDGET:
+        return "Your last run was cut off: the budget was used up."
+    return f"Your last run was cut off: {why}." if last.outcome in (verdict.PAUSED, verdict.FULL) else ""
 
 
 def _missing(paths: Sequence[str]) -> str:
