@@ -553,3 +553,12 @@ def test_a_pause_that_is_taken_back_before_the_agent_is_stopped_is_none(place: P
 
     assert place.state(task) == ("done", ""), place
     assert place.outcomes(task) == ["complete"]
+
+
+def test_the_report_counts_files_and_not_their_folders(place: Place) -> None:
+    place.task([{"write": ["src/deep/a.txt", "1"]}, {"write": ["src/b.txt", "1"]}, DONE])
+    place.supervise()
+
+    [one] = report(place.ground, place.now() - 3600 * SECOND)["tasks"]
+
+    assert one["changed_files"] == 2
