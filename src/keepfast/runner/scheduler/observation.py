@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from keepfast.runner.actions import checkpoints
 from keepfast.runner.actions import context_use as fullness
 from keepfast.runner.actions.logs import Outputs
+from keepfast.runner.actions.questions import tell_progress
 from keepfast.runner.actions.vault import agent_of
 from keepfast.runner.db.tables import Overtaken, Run
 from keepfast.runner.domain.limits import LimitNear
@@ -255,7 +256,7 @@ class _Observer:
             key = f"{self.run.id}:limit_near:{near.scope}"
             checkpoints.take(self.ground, self.task, self.run, "limit", key, self.output)
         output = self.output
-        known = (output.step, output.fraction, output.tokens, output.retrying, len(output.figures))
+        known = (output.step, output.fraction, output.tokens, output.retrying, len(output.figures), len(output.reports))
         if known != self.known and now - self.told_at >= TELL:
             self.known, self.told_at = known, now
             with self.ground.tables.write() as tables:
@@ -271,6 +272,7 @@ class _Observer:
                     "retrying": self.output.retrying,
                 }
                 tables.log(self.task.id, self.ground.now(), "progress", facts, self.run.id)
+                tell_progress(tables, self.run, self.ground.now(), self.output)
                 self.figures = fullness.tell(self.ground, self.run, self.output, self.figures)
 
     def _log(self, type: str, facts: dict[str, object]) -> None:
