@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from keepfast.runner.actions import documents
 from keepfast.runner.actions.report import report
 from keepfast.runner.actions.restores import RESTARTING
 from keepfast.runner.db.tables import Run, Task
@@ -562,3 +563,18 @@ def test_the_report_counts_files_and_not_their_folders(place: Place) -> None:
     [one] = report(place.ground, place.now() - 3600 * SECOND)["tasks"]
 
     assert one["changed_files"] == 2
+
+
+@pytest.mark.parametrize("seconds", [0, 1.5])
+def test_an_agent_is_started_before_it_speaks_and_tells_nothing_before_it_does(place: Place, seconds: float) -> None:
+    task = place.task([{"say": "I begin."}, {"sleep": seconds}, DONE])
+    place.supervise()
+
+    log = {event["type"]: event for event in place.tasks.log(task.id)}
+    run = place.ground.tables.last_run(task.id)
+    assert run is not None
+    with open(f"{run.folder}/out.log.times") as file:
+        first = int(file.read().split()[1])
+    assert run.started_at <= run.live_at <= first
+    assert log["run_begun"]["timestamp"] <= log["agent_started"]["timestamp"] <= documents.moment(first)
+    assert "progress" not in log

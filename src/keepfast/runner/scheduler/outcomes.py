@@ -130,9 +130,10 @@ class Settlement:
         """Say that the agent was started, if it had ended before anybody saw it live."""
         pid = process.agent(self.run.folder).get("pid")
         if pid and not tables.run(self.run.id).live_at:
-            tables.change_run(self.run.id, pid=int(pid), live_at=self.now)
+            at = runs.began_at(self.ground, self.run)
+            tables.change_run(self.run.id, pid=int(pid), live_at=at)
             facts = {"pid": int(pid), "session": self.run.session}
-            tables.log(self.task.id, self.now, "agent_started", facts, self.run.id)
+            tables.log(self.task.id, at, "agent_started", facts, self.run.id)
 
     def _tell_malformed(self, tables: Tables) -> None:
         """Log blocks that were not understood; beside a question that counts, people are warned of what they are not asked."""
