@@ -578,3 +578,14 @@ def test_an_agent_is_started_before_it_speaks_and_tells_nothing_before_it_does(p
     assert run.started_at <= run.live_at <= first
     assert log["run_begun"]["timestamp"] <= log["agent_started"]["timestamp"] <= documents.moment(first)
     assert "progress" not in log
+
+
+def test_a_task_that_is_paused_before_its_first_run_is_simply_queued_again(place: Place) -> None:
+    task = place.task([DONE])
+    place.tasks.pause(task.id)
+    assert place.state(task) == ("queued", "user_pause")
+    place.tasks.resume(task.id)
+
+    assert place.state(task) == ("queued", "") and place.reasons(task) == []
+    place.supervise()
+    assert place.state(task) == ("done", "") and "checkpoint_restored" not in place.events(task)
