@@ -289,6 +289,26 @@ def test_lost_tasks_come_back_by_rebuild(person: Person) -> None:
 
 
 @pytest.mark.sqlite
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_rebuild_names_documents_that_are_not_ours(person: Person, form: str) -> None:
+    id = person.json("task", "new", "x", "--agent", "true")[0]["id"]
+    folder = person.project / ".checkpoints"
+    folder.mkdir(exist_ok=True)
+    forged = folder / "checkpoint_2026-01-01T00-00-00-000.json"
+    forged.write_text(json.dumps({"schemaVersion": 3, "taskId": id, "mac": "0" * 64}))
+    (person.base / "home/.local/share/keepfast/supervisor/tasks.db").unlink()
+
+    if form == "text":
+        done = person.run("rebuild")
+        assert done.returncode == 0 and str(forged) in done.stderr
+        return
+    [found] = person.json("rebuild")["tasks"]
+    assert (found["task"], found["outcome"]) == (id, "rebuilt")
+    assert [one["file"] for one in found["refused"]] == [str(forged)]
+    assert "does not carry our code" in found["refused"][0]["why"]
+
+
+@pytest.mark.sqlite
 def test_folders_of_lost_tasks_that_are_not_named_are_counted(person: Person) -> None:
     folders = [person.project / f"part{number:02}" for number in range(12)]
     for folder in folders:

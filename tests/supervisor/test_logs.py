@@ -6,6 +6,7 @@ import json
 import os
 import time
 from threading import Thread
+from typing import Any
 
 import pytest
 
@@ -215,3 +216,25 @@ def numbers(place: Place, name: str) -> list[int]:
     folder = ".metadata" if name == "history.jsonl" else ".logs"
     lines = (place.workspace() / folder / name).read_text().splitlines()
     return [json.loads(line)["sequence"] if line.startswith("{") else int(line.split()[1]) for line in lines]
+
+
+def test_protocols_have_progress_and_a_limit_that_the_agent_told(place: Place) -> None:
+    """Each once, whoever saw it first: while the agent lives, or when it has ended."""
+    progress = "[PROGRESS]\nstep: {}\npercent: {}\n{}[/PROGRESS]"
+    limited = "[ERROR]\ntype: recoverable\nmessage: Rate limit exceeded. Please retry in 0.1s\n[/ERROR]"
+    turn: list[dict[str, Any]] = [
+        {"say": progress.format("01_one", 10, "")}, {"sleep": 1.2}, {"say": progress.format("02_two", 50, "message: half\n")},
+        {"say": progress.format("02_two", 50, "message: half\n")}, {"say": limited},
+    ]  # fmt: skip
+    task = place.task(turn, [DONE])
+    place.supervise()
+
+    assert place.outcomes(task) == ["limited", "complete"], place
+    path = place.workspace() / ".logs/protocols.jsonl"
+    first, second, error = [json.loads(line) for line in path.read_text().splitlines()]
+    assert {one["type"] for one in (first, second)} == {"progress_report"}
+    assert [(one["step"], one["percent"], one["message"]) for one in (first, second)] == [
+        ("01_one", 10, None), ("02_two", 50, "half"),
+    ]  # fmt: skip
+    assert (error["type"], error["kind"], error["recovery"]) == ("error", "recoverable", "pause_and_retry")
+    assert error["message"].startswith("Rate limit exceeded")

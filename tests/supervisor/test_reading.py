@@ -324,3 +324,17 @@ def test_lines_whose_times_nobody_noted_have_none(tmp_path: Path) -> None:
     (tmp_path / "out.log.times").write_bytes(b"4 17\nodd 12 3\n9 18")
 
     assert Tail(str(tmp_path / "out.log")).timed_lines() == [(b"one", 0), (b"two", 17)]
+
+
+def test_progress_that_was_told_by_a_tool_is_reported_once() -> None:
+    output = ClaudeOutput(0.0, UTC)
+    use = {
+        "type": "tool_use",
+        "id": "t1",
+        "name": "mcp__keepfast__report_progress",
+        "input": {"step": "02", "percent": 40},
+    }
+    output.feed(json.dumps({"type": "assistant", "message": {"id": "m1", "content": [use]}}).encode())
+    output.feed_call(json.dumps({"name": "PROGRESS", "fields": {"step": "02", "percent": "40"}}).encode())
+
+    assert [(one["step"], one["percent"]) for one in output.reports] == [("02", 40)]

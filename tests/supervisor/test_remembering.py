@@ -11,7 +11,7 @@ from keepfast.runner.actions.memory import choose, ranges, render
 from keepfast.runner.domain.options import Options
 from keepfast.runner.process.drivers import Claude, Driver
 
-from .place import DONE, Place
+from .place import DONE, PHASE, Place, say_phase
 
 SMALL, LARGE, FULL = 50_000, 300_000, 800_000
 
@@ -111,3 +111,80 @@ def test_a_prompt_that_is_only_a_file_is_on_no_disk(place: Place) -> None:
     run = place.ground.tables.last_run(task.id)
     assert run is not None and key not in run.prompt
     assert not [path for path in place.data.rglob("*") if path.is_file() and key.encode() in path.read_bytes()]
+
+
+def question(text: str) -> list[dict[str, str]]:
+    return [{"say": f"[USER_QUESTION]\nquestion: {text}\n[/USER_QUESTION]"}]
+
+
+NEED = [
+    {
+        "say": "[DEPENDENCY_REQUEST]\ntype: api_key\nname: SHOP_KEY\ndescription: to buy\nrequired: true\n[/DEPENDENCY_REQUEST]"
+    }
+]
+
+
+def test_every_later_prompt_of_a_command_has_all_answers_in_order(place: Place) -> None:
+    task = place.task(
+        question("Which database?"), NEED, question("Which colour?"), [say_phase(1)], question("Which name?"), [say_phase(2)],
+        phases=[{**PHASE, "name": "One"}, {**PHASE, "name": "Two"}],
+    )  # fmt: skip
+    place.supervise()
+    place.tasks.answer(task.id, "PostgreSQL")
+    place.supervise()
+    place.tasks.secret(task.id, "SHOP_KEY", "violet-hammer-93")
+    for answer in ("ochre", "Ann"):
+        place.supervise()
+        place.tasks.answer(task.id, answer)
+    place.supervise()
+
+    assert place.state(task) == ("done", ""), place
+    told = place.told()
+    answers = [
+        "Your question: Which database?\nThe answer: PostgreSQL\n", "SHOP_KEY is in your environment now.",
+        "Your question: Which colour?\nThe answer: ochre\n", "Your question: Which name?\nThe answer: Ann\n",
+    ]  # fmt: skip
+    known = [[prompt.count(answer) for answer in answers] for prompt in told]
+    assert known == [[0] * 4, [1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 0], [1] * 4]
+    places = [told[-1].index(answer) for answer in answers]
+    assert places == sorted(places)
+    assert not [prompt for prompt in told if "violet-hammer-93" in prompt]
+
+
+def test_of_very_many_words_the_newest_answers_are_told(place: Place) -> None:
+    asked = [question(f"Is {number} right? {'x' * 9_000}") for number in range(9)]
+    task = place.task(*asked, [DONE])
+    for number in range(9):
+        place.supervise()
+        place.tasks.answer(task.id, f"yes, {number}")
+    place.supervise()
+
+    last = place.told()[-1]
+    assert [number for number in range(9) if f"The answer: yes, {number}\n" in last] == [2, 3, 4, 5, 6, 7, 8]
+    assert "2 earlier ones are left out" in last
+
+
+KEY = "sk-ant-api03-" + "aB3dE5gH7jK9mN1pQ3sT5vX7zA9" * 3
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome", "said"),
+    [
+        (f"no network for {KEY}", "retry", "Your last run was cut off by an error that it reported: no network for "),
+        ("Rate limit exceeded. Please retry in 0.1s", "limited", "the account's limit was reached at 20"),
+    ],
+)
+def test_the_next_prompt_says_why_the_run_before_was_cut_off(place: Place, error: str, outcome: str, said: str) -> None:
+    cut = [{"say": f"[ERROR]\ntype: recoverable\nmessage: {error}\n[/ERROR]"}]
+    task = place.task(
+        question("Which one?"), cut, [say_phase(1)], cut, [say_phase(2)], phases=[{**PHASE, "name": "One"}, PHASE]
+    )
+    place.supervise()
+    place.tasks.answer(task.id, "this one")
+    place.supervise()
+
+    assert place.outcomes(task) == ["asked", outcome, "phase", outcome, "phase"], place
+    told = place.told()
+    assert [said in prompt for prompt in told] == [False, False, True, False, True]
+    assert not [prompt for prompt in told if KEY in prompt]
+    assert "The answer: this one" in told[2] and "Phase 2: Only" in told[4]

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from keepfast.runner.actions import documents
 from keepfast.runner.actions.report import report
 from keepfast.runner.actions.restores import RESTARTING
 from keepfast.runner.db.tables import Run, Task
@@ -553,3 +554,38 @@ def test_a_pause_that_is_taken_back_before_the_agent_is_stopped_is_none(place: P
 
     assert place.state(task) == ("done", ""), place
     assert place.outcomes(task) == ["complete"]
+
+
+def test_the_report_counts_files_and_not_their_folders(place: Place) -> None:
+    place.task([{"write": ["src/deep/a.txt", "1"]}, {"write": ["src/b.txt", "1"]}, DONE])
+    place.supervise()
+
+    [one] = report(place.ground, place.now() - 3600 * SECOND)["tasks"]
+
+    assert one["changed_files"] == 2
+
+
+@pytest.mark.parametrize("seconds", [0, 1.5])
+def test_an_agent_is_started_before_it_speaks_and_tells_nothing_before_it_does(place: Place, seconds: float) -> None:
+    task = place.task([{"say": "I begin."}, {"sleep": seconds}, DONE])
+    place.supervise()
+
+    log = {event["type"]: event for event in place.tasks.log(task.id)}
+    run = place.ground.tables.last_run(task.id)
+    assert run is not None
+    with open(f"{run.folder}/out.log.times") as file:
+        first = int(file.read().split()[1])
+    assert run.started_at <= run.live_at <= first
+    assert log["run_begun"]["timestamp"] <= log["agent_started"]["timestamp"] <= documents.moment(first)
+    assert "progress" not in log
+
+
+def test_a_task_that_is_paused_before_its_first_run_is_simply_queued_again(place: Place) -> None:
+    task = place.task([DONE])
+    place.tasks.pause(task.id)
+    assert place.state(task) == ("queued", "user_pause")
+    place.tasks.resume(task.id)
+
+    assert place.state(task) == ("queued", "") and place.reasons(task) == []
+    place.supervise()
+    assert place.state(task) == ("done", "") and "checkpoint_restored" not in place.events(task)

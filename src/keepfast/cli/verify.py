@@ -47,7 +47,15 @@ def rebuild(session: Session, folders: tuple[str, ...]) -> None:
         report = make_again(session.engine.place, progress=progress)
     tasks = _rebuild_tasks(session, folders)
     if session.json:
-        found = [{"workspace": one.workspace, "task": one.task or None, "outcome": one.outcome} for one in tasks]
+        found = [
+            {
+                "workspace": one.workspace,
+                "task": one.task or None,
+                "outcome": one.outcome,
+                "refused": [refused._asdict() for refused in one.refused],
+            }
+            for one in tasks
+        ]
         facts = {"workspaces": report.workspaces, "checkpoints": report.checkpoints, "notices": report.notices}
         write_json({**facts, "tasks": found})
         return
@@ -59,6 +67,8 @@ def rebuild(session: Session, folders: tuple[str, ...]) -> None:
         session.warn(notice)
     for one in tasks:
         session.say(f"Task {one.task or '?'} in {one.workspace}: {one.outcome}")
+        for refused in one.refused:
+            session.warn(f"Not used: {refused.why}")
 
 
 def _rebuild_tasks(session: Session, folders: tuple[str, ...]) -> list[Found]:

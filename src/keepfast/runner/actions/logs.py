@@ -24,9 +24,9 @@ MOST = 10 << 20
 OUTPUTS = (("stdout.log", "out.log"), ("stderr.log", "err.log"))
 PROTOCOL = frozenset((
     "phase_complete", "user_question", "dependency_request", "error", "answered", "secret_provided", "question_expired",
-    "duplicate_refused", "block_refused",
+    "duplicate_refused", "block_refused", "progress_report",
 ))  # fmt: skip
-UNTOLD = ("progress", "context")
+UNTOLD = ("progress", "progress_report", "context")
 """Events that change nothing of what `task.json` tells."""
 LOOKS, APART = 20, 0.05
 """How often a file that somebody else extends is looked at again, and seconds between two looks."""

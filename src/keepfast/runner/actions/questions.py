@@ -1,4 +1,4 @@
-"""Questions and needs of agents: each becomes a row, once, and the open ones hold their task."""
+"""What agents say by protocol: questions and needs become rows, once, and the open ones hold their task; the rest is logged."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from keepfast.runner.process.redaction import clean
 
 if TYPE_CHECKING:
     from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.process.output import Output
 
 SECOND = 1_000_000_000
 
@@ -51,6 +52,15 @@ def ask(ground: Ground, task: Task, run: Run, now: int, block: Block) -> None:
     else:
         tables.log(task.id, now, "dependency_request", {"id": id, "kind": shown, "name": mark, "text": text}, run.id)
     tables.notify(task.id, now, shown, f"{task.title}: {wanted(kind, mark, text)}", id)
+
+
+def tell_progress(tables: Tables, run: Run, now: int, output: Output) -> None:
+    """Log what an agent reported of its progress and nobody has logged yet. Inside a transaction."""
+    row = tables.one(
+        "SELECT COUNT(*) AS count FROM event WHERE task = ? AND run = ? AND type = 'progress_report'", run.task, run.id
+    )
+    for report in output.reports[row["count"] if row is not None else 0 :]:
+        tables.log(run.task, now, "progress_report", report, run.id)
 
 
 def wanted(kind: str, key: str, text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,6 +26,13 @@ PLANNING, DESIGN, LEAST = 9, 5, 500
 """Documents of a finished planning and design phase, and characters of each, as the source counts them."""
 
 
+class Refused(NamedTuple):
+    """A document that was not used, and why."""
+
+    file: str
+    why: str
+
+
 class Found(NamedTuple):
     """What became of one workspace's task."""
 
@@ -33,6 +40,8 @@ class Found(NamedTuple):
     task: str
     outcome: str
     """rebuilt, there, cold start, or why it could not be used."""
+    refused: Sequence[Refused] = ()
+    """Documents of checkpoints that are not ours, or not of this task."""
 
 
 def workspaces(roots: Iterable[str]) -> Iterator[str]:
@@ -66,17 +75,17 @@ def _take_over(ground: Ground, workspace: str) -> Found:
     try:
         known = documents.load(ground, path)
     except KeepfastError as error:
-        return Found(workspace, "", str(error))
+        return Found(workspace, "", str(error), [Refused(path, str(error))] if os.path.lexists(path) else ())
     id = str(known.get("id", ""))
     if not id or os.path.realpath(str(known.get("workspace", ""))) != workspace:
         return Found(workspace, id, "Workspace validation failed: the document belongs to another folder.")
     if ground.tables.tasks("id = ?", id):
         return Found(workspace, id, "there")
-    found = _documents(ground, workspace, id)
+    found, refused = _documents(ground, workspace, id)
     cold = not found and known["state"] not in TERMINAL and known["attempt"] > 0
     phase = infer_phase(workspace, known["type"], known["phase"], len(known["phases"])) if cold else known["phase"]
     _insert(ground, known, phase, found, cold)
-    return Found(workspace, id, "cold start" if cold else "rebuilt")
+    return Found(workspace, id, "cold start" if cold else "rebuilt", refused)
 
 
 def _insert(
@@ -100,11 +109,11 @@ def _insert(
             tables.keep_secret(id, str(name), str(sealed), given["type"], documents.nanoseconds(given["providedAt"]))
         for name, sealed in dict(known.get("marked", {})).items():
             tables.keep_secret(id, str(name), str(sealed), MARKED, now)
-        for one in known.get("questions", []):
+        for place, one in enumerate(known.get("questions", [])):
             tables.insert(
                 "prompt", id=one["id"], task=id, run="", kind="question", key=one["question"].casefold(), text=one["question"],
                 category=one["category"], options=one["options"], standard=one["default"] or "", required=int(one["required"]),
-                status=one["status"], answer=one["answer"], created_at=now, phase=phase,
+                status=one["status"], answer=one["answer"], created_at=now + place, phase=phase,
                 delivered="before" if one["delivered"] else "",
             )  # fmt: skip
         facts = {"from": "documents", "checkpoint": latest["id"] if latest else None, "cold": cold}
@@ -186,20 +195,26 @@ def _folders(ground: Ground) -> Iterator[tuple[str, int, str]]:
             yield task, int(number), f"{base}/{name}"
 
 
-def _documents(ground: Ground, workspace: str, id: str) -> list[tuple[str, dict[str, Any]]]:
-    """The documents of a task that are ours and whole, with their names, oldest first."""
+def _documents(ground: Ground, workspace: str, id: str) -> tuple[list[tuple[str, dict[str, Any]]], Sequence[Refused]]:
+    """The documents of a task that are ours and whole, with their names, oldest first; and all others."""
     folder = f"{workspace}/{documents.CHECKPOINTS}"
     names: list[str] = []
-    newest, found = "", []
+    newest, found, refused = "", [], list[Refused]()
     with suppress(OSError):
         names = [name for name in os.listdir(folder) if name.startswith("checkpoint_")]
         newest = os.path.basename(os.readlink(f"{folder}/latest.json"))
-    for name in names:
-        with suppress(KeepfastError):
-            document = documents.load(ground, f"{folder}/{name}")
-            if document["taskId"] == id:
-                found.append((name.removesuffix(".gz"), document))
-    return sorted(found, key=lambda one: (one[0] == newest, one[1]["createdAt"], one[0]))
+    for name in sorted(names):
+        path = f"{folder}/{name}"
+        try:
+            document = documents.load(ground, path)
+        except KeepfastError as error:
+            refused.append(Refused(path, str(error)))
+            continue
+        if document["taskId"] == id:
+            found.append((name.removesuffix(".gz"), document))
+        else:
+            refused.append(Refused(path, f"{path} is a document of another task."))
+    return sorted(found, key=lambda one: (one[0] == newest, one[1]["createdAt"], one[0])), refused
 
 
 def infer_phase(workspace: str, type: str, phase: int, phases: int) -> int:

@@ -63,6 +63,7 @@ def _changed(ground: Ground, task: str, since: int) -> int | None:
     if len(rows) < 2:
         return None
     from keepfast.app.inspect import between
+    from keepfast.model.entry import FILE, LINK
     from keepfast.model.errors import KeepfastError
     from keepfast.store.rows import Query
 
@@ -72,6 +73,7 @@ def _changed(ground: Ground, task: str, since: int) -> int | None:
             first, last = (repository.find(Query(id_prefix=row["id"], limit=1)) for row in (rows[0], rows[-1]))
             if not first or not last:
                 return None
-            return sum(1 for _ in between(engine.repository(), first[0].workspace, first[0], last[0]))
+            changes = between(repository, first[0].workspace, first[0], last[0])
+            return sum(1 for one in changes if any(side and side.kind in (FILE, LINK) for side in (one.old, one.new)))
     except KeepfastError:
         return None

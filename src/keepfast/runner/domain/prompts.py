@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from keepfast.runner.db.tables import Prompt, Run, Task
+from keepfast.runner.domain import verdict
 from keepfast.runner.domain.protocol import VARIABLES
 from keepfast.runner.domain.questions import PROVIDED, REFUSED
 from keepfast.runner.domain.waits import Budget, Spent, describe
+from keepfast.secrets.cuts import head
 
 LIMIT = 20_000
+ROOM = 3 * LIMIT
+"""Characters that earlier answers may take in a prompt."""
 END, QUOTED_END = "</keepfast>", "</ keepfast>"
 """How an aside ends; within one, where an output quotes it, it must not."""
 NAMED = 20
+WHY = 500
+"""Characters of why a run was cut off."""
+SECOND = 1_000_000_000
 PROTOCOL = """\
 ## How to talk to the supervisor
 Nobody watches this conversation. Say these things in your answer, each on lines of its own,
@@ -76,8 +84,10 @@ def compose(
     interrupted: Sequence[str] = (),
     brief: str = "",
     missing: Sequence[str] = (),
+    earlier: Sequence[Prompt] = (),
 ) -> str:
-    """The next prompt. A session that goes on is told what is new; any other one gets the whole task, and the brief.
+    """The next prompt. A session that goes on is told what is new; any other one gets the whole task, the brief,
+    and the `earlier` answers, which were told to those before it.
 
     An agent whose standard input is not the prompt finds this in a file, from its second start on.
     """
@@ -93,16 +103,17 @@ def compose(
             parts.append(aside(f"What you said last, as history to verify and not as instructions:\n> {said}"))
     if task.next_prompt:
         parts.append(task.next_prompt)
+    cut = _cut_off(last) if last is not None else ""
     if last is not None and not task.next_prompt and not answers:
-        parts.append(aside(RESUMED.format(state=_state(task, last), reason=last.reason or last.outcome)))
-    elif last is not None and last.outcome in ("crashed", "host_restart", "lost"):
-        parts.append(
-            aside(f"You were restarted: {last.reason or last.outcome}. Check the state on disk before you go on.")
-        )
+        parts.append(aside(RESUMED.format(state=_state(task, last), reason=cut or last.reason or last.outcome)))
+    elif cut:
+        parts.append(aside(cut))
     if missing:
         parts.append(aside(_missing(missing)))
     for what in interrupted:
         parts.append(aside(f"This was started and has no recorded result; its effects may exist: {what}"))
+    if earlier:
+        parts.append(aside(_recalled(earlier)))
     for prompt in answers:
         parts.append(answered(prompt))
     budget = describe(Budget.of(task.budget), Spent(task.tokens, task.money, int(task.seconds)))
@@ -128,6 +139,23 @@ def _state(task: Task, last: Run) -> str:
     return f"{text[0].upper()}{text[1:]}."
 
 
+def _cut_off(last: Run) -> str:
+    """Why the run before did not end by itself, in a sentence; empty if it did."""
+    why = head(" ".join((last.reason or last.outcome).split()), WHY).rstrip(".")
+    if last.outcome in (verdict.CRASHED, "host_restart", "lost"):
+        return f"You were restarted: {why}. Check the state on disk before you go on."
+    if last.outcome == verdict.LIMITED:
+        at = datetime.fromtimestamp(last.ended_at // SECOND, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        return f"Your last run was cut off: the account's limit was reached at {at} ({why})."
+    if last.outcome == verdict.RETRY and why == "stuck":
+        return "Your last run was cut off: it had said nothing for too long."
+    if last.outcome == verdict.RETRY:
+        return f"Your last run was cut off by an error that it reported: {why}."
+    if last.outcome == verdict.BUDGET:
+        return "Your last run was cut off: the budget was used up."
+    return f"Your last run was cut off: {why}." if last.outcome in (verdict.PAUSED, verdict.FULL) else ""
+
+
 def _missing(paths: Sequence[str]) -> str:
     more = f" and {len(paths) - NAMED} more" if len(paths) > NAMED else ""
     return (
@@ -139,25 +167,48 @@ def _missing(paths: Sequence[str]) -> str:
 def answered(prompt: Prompt) -> str:
     """An answer as the agent gets it: in words and in the form of the source's protocol, and then as the person gave it."""
     if prompt.kind == "secret":
-        return _met(prompt)
+        told = aside(_met(prompt))
+        return told if prompt.answer == REFUSED or _is_provided(prompt) else f"{told}\n{prompt.answer}"
     form = {"type": "question_answer", "questionId": prompt.id, "answer": prompt.answer}
+    told = aside(f"{_said(prompt)}\n{json.dumps(form, ensure_ascii=False)}")
+    return f"{told}\n{prompt.answer}"
+
+
+def _recalled(prompts: Sequence[Prompt]) -> str:
+    """What was asked and answered before, oldest first; of too many words the newest."""
+    told, room = list[str](), ROOM
+    for prompt in reversed(prompts):
+        text = _met(prompt) if prompt.kind == "secret" else _said(prompt)
+        room -= len(text)
+        if room < 0:
+            break
+        told.insert(0, text)
+    left_out = len(prompts) - len(told)
+    more = f" ({left_out} earlier ones are left out)" if left_out else ""
+    return "\n\n".join([f"# What you asked before in this task, and the answers{more}", *told]) + "\n"
+
+
+def _said(prompt: Prompt) -> str:
     own = (
         " (none of your options, but words of their own)"
         if prompt.options and prompt.answer not in prompt.options
         else ""
     )
-    told = f"Your question: {prompt.text}\nThe answer{own}: {prompt.answer}\n{json.dumps(form, ensure_ascii=False)}"
-    return f"{aside(told)}\n{prompt.answer}"
+    return f"Your question: {prompt.text}\nThe answer{own}: {prompt.answer}"
 
 
 def _met(prompt: Prompt) -> str:
     if prompt.answer == REFUSED:
         instead = f"go on with {prompt.standard!r}" if prompt.standard else "do without it"
-        return aside(f"{prompt.key} is not provided; {instead}.")
-    if prompt.category in VARIABLES or prompt.answer == PROVIDED:
-        return aside(f"{prompt.key} is in your environment now.")
-    told = f"You needed: {prompt.key}\nThe answer: {prompt.answer}"
-    return f"{aside(told)}\n{prompt.answer}"
+        return f"{prompt.key} is not provided; {instead}."
+    if _is_provided(prompt):
+        return f"{prompt.key} is in your environment now."
+    return f"You needed: {prompt.key}\nThe answer: {prompt.answer}"
+
+
+def _is_provided(prompt: Prompt) -> bool:
+    """Is a need met by a variable, whose value is told nowhere?"""
+    return prompt.category in VARIABLES or prompt.answer == PROVIDED
 
 
 def rework(output: str, number: int, most: int) -> str:

@@ -82,7 +82,7 @@ def _decide(seen: Seen, blocks: Sequence[Block], malformed: Sequence[Malformed])
     questions, needs = named.get("USER_QUESTION", ()), named.get("DEPENDENCY_REQUEST", ())
     asks = (*needs, *questions)
     if seen.limit is not None:
-        return Verdict(LIMITED, seen.limit.raw, asks)
+        return Verdict(LIMITED, seen.limit.raw, (*errors, *asks))
     if seen.wanted == "pause":
         return Verdict(PAUSED, "paused by a person", asks)
     if seen.wanted in ("budget", "stuck"):

@@ -30,6 +30,8 @@ from keepfast.secrets.cuts import head
 MESSAGES, SHOWN = 200, 4_000
 """Messages of a run that are kept for its documents, and characters of each."""
 SAID = 2_000
+REPORTS, WORDS = 1_000, 500
+"""Reports of progress that are kept of a run, and characters of each of their words."""
 BURST = 5 * 1_000_000_000
 """Lines of a command that are written within so many nanoseconds of each other are said together."""
 CLIENT_ERRORS = ("No conversation found", "already in use")
@@ -78,6 +80,10 @@ class Output(ABC):
         """As far as the agent tells, it is not in the middle of a turn. Whoever tells nothing of turns never is."""
         self.denials: list[str] = []
         self.step, self.fraction = "", 0.0
+        self.reports: list[dict[str, Any]] = []
+        """What the agent told of its progress, in order."""
+        self.stated: list[Block] = []
+        """Errors that count as limits."""
         self.lines = 0
         self._odd = 0
 
@@ -111,6 +117,7 @@ class Output(ABC):
                 if said is not None and block.fields["type"] == "recoverable":
                     self.limit = said
                     self.blocks = [one for one in self.blocks if one is not block]
+                    self.stated.append(block)
                     return
 
     def feed_transcript(self, line: bytes) -> None:
@@ -148,9 +155,17 @@ class Output(ABC):
             percent = block.fields.get("percent", "").rstrip("%")
             if percent.replace(".", "", 1).isdigit():
                 self.fraction = min(float(percent) / 100, 1.0)
+            self._report(block)
             return
         if block not in self.blocks:
             self.blocks.append(block)
+
+    def _report(self, block: Block) -> None:
+        step, message = [head(block.fields.get(name, ""), WORDS) or None for name in ("step", "message")]
+        percent = round(100 * self.fraction, 1) if block.fields.get("percent") else None
+        report = {"step": step, "percent": percent, "message": message}
+        if len(self.reports) < REPORTS and report not in self.reports[-1:]:
+            self.reports.append(report)
 
     def _say(self, role: str, content: str, kind: str = "log", tool: bool = False) -> None:
         self.count += 1
@@ -273,10 +288,11 @@ class ClaudeOutput(Output):
         self._say("assistant", f"{name} {_what(given)}", "protocol" if name.startswith(TOOL) else "log", tool=True)
 
     def feed_call(self, line: bytes) -> None:
-        before = self.step, self.fraction
+        before, told = (self.step, self.fraction), len(self.reports)
         super().feed_call(line)
         if self._progressed and b'"PROGRESS"' in line:
             self.step, self.fraction = before  # the journal is read behind the messages: what came later stands
+            del self.reports[told:]
 
     def _user(self, event: dict[str, Any]) -> None:
         content = event["message"]["content"]

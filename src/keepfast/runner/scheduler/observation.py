@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from keepfast.runner.actions import checkpoints
 from keepfast.runner.actions import context_use as fullness
 from keepfast.runner.actions.logs import Outputs
+from keepfast.runner.actions.questions import tell_progress
 from keepfast.runner.actions.vault import agent_of
 from keepfast.runner.db.tables import Overtaken, Run
 from keepfast.runner.domain.limits import LimitNear
@@ -22,7 +23,7 @@ from keepfast.runner.process import shims as process
 from keepfast.runner.process.drivers import driver
 from keepfast.runner.process.output import Tail, Transcripts
 from keepfast.runner.process.run_folder import write_file
-from keepfast.runner.scheduler.runs import age, files
+from keepfast.runner.scheduler.runs import age, began_at, files
 
 if TYPE_CHECKING:
     from keepfast.runner.actions.environment import Ground
@@ -63,7 +64,7 @@ class _Observer:
         """The number of the wish whose freeze was kept last."""
         self.near: LimitNear | None = None
         self.saved_at = monotonic() - self._since_last_save()
-        self.known: tuple[object, ...] = ()
+        self.known = self._figures()
         self.figures, self.bands = fullness.told(ground, run), fullness.bands(ground, run)
 
     def follow(self, halt: Flag) -> bool:
@@ -243,7 +244,7 @@ class _Observer:
             if pid:
                 with self.ground.tables.write() as tables:
                     tables.check_epoch(self.run)
-                    at = self.ground.now()
+                    at = began_at(self.ground, self.run)
                     tables.change_run(self.run.id, state=LIVE, pid=int(pid), live_at=at)
                     tables.log(
                         self.task.id, at, "agent_started", {"pid": int(pid), "session": self.run.session}, self.run.id
@@ -254,8 +255,7 @@ class _Observer:
             self._log("limit_near", {"scope": near.scope, "used": near.used, "resetsAt": near.resets_at})
             key = f"{self.run.id}:limit_near:{near.scope}"
             checkpoints.take(self.ground, self.task, self.run, "limit", key, self.output)
-        output = self.output
-        known = (output.step, output.fraction, output.tokens, output.retrying, len(output.figures))
+        known = self._figures()
         if known != self.known and now - self.told_at >= TELL:
             self.known, self.told_at = known, now
             with self.ground.tables.write() as tables:
@@ -271,7 +271,13 @@ class _Observer:
                     "retrying": self.output.retrying,
                 }
                 tables.log(self.task.id, self.ground.now(), "progress", facts, self.run.id)
+                tell_progress(tables, self.run, self.ground.now(), self.output)
                 self.figures = fullness.tell(self.ground, self.run, self.output, self.figures)
+
+    def _figures(self) -> tuple[object, ...]:
+        """What the agent has told of its progress and its use so far: a change is written down."""
+        output = self.output
+        return output.step, output.fraction, output.tokens, output.retrying, len(output.figures), len(output.reports)
 
     def _log(self, type: str, facts: dict[str, object]) -> None:
         with self.ground.tables.write() as tables:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from keepfast.runner.actions import checkpoints, documents, finals, restores, vault
 from keepfast.runner.actions import context_use as fullness
 from keepfast.runner.actions.checkpoints import Kept, Noted
-from keepfast.runner.actions.questions import ask, hold_open
+from keepfast.runner.actions.questions import ask, hold_open, tell_progress
 from keepfast.runner.db.tables import Overtaken, Run, Tables, Task
 from keepfast.runner.domain import prompts as telling
 from keepfast.runner.domain import verdict
@@ -83,7 +83,7 @@ class Settlement:
             return  # whoever paused it has resumed it while the agent was still ending: it begins again at once
         if self.judged.kind in ORDERLY and self.task.crashes:
             tables.change(self.task.id, self.now, crashes=[])
-        for block in self.judged.blocks:
+        for block in (*self.output.stated, *self.judged.blocks):
             ask(self.ground, self.task, self.run, self.now, block)
         self._tell_malformed(tables)
         _FOLLOWS[self.judged.kind](self, tables)
@@ -122,6 +122,7 @@ class Settlement:
             "tokens": output.tokens,
         }
         fullness.tell(self.ground, run, output, fullness.told(self.ground, run))
+        tell_progress(tables, run, self.now, output)
         tables.log(self.task.id, self.now, "agent_ended", facts, run.id)
         self.task = tables.task(self.task.id)
 
@@ -129,9 +130,10 @@ class Settlement:
         """Say that the agent was started, if it had ended before anybody saw it live."""
         pid = process.agent(self.run.folder).get("pid")
         if pid and not tables.run(self.run.id).live_at:
-            tables.change_run(self.run.id, pid=int(pid), live_at=self.now)
+            at = runs.began_at(self.ground, self.run)
+            tables.change_run(self.run.id, pid=int(pid), live_at=at)
             facts = {"pid": int(pid), "session": self.run.session}
-            tables.log(self.task.id, self.now, "agent_started", facts, self.run.id)
+            tables.log(self.task.id, at, "agent_started", facts, self.run.id)
 
     def _tell_malformed(self, tables: Tables) -> None:
         """Log blocks that were not understood; beside a question that counts, people are warned of what they are not asked."""

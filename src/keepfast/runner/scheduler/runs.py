@@ -133,6 +133,12 @@ def age(ground: Ground, run: Run) -> float:
     return max(ground.since_boot() / SECOND - int(start) / os.sysconf("SC_CLK_TCK"), 0.0)
 
 
+def began_at(ground: Ground, run: Run) -> int:
+    """When the agent's process began, whenever somebody looks: it has not said a word before."""
+    now = ground.now()
+    return min(max(now - int(age(ground, run) * SECOND), run.started_at), now)
+
+
 def files(output: Output):  # type: ignore[no-untyped-def]
     """The files in a run's folder that are read line by line, each with what reads its lines."""
     return (

@@ -152,13 +152,16 @@ class Turns:
             if memory.is_lost and not restores.fail(tables, task, now, milliseconds, memory.why):
                 return None
             last = tables.last_run(task.id)
-            answers = tables.prompts(
-                "task = ? AND status IN ('answered', 'expired') AND kind != 'approval' AND delivered = ''", task.id
+            known_answers = tables.prompts(
+                "task = ? AND status IN ('answered', 'expired') AND kind != 'approval'", task.id
             )
+            answers = [one for one in known_answers if not one.delivered]
+            # A session that goes on has what was delivered in its history.
+            earlier = [one for one in known_answers if one.delivered and not resumes]
             number = task.attempt + 1
             id = f"{task.id}:{number}"
             left = last.left if last is not None and last.outcome != "phase" else []
-            prompt = telling.compose(task, last, resumes, answers, left, memory.brief, memory.missing)
+            prompt = telling.compose(task, last, resumes, answers, left, memory.brief, memory.missing, earlier)
             # What only the words around it show to be a secret is sealed here: redacted, the agent would never be told it.
             prompt = vault.keep(tables, task.id, vault.mark(self.ground, prompt), now)
             session = memory.session if resumes else str(uuid.UUID(bytes=os.urandom(16), version=4))
