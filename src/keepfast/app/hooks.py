@@ -688,12 +688,13 @@ class Attending:
         if not rows:
             return {"status": "none"}
         row = rows[0]
+        said = row.message if row.message != row.trigger else str(repository.document(row)[0].get("summary") or "")
         return {
             "status": "found",
             "id": row.id,
             "version": row.version,
             "trigger": row.trigger,
-            "summary": row.message or f"v{row.version}",
+            "summary": said or f"v{row.version}",
         }
 
     def _protected(self, result: Mapping[str, Any], ask: bool, threat: Threat) -> Reply:
