@@ -70,7 +70,8 @@ def unprotect(
 def purge(session: Session, folder: str | None, everything: bool, dry_run: bool, yes: bool) -> int:
     """Remove every checkpoint of the workspace DIR for good, and stop protecting it.
 
-    Without DIR it is the one around the current folder. The files in it are not touched. With --all the store is removed
+    Without DIR it is the one around the current folder. One that is no longer protected is given by the folder that it
+    was, or by its id as --all --dry-run shows it. The files in it are not touched. With --all the store is removed
     as a whole; settings, the hooks of agents' clients and tasks stay.
     """
     return _purge(session, folder, everything, dry_run, yes)
@@ -122,9 +123,11 @@ def _chosen(session: Session, folder: str | None, everything: bool, with_folder:
             raise Usage("Give either DIR or --all.")
         return departure.every(session.engine, with_folder)
     if folder is None:
-        return [departure.around(session.engine, session.cwd)]
+        return [departure.around(session.engine, session.cwd, not with_folder)]
     root = os.path.realpath(os.path.join(session.cwd, os.fsencode(folder)))
-    return [departure.at(session.engine_for(root), root)]
+    if not with_folder and not os.path.lexists(root) and (one := departure.by_id(session.engine, folder)) is not None:
+        return [one]
+    return [departure.at(session.engine_for(root), root, not with_folder)]
 
 
 def _show(session: Session, chosen: list[Protected], verb: str) -> None:
