@@ -475,10 +475,12 @@ def _stated(notes: Notes, told: Told) -> Notes:
         return notes
     said = kept.get("stated")
     said = said if isinstance(said, dict) else {}
-    stated = {key: [str(one) for one in said.get(key) or []] for key in ("decisions", "next_steps")}
+    stated = {key: [str(one) for one in said.get(key) or []] for key in ("decisions", "next_steps", "blockers")}
     if stated["next_steps"]:
         notes.next_steps = stated["next_steps"]
     notes.decisions = list(dict.fromkeys([*stated["decisions"], *notes.decisions]))
+    notes.blockers = stated["blockers"] or notes.blockers
+    notes.current_task = str(said.get("current_task") or "") or notes.current_task
     return notes
 
 
