@@ -416,6 +416,8 @@ class Attending:
 
     def _tool_starts(self) -> Reply:
         event, settings = self.event, self.settings
+        if self.part:
+            self._note_session()
         if event.writes:
             self._await_pending()
         usage, band = self._crossed()
@@ -439,6 +441,20 @@ class Attending:
                 return protected
             self.engine.note(self.root, "failed", decision.trigger, str(result["why"]), told=True)
         return self._budget_reply(usage, decision.trigger, result).beside(protected)
+
+    def _note_session(self) -> None:
+        """A session that began before hooks did is known from its first tool on: its transcript tells the rest."""
+        event = self.event
+        if not event.session or not event.transcript or event.subagent:
+            return
+        if sessions.facts(self.folder, event.session).get("session"):
+            return
+        known = {"session": event.session, "transcript": event.transcript, "model": event.model, "agent": event.agent}
+        try:
+            client = str(event.client) if event.client else ""
+            sessions.remember(self.folder, event.session, **known, client=client)
+        except OSError:
+            pass  # whatever is to be saved says why it cannot be
 
     def _crossed(self) -> tuple[Usage | None, str]:
         """How full the main conversation is, and the trigger of the highest band that it crossed; empty below all."""
