@@ -310,3 +310,22 @@ def test_what_is_no_longer_protected_is_said_with_the_command_that_removes_its_h
         again = two.call("unprotect", *words)
         assert again.code == 3
         assert f"keepfast purge {two.project}" in again.err
+
+
+def test_all_that_stays_after_everything_is_purged_is_named(two: Box) -> None:
+    (two.home / ".claude").mkdir(exist_ok=True)
+    assert two.call("install", "claude").code == 0
+    two.call("unprotect")
+    done = two.call("purge", "--all", "-y", "--json").json()
+
+    data = two.home / ".local/share/keepfast"
+    assert {str(path) for path in data.iterdir()} <= set(done["stays"])
+    assert any(text.endswith(".claude/settings.json") for text in done["stays"])
+
+
+def test_doctor_does_not_speak_of_a_store_that_is_not_there(two: Box) -> None:
+    assert "would be" not in two.call("doctor").out
+    assert two.call("purge", "--all", "-y").code == 0
+
+    (told,) = [one for one in two.call("doctor", "--json").json()["checks"] if one["name"] == "space"]
+    assert "would be" in told["text"]
