@@ -286,3 +286,46 @@ def test_a_folder_of_the_system_is_refused_also_when_it_is_named(box: Box, folde
 
     assert (result.code, result.json()["error"]["kind"]) == (2, "refused")
     assert not (Path(folder) / ".keepfast").exists()
+
+
+@pytest.mark.parametrize("way", ["inside", "path", "id"])
+def test_the_history_of_a_folder_that_is_no_longer_protected_is_purged(two: Box, way: str) -> None:
+    assert two.call("unprotect").code == 0
+    (own,) = [one for one in two.call("purge", "--all", "-n", "--json").json()["unprotected"] if one["was"]]
+    words = {"inside": (), "path": (str(two.project),), "id": (own["workspace"][:8],)}[way]
+
+    shown = two.call("purge", *words, "-n", "--json")
+    assert (shown.code, [one["was"] for one in shown.json()["unprotected"]]) == (0, [str(two.project)])
+    done = two.call("purge", *words, "-y", "--json")
+    assert (done.code, done.json()["unprotected"][0]["checkpoints"]) == (0, 3)
+    assert [row["message"] for row in two.call("list", "--all-workspaces", "--json").json()] == ["of the other"]
+    assert two.call("purge", *words, "-n").code == 3
+    assert (two.project / "src/a.py").exists()
+
+
+def test_what_is_no_longer_protected_is_said_with_the_command_that_removes_its_history(two: Box) -> None:
+    assert two.call("unprotect").code == 0
+
+    for words in ((), (str(two.project),)):
+        again = two.call("unprotect", *words)
+        assert again.code == 3
+        assert f"keepfast purge {two.project}" in again.err
+
+
+def test_all_that_stays_after_everything_is_purged_is_named(two: Box) -> None:
+    (two.home / ".claude").mkdir(exist_ok=True)
+    assert two.call("install", "claude").code == 0
+    two.call("unprotect")
+    done = two.call("purge", "--all", "-y", "--json").json()
+
+    data = two.home / ".local/share/keepfast"
+    assert {str(path) for path in data.iterdir()} <= set(done["stays"])
+    assert any(text.endswith(".claude/settings.json") for text in done["stays"])
+
+
+def test_doctor_does_not_speak_of_a_store_that_is_not_there(two: Box) -> None:
+    assert "would be" not in two.call("doctor").out
+    assert two.call("purge", "--all", "-y").code == 0
+
+    (told,) = [one for one in two.call("doctor", "--json").json()["checks"] if one["name"] == "space"]
+    assert "would be" in told["text"]

@@ -136,7 +136,12 @@ def stated() -> Label:
     s.asked("do the release")
     s.call(
         "mcp__keepfast__checkpoint_save",
-        {"summary": "Release 2.1", "decisions": ["Skip the beta channel"], "next_steps": ["Tag v2.1", "Announce it"]},
+        {
+            "summary": "Release 2.1",
+            "current_task": "Release 2.1",
+            "decisions": ["Skip the beta channel"],
+            "next_steps": ["Tag v2.1", "Announce it"],
+        },
         "saved",
     )
     s.said("Let me look around first.")

@@ -97,7 +97,10 @@ def test_what_the_agent_stated_comes_first_then_the_model_then_our_rules() -> No
     assert joined.blockers == [*inferred, "No spec"]
 
     made = session()
-    made.call("mcp__keepfast__checkpoint_save", {"summary": "Mine", "next_steps": ["Own"], "decisions": ["First"]})
+    made.call(
+        "mcp__keepfast__checkpoint_save",
+        {"summary": "Mine", "current_task": "Mine", "next_steps": ["Own"], "decisions": ["First"]},
+    )
     stated = notes.take(read(made.bytes()))
     joined = join(stated, checked(GOOD, prompt=mark(stated.asked)))
     assert (joined.current_task, joined.next_steps) == ("Mine", ["Own"])

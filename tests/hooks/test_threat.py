@@ -686,6 +686,7 @@ def test_a_large_file_that_was_kept_once_is_not_read_before_each_vague_command(s
 )
 def test_what_a_command_mentions_is_kept_if_no_version_has_it(started: Ground, command: str) -> None:
     started.configure(capture={"max_file_size": 1000})
+    write(started.project / "tool.py", b"print('a program that removes nothing')\n")
     write(started.project / "big.bin", b"y" * 2000)
     write(started.project / "beside.bin", b"z" * 2000)
 

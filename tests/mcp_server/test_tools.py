@@ -44,11 +44,28 @@ def test_a_save_keeps_what_the_agent_states(kept: Box) -> None:
         ["auth"],
     )
     assert shown["summary"] == "JWT middleware done"
-    assert shown["notes"]["analysis"]["current_task"] == "JWT middleware done"
+    assert "current_task" not in shown["notes"]["analysis"]
     assert shown["notes"]["stated"]["next_steps"] == ["Add token refresh", "Update docs"]
     assert shown["notes"]["stated"]["decisions"] == shown["key_points"] == ["Use HS256 for now"]
     listed = kept.call("list", "--json").json()[0]
     assert (listed["version"], listed["trigger"], listed["created_by"]) == ("v4", "manual", "system")
+
+
+def test_a_save_keeps_the_task_and_what_stands_in_its_way(kept: Box) -> None:
+    call(
+        kept,
+        "checkpoint_save",
+        summary="JWT middleware done",
+        current_task="Token  refresh",
+        blockers=["No key for staging", " "],
+    )
+    shown, told = call(kept, "checkpoint_show"), call(kept, "checkpoint_resume")
+    state = kept.call("show", "--json").json()["state"]["analysis"]
+
+    assert shown["summary"] == "JWT middleware done"
+    assert shown["notes"]["analysis"] == {"current_task": "Token refresh", "blockers": ["No key for staging"]}
+    assert (state["current_task"], state["blockers"]) == ("Token refresh", ["No key for staging"])
+    assert "## Current Task\nToken refresh\n" in told["text"] and "No key for staging" in told["text"]
 
 
 def test_a_save_of_an_unchanged_tree_is_a_version_all_the_same(kept: Box) -> None:

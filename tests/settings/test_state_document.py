@@ -29,6 +29,7 @@ def box(tmp_path: Path) -> Box:
         box,
         "checkpoint_save",
         summary="Auth done",
+        current_task="Auth done",
         description="All tests pass.",
         decisions=["HS256"],
         next_steps=["Docs"],

@@ -40,7 +40,7 @@ def test_an_edit_becomes_a_checkpoint(box: Box, watch: Start, way: tuple[str, ..
     watcher.until(lambda: watcher.versions() == ["v2"])
     assert content(box, "v2", "src/a.py") == "two\n"
     saved = watcher.events("saved")[0]["checkpoint"]
-    assert (saved["trigger"], saved["message"], saved["created_by"]) == ("auto", "watch", "auto")
+    assert (saved["trigger"], saved["message"], saved["created_by"]) == ("watch", "Changed: src/a.py", "auto")
     assert watcher.end() == 0
     assert watcher.said()[-1] == {"event": "ended"}
 

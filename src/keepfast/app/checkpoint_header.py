@@ -62,13 +62,19 @@ def active_of(event: Event, changed: Sequence[Entry], saving: Saving, patterns: 
     """The files that the session worked on: those that tools named, then what its versions show as changed, newest first.
 
     A shell command names none. Each version carries on what the one before it had; what was found at the start is not its work.
+    Saves outside of sessions that nobody words do the same, from one to the next.
     """
-    if not event.session or event.trigger == "session_start" or len(event.active_files) >= MOST_ACTIVE:
+    if event.trigger == "session_start" or len(event.active_files) >= MOST_ACTIVE:
         return event.active_files
     from keepfast.model.entry import GONE
+    from keepfast.model.event import BY_THEMSELVES
     from keepfast.store.rows import Query
 
+    if not event.session and event.trigger not in BY_THEMSELVES:
+        return event.active_files
     rows = saving.repository.find(Query(workspace=saving.row.id, session=event.session, limit=1))
+    if not event.session:
+        rows = [row for row in rows if row.trigger in BY_THEMSELVES and not row.session]
     try:
         carried = saving.repository.document(rows[0])[0].get("active_files") if rows else []
     except KeepfastError:
@@ -123,6 +129,15 @@ def _changed_names(
         if not excluded_by(name, patterns):
             found.append(name)
     return found
+
+
+def is_unworded(event: Event) -> bool:
+    """Is what it changes all that the checkpoint can say of the work: nobody worded it, and no session is known?"""
+    from keepfast.model.event import BY_THEMSELVES
+
+    if event.summary or event.session or event.trigger not in BY_THEMSELVES:
+        return False
+    return event.message == "auto" or event.trigger == "watch"
 
 
 def title_of(changed: Sequence[Entry], version: int) -> str:

@@ -44,7 +44,7 @@ def make(engine: Engine, event: Event, folder: Folder, changes: Any) -> Outcome:
 
 
 def _attempt(engine: Engine, event: Event, folder: Folder, saving: Saving, changes: Any) -> Outcome:
-    from keepfast.app.checkpoint_header import active_of, conversation_of, header_of, title_of
+    from keepfast.app.checkpoint_header import active_of, conversation_of, header_of, is_unworded, title_of
     from keepfast.workspace.git import facts
     from keepfast.workspace.reader import capture
 
@@ -77,6 +77,8 @@ def _attempt(engine: Engine, event: Event, folder: Folder, saving: Saving, chang
     notices += saving.repository.contents.warnings()
     if not event.message and event.trigger != "manual":
         event.message = title_of(changed, row.version)
+    if is_unworded(event) and engine.settings["checkpoint.auto_summary_enabled"]:
+        event.summary = title_of(changed, row.version)
     event.active_files = active_of(event, changed, saving, engine.settings["checkpoint.exclude_patterns"])
     git, now = facts(folder.root), engine.clock()
     header = header_of(event, folder.root, event.cwd, started, now, git, notices, engine.settings)

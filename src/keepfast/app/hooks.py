@@ -58,6 +58,8 @@ QUICKLY = 20_000
 SAME_SESSION = ("resume", "compact")
 """Starts that go on with a session, which has been told already."""
 LONGEST_COMMAND, MOST_TOLD = 1000, 5
+LONGEST_SCRIPT = 64 << 10
+"""Bytes of a script that are read for what it removes."""
 LARGE_CACHE, MOST_NAMED = 2 << 20, 5000
 """Bytes of the stat cache, about 100 a file, above which the paths that a command names are saved first."""
 
@@ -414,6 +416,8 @@ class Attending:
 
     def _tool_starts(self) -> Reply:
         event, settings = self.event, self.settings
+        if self.part:
+            self._note_session()
         if event.writes:
             self._await_pending()
         usage, band = self._crossed()
@@ -437,6 +441,20 @@ class Attending:
                 return protected
             self.engine.note(self.root, "failed", decision.trigger, str(result["why"]), told=True)
         return self._budget_reply(usage, decision.trigger, result).beside(protected)
+
+    def _note_session(self) -> None:
+        """A session that began before hooks did is known from its first tool on: its transcript tells the rest."""
+        event = self.event
+        if not event.session or not event.transcript or event.subagent:
+            return
+        if sessions.facts(self.folder, event.session).get("session"):
+            return
+        known = {"session": event.session, "transcript": event.transcript, "model": event.model, "agent": event.agent}
+        try:
+            client = str(event.client) if event.client else ""
+            sessions.remember(self.folder, event.session, **known, client=client)
+        except OSError:
+            pass  # whatever is to be saved says why it cannot be
 
     def _crossed(self) -> tuple[Usage | None, str]:
         """How full the main conversation is, and the trigger of the highest band that it crossed; empty below all."""
@@ -466,7 +484,7 @@ class Attending:
             return None
         from keepfast.shell.destruction import threat_of
 
-        return threat_of(self.event.command, self.event.cwd, self.root)
+        return threat_of(self.event.command, self.event.cwd, self.root, _script)
 
     def _endangered(self) -> Threat | None:
         """What the command may destroy, and what it mentions, if that is there and the newest version does not have it."""
@@ -688,12 +706,13 @@ class Attending:
         if not rows:
             return {"status": "none"}
         row = rows[0]
+        said = row.message if row.message != row.trigger else str(repository.document(row)[0].get("summary") or "")
         return {
             "status": "found",
             "id": row.id,
             "version": row.version,
             "trigger": row.trigger,
-            "summary": row.message or f"v{row.version}",
+            "summary": said or f"v{row.version}",
         }
 
     def _protected(self, result: Mapping[str, Any], ask: bool, threat: Threat) -> Reply:
@@ -918,6 +937,30 @@ def _tail(path: str) -> bytes:
             return file.read(TAIL)
     except OSError:
         return b""
+
+
+def _script(path: str) -> str | None:
+    """The text of a script that a command runs; empty if it is none, and None if it is too long or cannot be read."""
+    from _stat import S_ISDIR, S_ISREG
+    from posix import O_CLOEXEC, O_NOCTTY, O_NONBLOCK, O_RDONLY, close, fstat, read
+    from posix import open as open_fd
+
+    try:
+        fd = open_fd(path.encode("utf-8", "surrogateescape"), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
+    except (OSError, ValueError):
+        return None
+    try:
+        found = fstat(fd)
+        if S_ISDIR(found.st_mode):
+            return ""
+        text = read(fd, LONGEST_SCRIPT + 1) if S_ISREG(found.st_mode) else b"\n" * (LONGEST_SCRIPT + 1)
+    except OSError:
+        return None
+    finally:
+        close(fd)
+    if b"\0" in text:
+        return ""  # a program
+    return text.decode("utf-8", "surrogateescape") if len(text) <= LONGEST_SCRIPT else None
 
 
 def _is_there(path: bytes) -> bool:

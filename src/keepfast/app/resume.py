@@ -14,6 +14,7 @@ from keepfast.app.messages import change as said
 from keepfast.app.messages import text
 from keepfast.model.entry import FOLDER
 from keepfast.model.errors import Damaged, KeepfastError
+from keepfast.model.event import BY_THEMSELVES
 from keepfast.resume import brief as briefs
 from keepfast.resume import disk_files as disk
 from keepfast.resume import extractor as taking
@@ -21,7 +22,7 @@ from keepfast.resume import history as earlier
 from keepfast.resume.history import Earlier
 from keepfast.resume.inheritance import Inheritance, with_files
 from keepfast.resume.model_answer import Extract, join
-from keepfast.resume.notes import Notes
+from keepfast.resume.notes import BETWEEN, Notes, shortened
 from keepfast.resume.quotation import clean
 from keepfast.secrets.redaction import redact
 from keepfast.state import sessions
@@ -71,8 +72,21 @@ class Told(NamedTuple):
         return self.header if self.before is None else self.before
 
     @property
+    def is_unworded(self) -> bool:
+        """Was it made by itself and outside of any session, so that it says what changed, and not what for?"""
+        is_known = self.header.get("session") or self.header.get("notes")
+        is_worded = self.row.message != self.row.trigger and self.row.trigger != "watch"
+        return self.row.trigger in BY_THEMSELVES and not is_known and not is_worded
+
+    def behind(self, task: str) -> Told:
+        """The same, with the task that it goes on with before what it changed."""
+        return self._replace(summary=shortened(f"{task}{BETWEEN}{self.summary}"))
+
+    @property
     def is_work(self) -> bool:
         """Does it say what was worked on, or was it asked for? A baseline and what changed outside of sessions do not."""
+        if self.is_unworded and self.row.version == 1:
+            return False
         notes = self.header.get("notes")
         notes = notes if isinstance(notes, dict) else {}
         analysis = notes.get("analysis")
@@ -124,9 +138,10 @@ class Resuming:
     def work(self, session: str = "", but: str = "") -> Told | None:
         """The newest checkpoint that says what was worked on, of that session if it has one; None if there is none.
 
-        `but`: a session that has only begun. A save by hand after the last session holds that session's work.
+        `but`: a session that has only begun. A save by hand, or by itself, after the last session holds that session's work.
         """
-        by_hand: Told | None = None
+        by_hand: Told | None = None  # and those that were made by themselves
+        task = ""  # what the newest of them that somebody worded says
         late: list[Told] = []  # what a crashed session left was kept after others may have ended
         repository = self.engine.repository()
         for name in [session, ""] if session else [""]:
@@ -138,14 +153,21 @@ class Resuming:
                     continue
                 if not (told.session or told.header.get("notes")):
                     by_hand = by_hand or told
+                    task = task or ("" if told.is_unworded else told.summary)
                     continue
                 late.append(told)
                 if row.trigger != sessions.CUT_OFF or name:
                     break
             if late:
                 told = max(late, key=self.worked_at)
-                return told if by_hand is None else by_hand._replace(before=told.header)
-        return by_hand
+                if by_hand is None:
+                    return told
+                by_hand = by_hand._replace(before=told.header)
+                task = task or told.summary
+                break
+        if by_hand is None or not by_hand.is_unworded or not task:
+            return by_hand
+        return by_hand.behind(task)
 
     def worked_at(self, told: Told) -> int:
         """When the work that the checkpoint holds was last gone on with, as far as that is known."""
@@ -453,10 +475,12 @@ def _stated(notes: Notes, told: Told) -> Notes:
         return notes
     said = kept.get("stated")
     said = said if isinstance(said, dict) else {}
-    stated = {key: [str(one) for one in said.get(key) or []] for key in ("decisions", "next_steps")}
+    stated = {key: [str(one) for one in said.get(key) or []] for key in ("decisions", "next_steps", "blockers")}
     if stated["next_steps"]:
         notes.next_steps = stated["next_steps"]
     notes.decisions = list(dict.fromkeys([*stated["decisions"], *notes.decisions]))
+    notes.blockers = stated["blockers"] or notes.blockers
+    notes.current_task = str(said.get("current_task") or "") or notes.current_task
     return notes
 
 

@@ -242,7 +242,9 @@ def analysis(notes: dict[str, Any], bounds: dict[str, Any]) -> dict[str, Any]:
     found, said = notes.get("analysis"), notes.get("stated")
     known = {**ANALYSIS, **(found if isinstance(found, dict) else {})}
     stated = said if isinstance(said, dict) else {}
+    known["current_task"] = stated.get("current_task") or known["current_task"]
     known["next_steps"] = stated.get("next_steps") or known["next_steps"]
+    known["blockers"] = stated.get("blockers") or known["blockers"]
     known["decisions_made"] = list(dict.fromkeys([*(stated.get("decisions") or []), *known["decisions_made"]]))
     return known
 

@@ -6,7 +6,7 @@ import os
 from functools import partial
 
 from keepfast.model.errors import Conflict, DiskFull, Elsewhere, Failed, MissingStore, NoWorkspace
-from keepfast.store.known_stores import drop_folder, last_folders, note_unprotected
+from keepfast.store.known_stores import drop_folder, last_folders, note_unprotected, unprotected
 from keepfast.store.maintenance.removal import remove_store, remove_workspaces
 from keepfast.store.maintenance.space import needed_by_restore
 from keepfast.store.reserve import is_full, with_reserve
@@ -22,6 +22,10 @@ OURS = (b"workspace.json", b"notices")
 """What of the marker's folder is ours alone; settings of the project and files put aside are the user's."""
 
 
+FEWEST = 8
+"""Characters of an id that name a workspace, as many as are shown."""
+
+
 class Protected:
     """A workspace whose protection is to end. `known`: the store has it; a copy that was never saved it has not."""
 
@@ -35,8 +39,8 @@ class Protected:
         """Of one that has no folder: where it was when its protection was ended, if anybody knows."""
 
 
-def around(engine: Engine, folder: bytes) -> Protected:
-    """The workspace that `folder` lies in. Raises `NoWorkspace`."""
+def around(engine: Engine, folder: bytes, with_former: bool = False) -> Protected:
+    """The workspace that `folder` lies in; `with_former`: also one that is no longer protected. Raises `NoWorkspace`."""
     try:
         found = engine.locate(folder)
         if found is not None:
@@ -50,20 +54,65 @@ def around(engine: Engine, folder: bytes) -> Protected:
         if near is None:
             raise
         return Protected(near[1], near[0], 0, known=False)
-    raise NoWorkspace(f"{show(folder)} is not in a workspace.")
+    former = _former(engine, folder)
+    if former is None:
+        raise NoWorkspace(f"{show(folder)} is not in a workspace.")
+    if not with_former:
+        raise _no_longer(former)
+    return former
 
 
-def at(engine: Engine, folder: bytes) -> Protected:
-    """The workspace whose root is `folder`, which may be gone. Raises `NoWorkspace`: one around it is not meant."""
+def at(engine: Engine, folder: bytes, with_former: bool = False) -> Protected:
+    """The workspace whose root is `folder`, which may be gone. Raises `NoWorkspace`: one around it is not meant.
+
+    `with_former`: also one that is no longer protected.
+    """
     registered = engine.place.registered().get(folder)
     if registered and not os.path.isdir(folder):
         return Protected(registered, folder, _versions(engine, registered))
     one = around(engine, folder) if marker(folder) is not None or registered else None
     if one is None or one.root != folder:
+        former = _former(engine, folder)
+        if former is not None and former.was == folder:
+            if not with_former:
+                raise _no_longer(former)
+            return former
         raise NoWorkspace(
             f"{show(folder)} is no workspace.", "Give the folder of one; `keepfast status` there names it."
         )
     return one
+
+
+def by_id(engine: Engine, word: str) -> Protected | None:
+    """The workspace of the store whose id is this word or, as it is shown, begins with it; None if no one is or several are."""
+    if len(word) < FEWEST or not word.isalnum():
+        return None
+    found = [one for one in every(engine, with_folder=False) if one.id.startswith(word)]
+    return found[0] if len(found) == 1 else None
+
+
+def _former(engine: Engine, folder: bytes) -> Protected | None:
+    """The workspace in which the folder was until its protection was ended, if the store still has its history."""
+    known, path = unprotected(engine.place.unprotected), folder
+    while path not in known and path != b"/":
+        path = os.path.dirname(path)
+    workspace = known.get(path, "")
+    try:
+        row = engine.repository().workspace(workspace) if workspace else None
+    except (MissingStore, NoWorkspace):
+        return None
+    if row is None or row.path:
+        return None
+    one = Protected(row.id, b"", _versions(engine, row.id))
+    one.was = path
+    return one
+
+
+def _no_longer(one: Protected) -> NoWorkspace:
+    return NoWorkspace(
+        f"{show(one.was)} is no longer protected.",
+        f"`keepfast purge {show(one.was)}` removes its history, `keepfast init` there goes on with it.",
+    )
 
 
 def every(engine: Engine, with_folder: bool) -> list[Protected]:
@@ -131,7 +180,8 @@ def refuse_purge(engine: Engine, chosen: list[Protected]) -> None:
             raise one.apart
         if needed_by_restore(engine.place.path, one.id):
             raise Conflict(
-                f"A restore of {show(one.root)} was cut off.", "Run `keepfast restore --continue` or `--abort` first."
+                f"A restore of {show(one.root or one.was)} was cut off.",
+                "Run `keepfast restore --continue` or `--abort` first.",
             )
 
 

@@ -20,7 +20,7 @@ from keepfast.workspace.marker import show
 if TYPE_CHECKING:
     from keepfast.app.checkpoint import Engine
 
-TRIGGER, MESSAGE = "auto", "watch"
+TRIGGER = "watch"
 TICK = 0.5
 STEP, GROUP = 200, 1000
 """Milliseconds: how often the kernel is asked for news, and how long news are gathered at most."""
@@ -131,7 +131,7 @@ class Watch:
 
     def _save(self, source: Source) -> None:
         started = self.monotonic()
-        event = Event(self.root, self.engine.clock(), trigger=TRIGGER, message=MESSAGE, created_by="auto")
+        event = Event(self.root, self.engine.clock(), trigger=TRIGGER, created_by="auto")
         try:
             outcome = self.engine.handle(event)
             if outcome.status == OUTSIDE:

@@ -212,7 +212,7 @@ def event_of(engine: Engine, root: bytes, folder: str, told: dict[str, Any], onl
         summary=summary,
         tokens_used=usage.used,
         token_budget=usage.budget,
-        active_files=_active(folder, told["session"], root, settings["checkpoint.exclude_patterns"]),
+        active_files=_active(folder, told, root, settings["checkpoint.exclude_patterns"]),
         key_points=_points(notes, said),
         notes=notes,
         named=told.get("named", ()),
@@ -376,13 +376,33 @@ def _is_repeat(one: str, other: str) -> bool:
     return shorter in longer and len(shorter) >= len(longer) * MOSTLY
 
 
-def _active(folder: str, session: str, root: bytes, patterns: list[str]) -> tuple[str, ...]:
+def _note_written(folder: str, told: dict[str, Any]) -> None:
+    """Note once what the transcript's end says of written files, where hooks have noted none: they came later than the session."""
+    session, transcript = told["session"], told["transcript"]
+    if not session or not isfile(transcript) or isfile(sessions.path(folder, session, "touched")):
+        return
+    from keepfast.agents import transcript as transcripts
+
+    try:
+        with open(transcript, "rb") as file:
+            start = max(0, file.seek(0, 2) - MOST_READ)
+            file.seek(start)
+            data = file.read(MOST_READ)
+        files = transcripts.read(data[data.find(b"\n") + 1 :] if start else data).files.newest_first()
+        paths = [f"w {one.path}" for one in files if one.edited and "\n" not in one.path]
+        sessions.touch(folder, session, paths[::-1])
+    except OSError:
+        return
+
+
+def _active(folder: str, told: dict[str, Any], root: bytes, patterns: list[str]) -> tuple[str, ...]:
     """The files that tools wrote in this session, the newest first, relative to the root.
 
     Without what the patterns exclude, and what lies in a folder that a checkpoint never looks into.
     """
+    _note_written(folder, told)
     start = "w " + root.decode("utf-8", "surrogateescape").rstrip("/") + "/"
-    found = [line[len(start) :] for line in sessions.touched(folder, session) if line.startswith(start)]
+    found = [line[len(start) :] for line in sessions.touched(folder, told["session"]) if line.startswith(start)]
     if not found:
         return ()
     from keepfast.model.artefacts import is_made

@@ -287,14 +287,16 @@ def _space(session: Session) -> Found:
 
     about = os.statvfs(_first_there(session.engine.place.path))
     free = about.f_bavail * about.f_frsize
+    try:
+        session.engine.place.id()
+    except KeepfastError:  # said already
+        level = PROBLEM if free < TOO_LITTLE else NOTE if free < LITTLE else FINE
+        yield level, f"{size(free)} free where the store would be; it is not there"
+        return
     if free < TOO_LITTLE:
         yield PROBLEM, f"Only {size(free)} are free where the store is.", "Free some space, or run `keepfast forget`."
     else:
         yield NOTE if free < LITTLE else FINE, f"{size(free)} free where the store is"
-    try:
-        session.engine.place.id()
-    except KeepfastError:
-        return  # said already
     from keepfast.store.maintenance.space import store_size
 
     used, most = store_size(session.repository), session.settings["retention.max_size"]

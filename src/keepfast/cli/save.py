@@ -88,6 +88,7 @@ def _save(
         session=_word("session", session_id),
         task=_word("task", task_id),
         created_by="auto" if auto else "user",
+        summary=_text(message).strip().partition("\n")[0] if auto and message else "",
     )
     if auto:
         return _save_quietly(session, event)

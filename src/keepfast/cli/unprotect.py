@@ -70,7 +70,8 @@ def unprotect(
 def purge(session: Session, folder: str | None, everything: bool, dry_run: bool, yes: bool) -> int:
     """Remove every checkpoint of the workspace DIR for good, and stop protecting it.
 
-    Without DIR it is the one around the current folder. The files in it are not touched. With --all the store is removed
+    Without DIR it is the one around the current folder. One that is no longer protected is given by the folder that it
+    was, or by its id as --all --dry-run shows it. The files in it are not touched. With --all the store is removed
     as a whole; settings, the hooks of agents' clients and tasks stay.
     """
     return _purge(session, folder, everything, dry_run, yes)
@@ -85,14 +86,14 @@ def _purge(session: Session, folder: str | None, everything: bool, dry_run: bool
     if not dry_run or not session.json:
         _show(session, chosen, "Removing" if yes and not dry_run else "Would remove")
     if dry_run:
-        _answer(session, chosen, dry_run=True, purged=True)
+        _answer(session, chosen, dry_run=True, purged=True, everything=everything)
         return 0
     what = f"the store {path} with everything in it" if everything else "all of it"
     if not session.agreed(f"Remove {what}, for good?", yes):
         raise Failed("Nothing was removed.")
     if everything:
         left = departure.purge_everything(session.engine, chosen)
-        _answer(session, chosen, purged=True, store_removed=True, left_in_store=left)
+        _answer(session, chosen, purged=True, everything=True, store_removed=True, left_in_store=left)
         session.say(f"Removed the store {path} and its keys.")
         if left:
             session.remark(f"Left in {path}, because it is not ours: {', '.join(left)}.")
@@ -109,7 +110,7 @@ def _purge(session: Session, folder: str | None, everything: bool, dry_run: bool
         _answer(session, chosen, purged=True, bytes_before=done.bytes_before, bytes_after=done.bytes_after)
         session.say(f"The store went from {size(done.bytes_before)} to {size(done.bytes_after)}.")
     _name_left(session, chosen)
-    for text in _stays(session):
+    for text in _stays(session, everything):
         session.remark(f"Stays: {text}.")
     return 0
 
@@ -122,9 +123,11 @@ def _chosen(session: Session, folder: str | None, everything: bool, with_folder:
             raise Usage("Give either DIR or --all.")
         return departure.every(session.engine, with_folder)
     if folder is None:
-        return [departure.around(session.engine, session.cwd)]
+        return [departure.around(session.engine, session.cwd, not with_folder)]
     root = os.path.realpath(os.path.join(session.cwd, os.fsencode(folder)))
-    return [departure.at(session.engine_for(root), root)]
+    if not with_folder and not os.path.lexists(root) and (one := departure.by_id(session.engine, folder)) is not None:
+        return [one]
+    return [departure.at(session.engine_for(root), root, not with_folder)]
 
 
 def _show(session: Session, chosen: list[Protected], verb: str) -> None:
@@ -154,16 +157,28 @@ def _answer(session: Session, chosen: list[Protected], *, dry_run: bool = False,
         }
         for one in chosen
     ]
-    purged = more.pop("purged", False)
-    write_json({"dry_run": dry_run, "unprotected": listed, "purged": purged, "stays": _stays(session), **more})
+    purged, everything = more.pop("purged", False), more.pop("everything", False)
+    stays = _stays(session, everything)
+    write_json({"dry_run": dry_run, "unprotected": listed, "purged": purged, "stays": stays, **more})
 
 
-def _stays(session: Session) -> list[str]:
-    """What no purge removes: it is for other commands to take away, or for the user."""
+def _stays(session: Session, everything: bool = False) -> list[str]:
+    """What no purge removes: it is for other commands to take away, or for the user.
+
+    Where `everything` goes, that is all of our data folder but the store with its keys, and settings of clients with our hooks.
+    """
+    from keepfast.cli.client_files import users
     from keepfast.store.small_files import listed
 
-    others = [path for path in listed(session.engine.place.list) if path != session.engine.place.path]
-    found = [path for path in (session.config_path, session.around.data + "/supervisor") if os.path.exists(path)]
+    place, data = session.engine.place, session.around.data
+    others = [path for path in listed(place.list) if path != place.path]
+    found = [path for path in (session.config_path, data + "/supervisor") if os.path.exists(path)]
+    if everything:
+        names = sorted(os.listdir(data)) if os.path.isdir(data) else []
+        inside = [f"{data}/{name}" for name in names]
+        found += [path for path in inside if path not in (place.path, place.keys, *found, *others)]
+        found += [place.keys] if others and os.path.isdir(place.keys) else []
+        found += [f"our hooks in {path}" for path in users(session) if os.path.exists(path)]
     return [*found, *[f"the store {path}" for path in others]]
 
 

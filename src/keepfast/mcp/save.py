@@ -29,22 +29,27 @@ def checkpoint_save(
     description: Annotated[str, Field(description="More, if it helps whoever goes on", max_length=8_000)] = "",
     decisions: Annotated[list[Line], Field(description="Decisions made, with their reasons", max_length=50)] = [],  # noqa: B006  the schema shows it
     next_steps: Annotated[list[Line], Field(description="What to do next, in order", max_length=50)] = [],  # noqa: B006
+    current_task: Annotated[
+        str,
+        Field(description="What is being worked on and not done yet; empty: as the conversation says", max_length=500),
+    ] = "",
+    blockers: Annotated[list[Line], Field(description="What stands in the way", max_length=50)] = [],  # noqa: B006
     tags: Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=20)] = [],  # noqa: B006
 ) -> answers.Saved:
-    """Save the state of the workspace, with the decisions made and the next steps; the next session is told them."""
+    """Save the state of the workspace, with task, decisions, next steps and blockers; the next session is told them."""
     summary = " ".join(summary.split())
     if not summary:
         raise Usage("summary is empty.", "Say in one line what this state is.")
     if any(not tag.strip() or not tag.strip().isprintable() for tag in tags):
         raise Usage("tags: one of them is empty, or has a line break or a control character.", "Give plain words.")
-    stated = {"next_steps": _plain(next_steps), "decisions": _plain(decisions)}
+    stated = {"next_steps": _plain(next_steps), "decisions": _plain(decisions), "blockers": _plain(blockers)}
     with visits.open() as visit:
         event = _of_session(visit, visits.session(visit))
         event.message = f"{summary}\n\n{description.strip()}".strip()
         event.summary = redact(summary) if len(summary) <= SHORT else head(redact(summary), SHORT - 1) + "…"
         event.tags = tuple(dict.fromkeys([tag.strip() for tag in tags]))
         event.key_points = without_repeats((*stated["decisions"], *event.key_points))
-        event.notes = _with_stated(event.notes or {}, redact(summary), stated)
+        event.notes = _with_stated(event.notes or {}, "".join(_plain([current_task])), stated)
         outcome = visit.engine.handle(event)
         if outcome.checkpoint is None:
             raise Failed("No checkpoint was made.", "Run `keepfast status` to see why.")
@@ -70,8 +75,13 @@ def _of_session(visit: Visit, session: dict[str, Any]) -> Event:
 
 
 def _with_stated(notes: dict[str, Any], task: str, stated: dict[str, list[str]]) -> dict[str, Any]:
-    """What the agent says itself comes before what was read from its conversation."""
-    return {**notes, "analysis": {**notes.get("analysis", {}), "current_task": task}, "stated": stated}
+    """What the agent says itself comes before what was read from its conversation. A summary may tell of what is done."""
+    analysis = dict(notes.get("analysis", {}))
+    if task:
+        analysis["current_task"] = task
+    if stated["blockers"]:
+        analysis["blockers"] = stated["blockers"]
+    return {**notes, "analysis": analysis, "stated": {**stated, **({"current_task": task} if task else {})}}
 
 
 def _plain(lines: list[str]) -> list[str]:

@@ -10,6 +10,7 @@ CREATED, UNCHANGED, OUTSIDE = "created", "unchanged", "outside"
 ONLY_IF_CHANGED = frozenset(
     (
         "auto",
+        "watch",
         "turn",
         "prompt",
         "interval",
@@ -21,6 +22,8 @@ ONLY_IF_CHANGED = frozenset(
     )
 )
 """Triggers that come often: they make no version of a tree that has not changed."""
+BY_THEMSELVES = frozenset(("auto", "watch"))
+"""Triggers of saves that nobody words: outside of a session, what they changed is all that can be said of the work."""
 CONVERSED = frozenset(("turn", "before_clear", "session_end"))
 """Of these, the ones that make a version also if only the conversation went on."""
 

@@ -106,7 +106,7 @@ def take(conversation: Conversation, before: Inheritance | None = None) -> Notes
     _files(notes, conversation)
     stated = _stated(telling)
     notes.declared = _declared(stated, tasks)
-    notes.current_task = _first(stated.get("summary")) or work.name(
+    notes.current_task = _first(stated.get("current_task")) or work.name(
         marks,
         tasks,
         said=said,
@@ -117,7 +117,7 @@ def take(conversation: Conversation, before: Inheritance | None = None) -> Notes
     )
     notes.next_steps = _several(stated.get("next_steps"))[:MOST_STEPS] or _steps(tasks, said)
     notes.decisions = _unique([*_several(stated.get("decisions")), *_decisions(conversation, notes)])[:MOST_DECISIONS]
-    notes.blockers = _unique(_blockers(said, asked, last, notes))[:MOST_BLOCKERS]
+    notes.blockers = _unique([*_several(stated.get("blockers")), *_blockers(said, asked, last, notes)])[:MOST_BLOCKERS]
     return notes if notes.empty else join(notes, before)
 
 
@@ -138,7 +138,7 @@ def _declared(stated: dict[str, object], tasks: list[tuple[str, str]]) -> frozen
     """What the agent said itself: through `checkpoint_save`, or by the list of tasks that it keeps."""
     statuses = {status for status, text in tasks if text}
     found = {
-        "current_task": bool(_first(stated.get("summary"))) or "in_progress" in statuses,
+        "current_task": bool(_first(stated.get("current_task"))) or "in_progress" in statuses,
         "next_steps": bool(_several(stated.get("next_steps"))) or bool(statuses - {"completed"}),
         "decisions": bool(_several(stated.get("decisions"))),
     }

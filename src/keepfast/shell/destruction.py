@@ -8,6 +8,7 @@ from keepfast.shell.programs import (
     ARRANGING,
     ASKING,
     AWK,
+    BEFORE_SCRIPT,
     BUILDING,
     CARRIERS,
     CARRYING,
@@ -17,6 +18,7 @@ from keepfast.shell.programs import (
     CLUSTERED,
     CMDLETS,
     CODE,
+    CODED,
     COPYING,
     DESTINATION,
     DESTROYING,
@@ -42,10 +44,12 @@ from keepfast.shell.programs import (
     PROGRAMS,
     READERS,
     READING,
+    REMOVING,
     REPOSITORY,
     REWRITES,
     REWRITING,
     RUNNERS,
+    SCRIPTS,
     SHELLS,
     UNPACKING,
     WITH_CODE,
@@ -56,10 +60,12 @@ from keepfast.shell.words import CURRENT, NAME, SPLITTING, Redirection, Word, re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     Targets = list[Word] | None
     """What a program is about to destroy; an empty list: something, nobody knows what; None: nothing."""
+    Open = Callable[[str], str | None]
+    """Path of a script → its text, empty if it is none; None if it cannot be read."""
 
 LONGEST = 64 << 10
 DEEPEST = 8
@@ -84,6 +90,8 @@ WORDS_OF_THE_SHELL = frozenset(
         "coproc",
     )
 )
+NO_SCRIPT = ("eval", "su", "runuser", "script")
+"""What stands among shells, and runs no file."""
 BINDING = (
     "read",
     "eval",
@@ -105,6 +113,8 @@ MOST_VARIABLES = 20
 MOST_MENTIONED = 200
 LONGEST_PATH = 4096
 MOST_COMMANDS = 8
+MOST_SCRIPTS = 8
+"""Scripts that are read for one command; beyond them nobody knows."""
 TAR_VALUES = "fCTXIbKNVFgH"
 """Letters of `tar` that take a value."""
 TAR_WRITES = frozenset("cruA")
@@ -146,13 +156,13 @@ class Threat:
         self.spared |= frozenset(paths)
 
 
-def threat_of(command: str, cwd: bytes, root: bytes) -> Threat | None:
+def threat_of(command: str, cwd: bytes, root: bytes, open_script: Open | None = None) -> Threat | None:
     """Return what the command may destroy below `root`; None if it destroys nothing there.
 
-    What cannot be told counts as a danger without a name. Nothing is looked at: a path need not be there, and what is only
-    `mentioned` may be any word.
+    What cannot be told counts as a danger without a name. Nothing is looked at but scripts that the command runs, by
+    `open_script` if it is given: a path need not be there, and what is only `mentioned` may be any word.
     """
-    where = _looked_at(command, cwd, root)
+    where = _looked_at(command, cwd, root, open_script)
     return Threat(where) if where.is_threatened or where.mentioned else None
 
 
@@ -165,8 +175,9 @@ def threatened(command: str, cwd: bytes, root: bytes) -> tuple[bytes, ...] | Non
     return _encoded(where.named) if where.is_threatened else None
 
 
-def _looked_at(command: str, cwd: bytes, root: bytes) -> _Where:
+def _looked_at(command: str, cwd: bytes, root: bytes, open_script: Open | None = None) -> _Where:
     where = _Where(cwd.decode("utf-8", "surrogateescape"), root.decode("utf-8", "surrogateescape"))
+    where.open_script = open_script
     if len(command) > LONGEST and "<<" not in command:
         where.is_threatened = where.is_vague = True
     else:
@@ -193,6 +204,17 @@ class _Where:
         self.entered: dict[str, None] = {}
         self.mentioned: dict[str, None] = {}
         self.everything = self.spares_git = False
+        self.open_script: Open | None = None
+        self.scripts: dict[str, str | None] = {}
+        """Texts of files: those that the command itself writes before it runs them, and those that were read."""
+        self.judged: dict[str, None] = {}
+
+    def text_of(self, path: str) -> str | None:
+        """The text of a script; None if nobody knows it."""
+        if path not in self.scripts:
+            is_many = len(self.scripts) >= MOST_SCRIPTS
+            self.scripts[path] = None if is_many or self.open_script is None else self.open_script(path)
+        return self.scripts[path]
 
     def threaten(self, targets: Targets, by_git: bool = False) -> None:
         if targets is None:
@@ -347,11 +369,63 @@ class _Script:
             target = redirection.target
             if redirection.replaces and target is not None and not target.text.startswith(NOWHERE):
                 self.where.threaten(self._filled([target]))
+                self._note_written(self._filled([target]), words, redirections)
             self._look_apart(target.commands if target is not None else (), depth)
             self._look_apart(redirection.commands, depth)
         if words:
             bodies = "\n".join([redirection.body for redirection in redirections])
             self._program(words, bodies, depth)
+
+    def _note_written(self, targets: list[Word], words: Sequence[Word], redirections: Sequence[Redirection]) -> None:
+        """Note what a file will say that the command may run next: a here-document, or what nobody knows."""
+        path = self.where.path(targets[0]) if len(targets) == 1 and targets[0].is_sure else None
+        if self.where.open_script is None or path is None:
+            return
+        bodies = [redirection.body for redirection in redirections if redirection.body]
+        is_copied = [word.text for word in words] == ["cat"] and len(bodies) == 1
+        self.where.scripts[path] = bodies[0] if is_copied else None
+
+    def _run_file(self, word: Word, name: str, depth: int, is_ours: bool = False) -> None:
+        """Look into a script that is run: by a shell, by the interpreter `name`, or by itself if that is empty.
+
+        `is_ours`: in this very shell. Of files elsewhere that stand for themselves or set up a shell nothing is looked at.
+        """
+        where = self.where
+        if where.open_script is None:
+            return
+        path = where.path(word) if word.is_sure else None
+        if path is None:
+            if not is_ours and name and (word.is_glob or not word.is_sure):
+                where.threaten([])
+            return
+        is_inside = path.startswith(where.root + "/")
+        if path in where.judged or (not is_inside and (is_ours or not name or path.startswith("/dev/"))):
+            return
+        where.judged[path] = None
+        text = where.text_of(path)
+        if text is None:
+            last = path.rpartition("/")[2]
+            if "." in last or (name in SHELLS and not is_ours):
+                where.threaten([])  # it may be made by this very command, and do anything
+            return
+        first = text.partition("\n")[0] if text.startswith("#!") else ""
+        by_shell = name in SHELLS or is_ours
+        if not name and not is_ours:
+            runner = first.rpartition("/")[2].split(" ")
+            by_shell = any(one in SHELLS for one in runner) or (not first and path.endswith(SCRIPTS))
+            if not by_shell and not first and not path.endswith(CODED):
+                return
+        if not by_shell:
+            words = (*REMOVING, *CMDLETS) if (name or first).startswith(POWERSHELL) or "pwsh" in first else REMOVING
+            if any(one in text for one in words) or _calls(text, "remove"):
+                where.threaten([])
+        elif depth > DEEPEST:
+            where.threaten([])
+        else:
+            folder = where.cwd
+            _Script(where, text).look(text, depth + 1)
+            if not is_ours:
+                where.cwd = folder
 
     def _program(self, words: Sequence[Word], bodies: str, depth: int) -> None:
         first, rest = words[0], list(words[1:])
@@ -372,6 +446,8 @@ class _Script:
             self.values.clear()
             if rest and rest[0].commands:
                 self.where.threaten([])  # what another command prints is run
+            elif rest:
+                self._run_file(rest[0], "", depth, is_ours=True)
             self.where.mention(rest[1:])
         elif name == "cd" or name == "pushd":
             self._change_folder(rest)
@@ -399,6 +475,13 @@ class _Script:
                 self.where.threaten(targets)
             if targets is None:
                 self.where.mention(_mentioned(name, rest))
+                if name.startswith(INTERPRETERS) and not any(
+                    _gives_code(word.text) or word.text == "-m" for word in rest
+                ):
+                    for word in _run_first(rest):
+                        self._run_file(word, name, depth)
+                elif not _is_known(name) and ("/" in first.text or first.text.endswith((*SCRIPTS, *CODED))):
+                    self._run_file(first, "", depth)
 
     def _git(self, rest: list[Word]) -> None:
         """Git says which paths it is about where it is given some; what may be a branch is a path as well."""
@@ -494,6 +577,9 @@ class _Script:
             given = [word for word in rest if not word.text.startswith("-")]
             if not given or given[0].commands or given[0].text == "/dev/stdin":
                 self.where.threaten([])  # its commands come through a pipe
+            elif name in SHELLS and name not in NO_SCRIPT and "n" not in _letters(rest):
+                for word in _run_first(rest):
+                    self._run_file(word, name, depth)
             self.where.mention(given[1:])
 
     def _find(self, rest: list[Word], depth: int) -> None:
@@ -609,11 +695,46 @@ def _by_name(name: str, rest: list[Word], bodies: str) -> Targets:
         return [] if _unpacks(texts) else _archive(rest)
     if name == "unzip":
         return [] if any(text[:1] == "-" and "o" in text for text in texts) else None
+    if name in ("make", "gmake") and _reads_its_file(texts):
+        return []
     if name in RUNNERS and any(part in text for text in texts for part in CLEARING):
         return [] if texts[0] not in PACKAGES else None
     if name in REWRITING:
         return given
     return None
+
+
+def _reads_its_file(texts: list[str]) -> bool:
+    """Does what `make` does come through a pipe?"""
+    if any(text in ("-f-", "--file=-", "--makefile=-") for text in texts):
+        return True
+    return any(text == "-f" and texts[at + 1 : at + 2] == ["-"] for at, text in enumerate(texts))
+
+
+def _letters(rest: list[Word]) -> str:
+    return "".join([word.text[1:] for word in rest if word.text[:1] == "-" and word.text[1:2] != "-"])
+
+
+def _run_first(rest: list[Word]) -> list[Word]:
+    """The file that a shell or an interpreter is told to run, if there is one."""
+    before = ""
+    for word in rest:
+        text = word.text
+        if before in BEFORE_SCRIPT or (text.startswith(("-", "+")) and word.is_sure) or text == "run":
+            before = "" if before in BEFORE_SCRIPT else text
+            continue
+        return [] if text in CHECKING or word.commands else [word]
+    return []
+
+
+def _calls(text: str, name: str) -> bool:
+    """Is there a call of a function of this name that belongs to no object?"""
+    at = text.find(name + "(")
+    while at >= 0:
+        if text[at - 1 : at] not in NAME and text[at - 1 : at] != ".":
+            return True
+        at = text.find(name + "(", at + 1)
+    return False
 
 
 def _packed(name: str, given: list[Word], texts: list[str]) -> Targets:

@@ -192,6 +192,40 @@ DESTROYING = (
     "remove", "unlink", "rmtree", "rmdir", "rename", "replace(", "move(", "write", "truncate", "shutil", "rmSync",
     "'w'", '"w"', "subprocess", "system", "exec(", "spawn", "rm -", "File.open", "open(", "fs.rm",
 )  # fmt: skip
+REMOVING = (
+    "rmtree", "unlink", "os.remove", "removedirs", "rmdir", "remove_tree", "shutil.move", "os.rename", "os.replace", "truncate(",
+    "rmSync", "renameSync", "fs.rm", "fs.rename", "fs.move", "removeSync", "emptyDir", "rimraf", "Deno.remove", "Deno.rename",
+    ".rm(", "rm -", "rm(", "'rm'", '"rm"', "'rm ", '"rm ', "`rm ", "git clean", "git checkout", "git reset", "git stash",
+    "'clean'", '"clean"', "'reset'", '"reset"', "File.delete", "File.rename", "FileUtils", "file.remove", "send2trash", "trash(",
+    "import remove", "import rename", "Delete(", "deleteFile", "deltree", "del_tree",
+)  # fmt: skip
+"""What removes, in the text of a program: of one that is a file, writing alone is nothing unusual."""
+SCRIPTS = (".sh", ".bash", ".zsh", ".ksh", ".dash", ".fish")
+"""Endings of files that a shell runs; of others the first line tells."""
+CODED = (
+    ".py",
+    ".js",
+    ".mjs",
+    ".cjs",
+    ".ts",
+    ".mts",
+    ".cts",
+    ".pl",
+    ".rb",
+    ".php",
+    ".lua",
+    ".R",
+    ".jl",
+    ".exs",
+    ".tcl",
+    ".ps1",
+)
+"""Endings of files that an interpreter runs."""
+BEFORE_SCRIPT = frozenset(
+    ("-W", "-X", "-I", "-M", "-r", "--require", "--import", "--loader", "--experimental-loader", "-o", "+o", "-O", "+O",
+     "--rcfile", "--init-file", "--env-file", "-d", "-C", "--config", "-c")
+)  # fmt: skip
+"""Options of shells and interpreters that take the next word, so that this is not the program which is run."""
 CMDLETS = (
     "rm ",
     "del ",

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     Address = tuple[str, int]
 
-TABLES = {socket.AF_INET: "/proc/net/tcp", socket.AF_INET6: "/proc/net/tcp6"}
+TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 ESTABLISHED = "01"
 LOCAL, REMOTE, STATE, USER = 1, 2, 3, 7
 """Columns of these tables."""
+NOBODY = -1
+"""Of a connection whose user the kernel hides."""
 
 
 class LocalUsers:
@@ -40,24 +42,50 @@ class LocalUsers:
 
 
 def user_of(client: Address, server: Address) -> int | None:
-    """Return the id of the user whose socket `client` is; None for another machine, or where nobody tells."""
-    family = socket.AF_INET6 if ":" in client[0] else socket.AF_INET
+    """Return the id of the user whose socket `client` is; None for another machine, or where nobody tells.
+
+    NOBODY is a connection of this machine of which the kernel lists our end and not the other: it is not trusted.
+    """
+    theirs, ours = _forms(client, server), _forms(server, client)
+    is_listed = False
+    for path in TABLES:
+        try:
+            with open(path, encoding="ascii") as table:
+                for line in table:
+                    words = line.split()
+                    ends = tuple(words[LOCAL : REMOTE + 1])
+                    # A socket that its owner has closed belongs to nobody, and shows as root's.
+                    if ends in theirs and words[STATE] == ESTABLISHED:
+                        return int(words[USER])
+                    is_listed = is_listed or ends in ours
+        except (OSError, ValueError, IndexError):
+            pass
+    return NOBODY if is_listed and _is_loopback(client[0]) else None
+
+
+def _is_loopback(host: str) -> bool:
     try:
-        wanted = [_form(family, *client), _form(family, *server)]
-        with open(TABLES[family], encoding="ascii") as table:
-            for line in table:
-                words = line.split()
-                # A socket that its owner has closed belongs to nobody, and shows as root's.
-                if words[LOCAL : REMOTE + 1] == wanted and words[STATE] == ESTABLISHED:
-                    return int(words[USER])
-    except (OSError, ValueError, IndexError):
-        pass
-    return None
+        address = ip_address(host)
+    except ValueError:
+        return False
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return (mapped or address).is_loopback
 
 
-def _form(family: socket.AddressFamily, host: str, port: int) -> str:
+def _forms(local: Address, remote: Address) -> set[tuple[str, str]]:
+    """Two ends as a table may name them: a socket for IPv6 may be connected to an address of IPv4."""
+    try:
+        plain = [ip_address(host) for host, _ in (local, remote)]
+    except ValueError:
+        return set()
+    short = [(one.ipv4_mapped or one) if isinstance(one, IPv6Address) else one for one in plain]
+    long = [IPv6Address(b"\0" * 10 + b"\xff\xff" + one.packed) if isinstance(one, IPv4Address) else one for one in short]
+    ports = local[1], remote[1]
+    return {(_form(ends[0].packed, ports[0]), _form(ends[1].packed, ports[1])) for ends in (short, long)}
+
+
+def _form(packed: bytes, port: int) -> str:
     """An address as the kernel writes it: words of 32 bits in the machine's own order."""
-    packed = socket.inet_pton(family, host)
     words = [int.from_bytes(packed[at : at + 4], sys.byteorder) for at in range(0, len(packed), 4)]
     return "".join([f"{word:08X}" for word in words]) + f":{port:04X}"
 

@@ -96,6 +96,8 @@ def remove_store(place: Place) -> list[str]:
         for name in os.listdir(place.keys):
             if name.startswith(identity):
                 _unlink(f"{place.keys}/{name}")
+        if not os.listdir(place.keys):
+            os.rmdir(place.keys)
     stores.remove(place.list, identity)
     stores.drop_folders(place.folders, identity)
     return left
