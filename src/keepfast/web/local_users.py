@@ -79,7 +79,9 @@ def _forms(local: Address, remote: Address) -> set[tuple[str, str]]:
     except ValueError:
         return set()
     short = [(one.ipv4_mapped or one) if isinstance(one, IPv6Address) else one for one in plain]
-    long = [IPv6Address(b"\0" * 10 + b"\xff\xff" + one.packed) if isinstance(one, IPv4Address) else one for one in short]
+    long = [
+        IPv6Address(b"\0" * 10 + b"\xff\xff" + one.packed) if isinstance(one, IPv4Address) else one for one in short
+    ]
     ports = local[1], remote[1]
     return {(_form(ends[0].packed, ports[0]), _form(ends[1].packed, ports[1])) for ends in (short, long)}
 
