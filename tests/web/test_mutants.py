@@ -678,7 +678,7 @@ def closed_is_nobodys(served: Served) -> bool:
         client.close()
         with connection:
             after = served.world.local_users.user_of(*names)
-    return known == os.getuid() and after is None
+    return known == os.getuid() and after in (None, served.world.local_users.NOBODY)
 
 
 PROBES: dict[str, Probe] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from keepfast.shell.destruction import DEEPEST, WORDS_OF_THE_SHELL
@@ -96,9 +97,7 @@ def _run(words: list[Word], bodies: list[str], depth: int, inside: bool = False)
     if name in CARRIERS and name not in RUNNERS:
         yield from _run(_carried(name, words[1:]), bodies, depth + 1, inside)
     elif name in SHELLS:
-        flags = [word.text for word in words]
-        at = next((at for at, flag in enumerate(flags[:-1]) if flag[:1] == "-" and flag[-1:] == "c"), -1)
-        for script in bodies if at < 0 else [words[at + 1].text]:
+        for script in _scripts(words, bodies):
             yield from programs(script, depth + 1)
     elif name.startswith(MODULES):
         at = next((at for at, word in enumerate(words) if word.text == "-m"), len(words))
@@ -106,6 +105,14 @@ def _run(words: list[Word], bodies: list[str], depth: int, inside: bool = False)
     elif name in RUNNERS and not inside and KEEPERS.isdisjoint([word.text for word in words[1:3]]):
         for at in range(1, min(len(words), MOST_TRIED)):
             yield from _run(words[at:], [], depth + 1, inside=True)
+
+
+def _scripts(words: list[Word], bodies: list[str]) -> list[str]:
+    """What a shell is given to run: behind `-c`, else as its input."""
+    for word, following in pairwise(words):
+        if word.text[:1] == "-" and word.text[-1:] == "c":
+            return [following.text]
+    return bodies
 
 
 def _carried(name: str, words: list[Word]) -> list[Word]:

@@ -454,18 +454,8 @@ class Engine:
         from keepfast.workspace.adoption import refuse_whole
 
         refuse_whole(root, self.home)
-        said = marker(root)
-        if said is None and not anew:
-            self._refuse_lost(root)
-        verdict = UNKNOWN if said is None else judge(root, said, self.place.path, self.place.list)
-        if said is not None and not anew and self._is_asked(said, verdict):
-            self.place.admit(*said, root)
         # What another store has of this folder is not given up without a word: its marker stays until somebody says so.
-        is_others = said is not None and not anew and is_strange(root, said, self.place.path, self.place.list)
-        if said is not None and is_others and not by_path:
-            if self.place.expected:
-                self.place.id()
-            raise self._stranger(root, said)
+        is_others = not anew and self._is_others(root, by_path)
         repository = self.create(anew)
         # Two hooks may adopt the same folder at once: the second must find the marker of the first.
         lock = self._hold()
@@ -495,6 +485,22 @@ class Engine:
         finally:
             close(lock)
         return workspace
+
+    def _is_others(self, root: bytes, by_path: bool) -> bool:
+        """Does the folder's marker name another store? Only with `by_path` that is no error; one that moved is admitted."""
+        said = marker(root)
+        if said is None:
+            self._refuse_lost(root)
+            return False
+        if self._is_asked(said, judge(root, said, self.place.path, self.place.list)):
+            self.place.admit(*said, root)
+        if not is_strange(root, said, self.place.path, self.place.list):
+            return False
+        if not by_path:
+            if self.place.expected:
+                self.place.id()
+            raise self._stranger(root, said)
+        return True
 
     def _refuse_lost(self, root: bytes) -> None:
         """Raise `MissingStore` where the user's own list names a store for the folder that is out of reach."""

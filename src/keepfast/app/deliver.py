@@ -68,6 +68,10 @@ class Delivery:
         if mode == "prompt":
             offer = self._offer(told) if self.part == 1 else ""
             return Reply(told_user="\n".join([line for line in (report, offer) if line]))
+        return self._hand_out(source, told, report)
+
+    def _hand_out(self, source: str, told: Told, report: str) -> Reply:
+        """This hook's part of the brief, if there is one and nobody has it yet."""
         if self.part > 1 and not self._is_whole(source):
             return Reply()
         if not self._claim(source):

@@ -112,17 +112,10 @@ class Attending:
             if not self._locate():
                 return Reply(told_user=self._refused)
         except (KeepfastError, OSError) as error:
-            if kind == SESSION_STARTS and self.part != 1:
-                return Reply()  # the first part says it
-            # The store is out of reach: whoever is about to destroy something hears of it before, not after.
-            if kind != TOOL_STARTS or not self.root:
+            reply = self._out_of_reach(error)
+            if reply is None:
                 raise
-            said = str(self.in_words(error))
-            threat = self._threat()
-            if threat is None or not threat.is_certain:
-                self._note_missed(said)
-                raise
-            return self._unkept(said.rstrip("."), self.settings["hooks.before_command"] == "ask")
+            return reply
         if kind == TOOL_ENDED:
             if self.event.paths:
                 sessions.touch(self.folder, self.event.session, self.event.paths)
@@ -141,6 +134,22 @@ class Attending:
             return Reply()
         failed = self._broken_settings() or self._unsaved() or self._never_saved()
         return Reply(failed=failed or self._other_store().removeprefix("keepfast: "))
+
+    def _out_of_reach(self, error: KeepfastError | OSError) -> Reply | None:
+        """What is answered where the store is out of reach; None where that is an error.
+
+        Whoever is about to destroy something hears of it before, not after.
+        """
+        if self.event.kind == SESSION_STARTS and self.part != 1:
+            return Reply()  # the first part says it
+        if self.event.kind != TOOL_STARTS or not self.root:
+            return None
+        said = str(self.in_words(error))
+        threat = self._threat()
+        if threat is None or not threat.is_certain:
+            self._note_missed(said)
+            return None
+        return self._unkept(said.rstrip("."), self.settings["hooks.before_command"] == "ask")
 
     def _session_starts(self) -> Reply:
         said = Reply()

@@ -91,13 +91,7 @@ class Restorer:
             if mine:
                 preview = preview.without(mine)
                 self.planner.spared += [(path, KEPT) for path in sorted(mine)]
-            closed = self.repository.contents.closed(one.new for one in preview.plan.steps)
-            if closed and len(closed) == len(preview.plan.steps):
-                raise WrongKey(
-                    f"What is to be restored is sealed, and its key is not at hand: {show(min(closed))}.", KEY_HINT
-                )
-            if closed:
-                preview = preview.without(closed, CLOSED)
+            preview, closed = self._without_closed(preview)
             if not preview.plan.steps and not note:
                 return None
             if preview.conflicts and conflicts == ASK and ask is None:
@@ -228,6 +222,15 @@ class Restorer:
             pass  # a restore that was cut off needs it; `list` does not show it
 
     # Steps
+
+    def _without_closed(self, preview: Preview) -> tuple[Preview, set[bytes]]:
+        """Leave out what is sealed with a key that is not at hand. Raises `WrongKey` if nothing else is to be done."""
+        closed = self.repository.contents.closed(one.new for one in preview.plan.steps)
+        if closed and len(closed) == len(preview.plan.steps):
+            raise WrongKey(
+                f"What is to be restored is sealed, and its key is not at hand: {show(min(closed))}.", KEY_HINT
+            )
+        return preview.without(closed, CLOSED) if closed else preview, closed
 
     def _safety(self, made: Plan, only: tuple[bytes, ...], message: str) -> CheckpointRow:
         """Save what is there: whatever the plan would touch, by whatever rule it is left out otherwise."""

@@ -28,6 +28,7 @@ from keepfast.workspace.walk import UNREAD
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from posix import stat_result
     from typing import Any
 
     from keepfast.app.checkpoint import Engine
@@ -196,23 +197,33 @@ def scan_only(folder: Folder, paths: tuple[bytes, ...], saving: Saving, kept: tu
             seen = None
         if seen is not None and not is_kept and chooser.exclude.match(path, S_ISDIR(seen.st_mode)):
             found.left.append((path, EXCLUDED, BY_NAME, None))
-        elif seen is not None and S_ISDIR(seen.st_mode) and path.rpartition(b"/")[2] == GIT:
-            found.left.append((path, EXCLUDED, BY_GIT, None))
-        elif seen is None:
-            found.gone.append(path)
-        elif S_ISDIR(seen.st_mode):
-            found.folders.append((path, seen))
-        elif S_ISREG(seen.st_mode) or S_ISLNK(seen.st_mode):
-            found.candidates.append((path, seen))
         else:
-            found.left.append((path, SPECIAL, 0, seen))
-    # With a folder goes all that was known below it.
+            _note(found, path, seen)
+    _note_gone_below(folder, found, paths, saving)
+    return found
+
+
+def _note(found: Scan, path: bytes, seen: stat_result | None) -> None:
+    """Note what is at a path that no setting leaves out; None: nothing."""
+    if seen is None:
+        found.gone.append(path)
+    elif S_ISDIR(seen.st_mode) and path.rpartition(b"/")[2] == GIT:
+        found.left.append((path, EXCLUDED, BY_GIT, None))
+    elif S_ISDIR(seen.st_mode):
+        found.folders.append((path, seen))
+    elif S_ISREG(seen.st_mode) or S_ISLNK(seen.st_mode):
+        found.candidates.append((path, seen))
+    else:
+        found.left.append((path, SPECIAL, 0, seen))
+
+
+def _note_gone_below(folder: Folder, found: Scan, paths: tuple[bytes, ...], saving: Saving) -> None:
+    """With a folder goes all that was known below it."""
     repository, there = saving.repository, {path for path, _ in found.folders}
     for path, row in repository.current(folder.workspace, [path for path in paths if path not in there]).items():
         if row.kind == FOLDER:
             below = repository.state(folder.workspace, saving.row.version, path)
             found.gone += [known.path for known in below if known.path != path]
-    return found
 
 
 def force(folder: Folder, scan: Scan, paths: frozenset[bytes], saving: Saving) -> None:

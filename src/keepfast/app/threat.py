@@ -145,13 +145,7 @@ def keep(
     it, all goes that is left out for its size or an ignore rule, but for what a tool can make again.
     """
     risky = [path for path in paths if path not in spared]
-    marks = _marks(engine, workspace)
-    if any(mark[:1] == LEFT and _concerns(mark[1:], paths) for mark in marks):
-        save((), paths)
-        marks = _marks(engine, workspace)
-    if vague and any(mark[:1] == LEFT for mark in marks):
-        save((), (b"",))  # after what is named: room and time may not do for all
-        marks = _marks(engine, workspace)
+    marks = _save_left_out(engine, workspace, paths, save, vague)
     losses, others = Losses(), Losses()
     fd = open_fd(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
     try:
@@ -174,6 +168,18 @@ def keep(
         close(fd)
     losses.unkept += others.unkept  # what a tool makes again is told only where a command names it
     return losses
+
+
+def _save_left_out(engine: Engine, workspace: str, paths: tuple[bytes, ...], save: Save, vague: bool) -> list[bytes]:
+    """Save what is left out for its size or an ignore rule; return the marks of what is left out after that."""
+    marks = _marks(engine, workspace)
+    if any(mark[:1] == LEFT and _concerns(mark[1:], paths) for mark in marks):
+        save((), paths)
+        marks = _marks(engine, workspace)
+    if vague and any(mark[:1] == LEFT for mark in marks):
+        save((), (b"",))  # after what is named: room and time may not do for all
+        marks = _marks(engine, workspace)
+    return marks
 
 
 def keep_named(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -14,6 +15,8 @@ from keepfast.model.errors import Failed
 from keepfast.present.live_session import LiveSession, live_session
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from keepfast.model.event import Outcome
     from keepfast.store.rows import CheckpointRow, WorkspaceRow
 
@@ -54,14 +57,11 @@ def clear_check(session: Session, message: str, answer: str | None) -> int:
     mode, verify = (session.settings[f"hooks.{key}"] for key in ("auto_checkpoint_on_clear", "verify_before_clear"))
     root, row = session.workspace()
     live = live_session(session.engine.place.folder(row.id), session.around)
-    if live.others:
-        session.remark(f"Of {live.others + 1} open sessions this is about {live.name}, which was last heard of.")
+    _name_others(session, live)
     unsaved = _unsaved(session, root, row, live)
+    save = partial(_save, session, root, row, live, message, unsaved)
     if not unsaved and answer == "y":
-        outcome = _save(session, root, row, live, message, unsaved)  # the session may have said more since
-        if outcome.checkpoint is None and unsaved.last is not None:
-            _say_saved(session, unsaved.last)
-        return _answer(session, live, unsaved, SAVED if outcome.checkpoint else NOTHING, outcome)
+        return _save_the_rest(session, live, unsaved, save())
     if not unsaved or (mode is False and not verify and answer is None):
         return _answer(session, live, unsaved, NOTHING)
     is_asked = mode == "prompt" and answer is None
@@ -76,13 +76,29 @@ def clear_check(session: Session, message: str, answer: str | None) -> int:
         if session.json:
             return _answer(session, live, unsaved, ASKED)
         answer = _ask(session)
-    action = ANSWERS[answer or "y"]
+    return _act(session, live, unsaved, ANSWERS[answer] if answer else SAVED, save)
+
+
+def _act(session: Session, live: LiveSession, unsaved: Unsaved, action: str, save: Callable[[], Outcome]) -> int:
+    """Do as was answered. Raises `Failed` if something was to be saved and was not."""
     if action != SAVED:
         return _answer(session, live, unsaved, action)
-    outcome = _save(session, root, row, live, message, unsaved)
+    outcome = save()
     if outcome.checkpoint is None:
         raise Failed("No checkpoint was made.", "`keepfast status` says why.")
     return _answer(session, live, unsaved, action, outcome)
+
+
+def _save_the_rest(session: Session, live: LiveSession, unsaved: Unsaved, outcome: Outcome) -> int:
+    """Nothing has changed, but the session may have said more since: that is saved, or was already."""
+    if outcome.checkpoint is None and unsaved.last is not None:
+        _say_saved(session, unsaved.last)
+    return _answer(session, live, unsaved, SAVED if outcome.checkpoint else NOTHING, outcome)
+
+
+def _name_others(session: Session, live: LiveSession) -> None:
+    if live.others:
+        session.remark(f"Of {live.others + 1} open sessions this is about {live.name}, which was last heard of.")
 
 
 def _unsaved(session: Session, root: bytes, row: WorkspaceRow, live: LiveSession) -> Unsaved:

@@ -15,6 +15,7 @@ from keepfast.store.small_files import id_or_nothing, read_pairs
 if TYPE_CHECKING:
     from keepfast.app.checkpoint import Engine
     from keepfast.store.place import Place
+    from keepfast.workspace.marker import Marker
 
 
 @click.command()
@@ -29,7 +30,6 @@ def init(session: Session, folder: str | None, moved: bool, new_store: bool) -> 
     A store that has moved is given by --store: if it is the same one, its new path is noted.
     """
     from keepfast.cli.client_files import hooks_in_hint, mend_launcher, renew_launcher
-    from keepfast.present.terminal import plural
     from keepfast.workspace.adoption import refuse_whole
     from keepfast.workspace.marker import marker, show
 
@@ -51,7 +51,7 @@ def init(session: Session, folder: str | None, moved: bool, new_store: bool) -> 
             engine, workspace = _adopt_or_ask(session, engine, root, new_store)
     session.say_renewed()
     known = said is not None and said[0] == workspace
-    store, same = engine.place.path, said is None or not said[1] or said[1] == engine.place.path
+    store = engine.place.path
     there = engine.repository().count(workspace)
     hooked, wrong = mend_launcher(session)
     renew_launcher(session)
@@ -60,28 +60,47 @@ def init(session: Session, folder: str | None, moved: bool, new_store: bool) -> 
         facts = {"workspace": workspace, "root": show(root), "store": store, "adopted": not known}
         write_json({**facts, "shared": shared, "closed_sets": closed})
         return
-    if moved:
-        session.say(f"{show(root)} goes on with its history in the store {store}.")
-    elif said is None:
-        session.say(f"Protecting {show(root)} in the store {store}.")
-    elif not known and not there:
-        session.say(f"{show(root)} begins a new history in the store {store}.")
-    elif same and known:
-        session.say(f"{show(root)} is protected already.")
-    else:
-        session.say(f"{show(root)} is kept in the store {store} from now on.")
+    session.say(_headline(show(root), store, moved, said, known, there))
     if outer is not None and not known:
         session.remark(f"It lies in the workspace {show(outer[0])}, which keeps its files too.")
-    if not known and there:
-        session.remark(f"Its history goes on, with {plural(there, 'checkpoint')}; `keepfast list` shows it.")
-    elif not known:
-        if engine.place.is_successor():
-            session.remark(
-                f"The store that was at {store} before is not there: what it has of this folder is not in this history."
-            )
-        session.remark("Run `keepfast save` to make the first checkpoint.")
+    if not known:
+        _tell_history(session, engine, there)
     if hooked:
         session.remark(f"The launcher that {hooked} names is written again; no hook started, because {wrong}.")
+    _warn_of_keys(session, closed, shared)
+
+
+def _headline(root: str, store: str, moved: bool, said: Marker | None, known: bool, there: int) -> str:
+    """What became of the folder. `said`: its marker before; `known`: that was this workspace; `there`: its checkpoints."""
+    if moved:
+        return f"{root} goes on with its history in the store {store}."
+    if said is None:
+        return f"Protecting {root} in the store {store}."
+    if not known and not there:
+        return f"{root} begins a new history in the store {store}."
+    if known and said[1] in ("", store):
+        return f"{root} is protected already."
+    return f"{root} is kept in the store {store} from now on."
+
+
+def _tell_history(session: Session, engine: Engine, there: int) -> None:
+    """Say of a folder that was not this workspace before which history it goes on with, or what to do first."""
+    from keepfast.present.terminal import plural
+
+    if there:
+        session.remark(f"Its history goes on, with {plural(there, 'checkpoint')}; `keepfast list` shows it.")
+        return
+    if engine.place.is_successor():
+        session.remark(
+            f"The store that was at {engine.place.path} before is not there: what it has of this folder is not in this history."
+        )
+    session.remark("Run `keepfast save` to make the first checkpoint.")
+
+
+def _warn_of_keys(session: Session, closed: list[str], shared: bool) -> None:
+    """Say which keys are to be shared where several homes use one store."""
+    from keepfast.present.terminal import plural
+
     if closed:
         session.warn(
             f"{plural(len(closed), 'key set')} of this store cannot be opened with your keys: secret files and conversations "

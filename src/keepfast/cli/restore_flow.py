@@ -223,15 +223,9 @@ def _show(
     """The list of what would be done: conflicts first."""
     if session.json:
         if dry_run:
-            conflicts = [_path(path) for path in preview.conflicts]
-            from keepfast.present.json_forms import of_missing
-
-            more = also() if also is not None else {}
-            found = {"conflicts": conflicts, **_plan(preview.plan), "missing": of_missing(missing)}
-            write_json({"dry_run": True, **found, "left_out": [_path(path) for path in left], **more})
+            _write_preview(preview, also() if also is not None else {}, missing, left)
         return
     from keepfast.model.restore_plan import KEPT
-    from keepfast.present.terminal import plural
     from keepfast.workspace.marker import show
 
     plan, paint = preview.plan, session.paint
@@ -254,13 +248,28 @@ def _show(
         session.print(f"  … and {len(kept) - SHOWN} more")
     # What is not there cannot be left alone: it is named below.
     absent = {one.path for one in missing if one.state == "missing"}
-    alone = [(path, why) for path, why in plan.untouched if why != KEPT and path not in absent]
+    _show_alone(session, [(path, why) for path, why in plan.untouched if why != KEPT and path not in absent])
+    _tell_missing(session, what, missing)
+
+
+def _write_preview(preview: Preview, more: dict[str, Any], missing: Sequence[Missing], left: Sequence[bytes]) -> None:
+    from keepfast.present.json_forms import of_missing
+
+    conflicts = [_path(path) for path in preview.conflicts]
+    found = {"conflicts": conflicts, **_plan(preview.plan), "missing": of_missing(missing)}
+    write_json({"dry_run": True, **found, "left_out": [_path(path) for path in left], **more})
+
+
+def _show_alone(session: Session, alone: Sequence[tuple[bytes, str]]) -> None:
+    """The first few of what is left alone, each with the reason."""
+    from keepfast.present.terminal import plural
+    from keepfast.workspace.marker import show
+
     if alone:
         text = f"{plural(len(alone), 'path')} left alone: outside of what is captured, then or now."
-        session.print(paint("dim", text))
-        for path, why in alone[:5]:
-            session.print(paint("dim", f"    {show(path)}: {why}"))
-    _tell_missing(session, what, missing)
+        session.print(session.paint("dim", text))
+    for path, why in alone[:NAMED]:
+        session.print(session.paint("dim", f"    {show(path)}: {why}"))
 
 
 def _unchanged(what: str, left: Sequence[bytes]) -> str:

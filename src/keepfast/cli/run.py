@@ -17,6 +17,7 @@ from keepfast.model.errors import Busy, KeepfastError, Limited, Usage
 
 if TYPE_CHECKING:
     from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.db.rows import Hold
     from keepfast.runner.db.tables import Task
 
 SHORT = ("-p", "--print")
@@ -108,26 +109,14 @@ def _follow(session: Session, ground: Ground, task: Task, no_wait: bool) -> int:
                 if (hold.kind == "rate_limit" and (no_wait or hold.human)) or (hold.account and no_wait):
                     raise Limited(f"The agent is limited: {hold.reason}", f"`keepfast task try-now {task.id}`.")
                 if hold.human:
-                    session.warn(f"keepfast: {task.id} waits for you ({hold.kind}): {hold.reason}")
-                    ran = ground.tables.last_run(task.id) if hold.kind == "crashed" else None
-                    return (ran.exit_code if ran is not None else None) or 1
-                left = max((hold.due_at or 0) - session.now(), 0) // 1_000_000_000
-                text = f"keepfast: {hold.kind}, goes on in {clock(left)}"
-                if text != told and sys.stderr.isatty():
-                    sys.stderr.write(f"\r{text}\x1b[K")
-                    sys.stderr.flush()
-                elif hold.kind != told:
-                    session.remark(text)
-                told = text if sys.stderr.isatty() else hold.kind
+                    return _leave_to_person(session, ground, task.id, hold)
+                told = _tell_wait(session, hold, told)
             sleep(0.2)
     except KeyboardInterrupt:
         from keepfast.runner.actions.tasks import Tasks
 
         Tasks(ground).cancel(task.id)
-        for _ in range(100):
-            if ground.tables.task(task.id).state == "cancelled":
-                break
-            sleep(0.2)
+        _await_cancelled(ground, task.id)
         return 130
     finally:
         stop.set()
@@ -142,6 +131,32 @@ def _follow(session: Session, ground: Ground, task: Task, no_wait: bool) -> int:
         return 0
     session.warn(f"keepfast: {ended.state}: {ended.reason}")
     return last.exit_code or 1 if last is not None else 1
+
+
+def _leave_to_person(session: Session, ground: Ground, task: str, hold: Hold) -> int:
+    """Say what the task waits for; of one that crashed, its exit code is ours."""
+    session.warn(f"keepfast: {task} waits for you ({hold.kind}): {hold.reason}")
+    ran = ground.tables.last_run(task) if hold.kind == "crashed" else None
+    return (ran.exit_code if ran is not None else None) or 1
+
+
+def _tell_wait(session: Session, hold: Hold, told: str) -> str:
+    """Say how long the task waits: on a terminal at every second, else once for each reason. Return what is told by now."""
+    left = max((hold.due_at or 0) - session.now(), 0) // 1_000_000_000
+    text = f"keepfast: {hold.kind}, goes on in {clock(left)}"
+    if text != told and sys.stderr.isatty():
+        sys.stderr.write(f"\r{text}\x1b[K")
+        sys.stderr.flush()
+    elif hold.kind != told:
+        session.remark(text)
+    return text if sys.stderr.isatty() else hold.kind
+
+
+def _await_cancelled(ground: Ground, task: str) -> None:
+    for _ in range(100):
+        if ground.tables.task(task).state == "cancelled":
+            break
+        sleep(0.2)
 
 
 def _show(ground: Ground, task: str, shown: dict[str, int]) -> None:

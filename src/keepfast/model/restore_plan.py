@@ -80,30 +80,38 @@ def plan(
             continue
         if new is not None and above_then and _any(above_then, FILE + LINK):
             raise _crafted("a path that goes through a file or a link", new.path)
-        if new is not None and new.kind in LEFT_OUT:
-            result.untouched.append((path, "was left out of that checkpoint"))
-        elif new is None and _any(above_then, LEFT_OUT):
-            result.untouched.append((path, "was not looked at in that checkpoint"))
-        elif UNREADABLE in above_now or (old is not None and _may_be_closed(old, new)):
-            result.untouched.append((path, UNREAD))
-        elif EXCLUDED in above_now:
-            result.untouched.append((path, "lies in a folder that is left out now"))
-        elif old is not None and old.kind == EXCLUDED:
-            result.untouched.append((path, "is left out now"))
-        elif new is None:
-            if old is not None and old.kind in CAPTURED:
-                result.steps.append(Step(DELETE, old, None))
-            elif old is not None:
-                result.untouched.append((path, OUTSIDE))
-        elif old is not None and old.kind == new.kind and old.content == new.content:
-            result.steps.append(Step(MODE, old, new))
+        reason = _reason_to_leave(old, new, above_then, above_now)
+        if reason:
+            result.untouched.append((path, reason))
         else:
-            result.steps.append(Step(WRITE, old, new))
+            write(Step(_action(old, new), old, new))
     result.steps.sort(key=PATH)
     paths = list(map(PATH, result.steps))
     if any(map(eq, paths, islice(paths, 1, None))):
         raise _crafted("a path twice", next(one for one in paths if paths.count(one) > 1))
     return result
+
+
+def _reason_to_leave(old: Entry | None, new: Entry | None, above_then: str, above_now: str) -> str:
+    """Why nothing is done about a path; empty if something is. The kinds are those of the folders above it."""
+    if new is not None and new.kind in LEFT_OUT:
+        return "was left out of that checkpoint"
+    if new is None and _any(above_then, LEFT_OUT):
+        return "was not looked at in that checkpoint"
+    if UNREADABLE in above_now or (old is not None and _may_be_closed(old, new)):
+        return UNREAD
+    if EXCLUDED in above_now:
+        return "lies in a folder that is left out now"
+    if old is not None and old.kind == EXCLUDED:
+        return "is left out now"
+    return OUTSIDE if new is None and old is not None and old.kind not in CAPTURED else ""
+
+
+def _action(old: Entry | None, new: Entry | None) -> str:
+    """What becomes of a path that is not left alone."""
+    if new is None:
+        return DELETE
+    return MODE if old is not None and old.kind == new.kind and old.content == new.content else WRITE
 
 
 def _may_be_closed(old: Entry, new: Entry | None) -> bool:
@@ -145,14 +153,7 @@ def _are_sound(entries: Sequence[Entry]) -> bool:
     if not entries:
         return True
     paths, kinds, modes, _, _, _, _, contents, _ = zip(*entries, strict=True)
-    text = b"/" + b"/\0/".join(paths) + b"/"
-    if any(text.startswith(b"/%b/" % own) or b"\0/%b/" % own in text for own in OWNS):
-        return False
-    if any(odd in text for odd in ODD_PARTS) or text.count(b"\0") != len(entries) - 1:
-        return False
-    if b"/.git/" in text and any(GIT in entry.path and _odd_git(entry) for entry in entries):
-        return False
-    if max(map(len, paths)) > LONGEST_NAME and _has_long_name(paths):
+    if not _are_sound_paths(paths, entries):
         return False
     if not KINDS.issuperset(kinds) or any(mode & ~0o7777 for mode in set(modes)):
         return False
@@ -160,6 +161,17 @@ def _are_sound(entries: Sequence[Entry]) -> bool:
         return False
     targets = [content for kind, content in zip(kinds, contents, strict=True) if kind == LINK]
     return all(targets) and not any(b"\0" in target for target in targets)
+
+
+def _are_sound_paths(paths: Sequence[bytes], entries: Sequence[Entry]) -> bool:
+    text = b"/" + b"/\0/".join(paths) + b"/"
+    if any(text.startswith(b"/%b/" % own) or b"\0/%b/" % own in text for own in OWNS):
+        return False
+    if any(odd in text for odd in ODD_PARTS) or text.count(b"\0") != len(entries) - 1:
+        return False
+    if b"/.git/" in text and any(GIT in entry.path and _odd_git(entry) for entry in entries):
+        return False
+    return max(map(len, paths)) <= LONGEST_NAME or not _has_long_name(paths)
 
 
 def _has_long_name(paths: Sequence[bytes]) -> bool:

@@ -64,6 +64,10 @@ class Brief:
         return sum([len(excerpt.text) for excerpt in self.excerpts])
 
 
+_Assembled = Callable[[Choice, Callable[[str], str]], Brief]
+"""What gives the brief of a choice of excerpts, struck out in that way."""
+
+
 def build(
     notes: Notes,
     files: list[WorkingFile],
@@ -94,11 +98,22 @@ def build(
     def assembled(choice: Choice, strike: Callable[[str], str]) -> Brief:
         return _assemble(first, head, notes, known, shown, files, names, choice, strike, characters)
 
-    best, chosen = assembled({}, _unchanged), Choice()
-    if best.tokens > tokens:
+    bare = assembled({}, _unchanged)
+    if bare.tokens > tokens:
         return _assemble(first, head, notes, known, [], [], [], {}, _unchanged, characters)
-    # How much headers really cost is known only when all is written, so the room is found by trying.
-    spare = (tokens - weigh(best.text, characters)) * characters - len(head) - MARKS
+    spare = (tokens - weigh(bare.text, characters)) * characters - len(head) - MARKS
+    best, chosen = _fill(bare, assembled, selector, tokens, spare, characters)
+    return best if strike is _unchanged else _strike(best, chosen, assembled, selector, tokens, strike)
+
+
+def _fill(
+    bare: Brief, assembled: _Assembled, selector: Selector, tokens: int, spare: float, characters: float
+) -> tuple[Brief, Choice]:
+    """The brief with as many excerpts as there is room for, and the choice of them.
+
+    How much headers really cost is known only when all is written, so the room is found by trying.
+    """
+    best, chosen = bare, Choice()
     for _ in range(TRIES):
         if spare <= 0:
             break
@@ -111,9 +126,18 @@ def build(
         if fits and free < ENOUGH:
             break
         spare += free - ENOUGH / 2 if fits else min(free - ENOUGH / 2, -ENOUGH)
-    if strike is _unchanged:
-        return best
-    # Struck-out text may be longer than what it replaces; then the least blocks go.
+    return best, chosen
+
+
+def _strike(
+    best: Brief,
+    chosen: Choice,
+    assembled: _Assembled,
+    selector: Selector,
+    tokens: int,
+    strike: Callable[[str], str],
+) -> Brief:
+    """The brief without secrets. Struck-out text may be longer than what it replaces; then the least blocks go."""
     spare = best.shown * 1.0
     for _ in range(TRIES):
         brief = assembled(chosen, strike)

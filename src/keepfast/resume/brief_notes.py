@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from keepfast.model.age import ago
@@ -39,58 +38,90 @@ def opening(facts: Facts, now: int) -> str:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """How much of each section there is room for."""
+
+    scale: float
+
+    def most(self, characters: int) -> int:
+        return max(24, int(characters * self.scale))
+
+    def some(self, items: int) -> int:
+        return max(1, round(items * self.scale))
+
+
 def render_notes(notes: Notes, scale: float = 1.0, facts: Facts | None = None) -> str:
     """The body of part 1; `scale` below 1 shortens every section alike."""
-
-    def most(count: int) -> int:
-        return max(24, int(count * scale))
-
-    def some(count: int) -> int:
-        return max(1, round(count * scale))
-
-    rows: list[str] = []
-    if notes.current_task:
-        rows.append(f"## Current Task\n{clip(notes.current_task, most(160))}")
-    if notes.next_steps:
-        listed = [f"{number}. {clip(one, most(130))}" for number, one in enumerate(notes.next_steps[: some(6)], 1)]
-        rows.append("## Next Steps\n" + "\n".join(listed))
-    if notes.decisions:
-        rows.append("## Decisions Made\n" + _listed(notes.decisions[: some(4)], most(150)))
-    if notes.blockers:
-        rows.append("## Blockers\n" + _listed(notes.blockers[: some(3)], most(150)))
-    if notes.read_by:
-        rows.append(f"(Task, steps, decisions and blockers are in part as read by {clip(notes.read_by, 60)}.)")
-    if notes.asked:
-        rows.append("## Asked (verbatim)\n" + _asked(notes, most, some))
-    done = [text for status, text in notes.tasks if status == "completed"]
-    if done:
-        # Open tasks stand among the next steps.
-        finished = "; ".join([clip(text, most(60)) for text in done[-some(4) :]])
-        rows.append(f"## Done ({len(done)} of {len(notes.tasks)} tasks)\n{finished}")
-    if notes.plan:
-        rows.append(f"## Plan\n{clip(notes.plan, most(700))}")
-    if notes.answers:
-        listed = [f"{question} → {answer}" if question else answer for question, answer in notes.answers[-some(3) :]]
-        rows.append("## Answers\n" + _listed(listed, most(180)))
-    if notes.said:
-        rows.append(f"## Last said\n{clip(notes.said, most(350))}")
-    if notes.last_run is not None:
-        run = notes.last_run
-        command = run.command.splitlines()[0] if run.command else ""
-        line = f"## Last test: {'passed' if run.passed else 'FAILED'}\n$ {clip(command, most(140))}"
-        rows.append(line if run.passed or not run.tail else f"{line}\n{tail(run.tail, most(550))}")
-    if notes.unfinished:
-        # Whether it ran is not known: a checkpoint before a tool call ends like one in the middle of it.
-        line = notes.unfinished.splitlines()[0]
-        rows.append(f"## Begun, no result recorded\n$ {clip(line, most(80))}")
-    if notes.files:
-        rows.append(_files(notes, some(14)))
+    room = _Room(scale)
+    rows = [section(notes, room) for section in SECTIONS]
+    branch = (facts.branch if facts else "") or notes.branch
     if notes.cwd:
         rows.append(f"Working Directory: {notes.cwd}")
-    branch = (facts.branch if facts else "") or notes.branch
     if branch:
         rows.append(f"Git Branch: {branch}")
-    return "\n".join([row for row in rows if not row.startswith("## ") or row.partition("\n")[2].strip()])
+    # A heading with nothing below it says nothing.
+    return "\n".join([row for row in rows if row and (not row.startswith("## ") or row.partition("\n")[2].strip())])
+
+
+def _current_task(notes: Notes, room: _Room) -> str:
+    return f"## Current Task\n{clip(notes.current_task, room.most(160))}"
+
+
+def _next_steps(notes: Notes, room: _Room) -> str:
+    steps = [clip(step, room.most(130)) for step in notes.next_steps[: room.some(6)]]
+    return "\n".join(["## Next Steps", *[f"{number}. {step}" for number, step in enumerate(steps, 1)]])
+
+
+def _decisions(notes: Notes, room: _Room) -> str:
+    return "## Decisions Made\n" + _listed(notes.decisions[: room.some(4)], room.most(150))
+
+
+def _blockers(notes: Notes, room: _Room) -> str:
+    return "## Blockers\n" + _listed(notes.blockers[: room.some(3)], room.most(150))
+
+
+def _reader(notes: Notes, room: _Room) -> str:
+    if not notes.read_by:
+        return ""
+    return f"(Task, steps, decisions and blockers are in part as read by {clip(notes.read_by, 60)}.)"
+
+
+def _done(notes: Notes, room: _Room) -> str:
+    """Tasks that are completed: open ones stand among the next steps."""
+    done = [text for status, text in notes.tasks if status == "completed"]
+    finished = "; ".join([clip(text, room.most(60)) for text in done[-room.some(4) :]])
+    return f"## Done ({len(done)} of {len(notes.tasks)} tasks)\n{finished}"
+
+
+def _plan(notes: Notes, room: _Room) -> str:
+    return f"## Plan\n{clip(notes.plan, room.most(700))}"
+
+
+def _answers(notes: Notes, room: _Room) -> str:
+    answers = notes.answers[-room.some(3) :]
+    listed = [f"{question} → {answer}" if question else answer for question, answer in answers]
+    return "## Answers\n" + _listed(listed, room.most(180))
+
+
+def _last_said(notes: Notes, room: _Room) -> str:
+    return f"## Last said\n{clip(notes.said, room.most(350))}"
+
+
+def _last_run(notes: Notes, room: _Room) -> str:
+    run = notes.last_run
+    if run is None:
+        return ""
+    command = run.command.splitlines()[0] if run.command else ""
+    line = f"## Last test: {'passed' if run.passed else 'FAILED'}\n$ {clip(command, room.most(140))}"
+    return line if run.passed or not run.tail else f"{line}\n{tail(run.tail, room.most(550))}"
+
+
+def _unfinished(notes: Notes, room: _Room) -> str:
+    """Whether it ran is not known: a checkpoint before a tool call ends like one in the middle of it."""
+    if not notes.unfinished:
+        return ""
+    return f"## Begun, no result recorded\n$ {clip(notes.unfinished.splitlines()[0], room.most(80))}"
 
 
 def clip(text: str, longest: int) -> str:
@@ -114,23 +145,28 @@ def _listed(items: list[str], longest: int) -> str:
     return "\n".join([f"- {' '.join(clip(item, longest).split())}" for item in items])
 
 
-def _asked(notes: Notes, most: Callable[[int], int], some: Callable[[int], int]) -> str:
+def _asked(notes: Notes, room: _Room) -> str:
     """The first prompt, the last one, and as many between as there is room for."""
+    if not notes.asked:
+        return ""
     first, last = notes.asked[0], notes.asked[-1]
-    rows = [f"first: {clip(first, most(320))}"]
+    rows = ["## Asked (verbatim)", f"first: {clip(first, room.most(320))}"]
     if len(notes.asked) > 1:
-        between = notes.asked[1:-1][-some(3) :]
+        between = notes.asked[1:-1][-room.some(3) :]
         skipped = len(notes.asked) - 2 - len(between)
         if skipped:
             rows.append(f"[{skipped} more]")
-        rows += [f"then: {clip(text, most(110))}" for text in between]
-        rows.append(f"last: {clip(last, most(420))}")
+        rows += [f"then: {clip(text, room.most(110))}" for text in between]
+        rows.append(f"last: {clip(last, room.most(420))}")
     return "\n".join(rows)
 
 
-def _files(notes: Notes, count: int) -> str:
+def _files(notes: Notes, room: _Room) -> str:
     from keepfast.resume.ranking import is_generated
 
+    if not notes.files:
+        return ""
+    count = room.some(14)
     listed = [file for file in notes.files if not is_generated(file.path, notes.cwd, file.edited)]
     names = [_name(file, notes.cwd) for file in listed[:count]]
     folder = _common(names)
@@ -160,3 +196,10 @@ def _file(file: FileNote, name: str) -> str:
     spans = sorted(set(file.changed[-2:] if file.edited else file.read[-1:]))
     where = ",".join([f"{a}-{b}" if b > a else str(a) for a, b in spans if (a, b) != (1, 1)])
     return f"{'M' if file.edited else 'r'} {name}{f' L{where}' if where else ''}"
+
+
+SECTIONS = (
+    _current_task, _next_steps, _decisions, _blockers, _reader, _asked, _done, _plan, _answers, _last_said, _last_run,
+    _unfinished, _files,
+)  # fmt: skip
+"""What part 1 may tell, in its order."""

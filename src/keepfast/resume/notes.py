@@ -41,6 +41,14 @@ class Run:
     tail: str = ""
     at: int = 0
 
+    @classmethod
+    def from_json(cls, value: Any) -> Run | None:
+        """Read back what `Notes.to_json` wrote; None where no run was noted."""
+        if not isinstance(value, dict):
+            return None
+        command, tail = str(value.get("command", "")), str(value.get("tail", ""))
+        return cls(command, bool(value.get("passed")), tail, int(value.get("at", 0)))
+
 
 @dataclass(slots=True)
 class FileNote:
@@ -52,6 +60,12 @@ class FileNote:
     changed: list[tuple[int, int]] = field(default_factory=list)
     read: list[tuple[int, int]] = field(default_factory=list)
     is_inherited: bool = False  # changed before the session began, and not touched by it
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> FileNote:
+        """Read back what `Notes.to_json` wrote."""
+        path, lines = str(value.get("path", "")), int(value.get("lines", 0))
+        return cls(path, bool(value.get("edited")), lines, _spans(value, "changed"), _spans(value, "read"))
 
 
 @dataclass(slots=True)
@@ -153,43 +167,46 @@ class Notes:
         """Read back what `to_json` wrote; what is missing stays empty, and so does what is something else."""
         value = proper_notes(value)
         analysis, around = value.get("analysis") or {}, value.get("context") or {}
-        session, run = value.get("session") or {}, value.get("last_test")
+        session = value.get("session") or {}
         return cls(
-            current_task=str(analysis.get("current_task") or ""),
-            next_steps=[str(step) for step in analysis.get("next_steps") or []],
-            decisions=[str(one) for one in analysis.get("decisions_made") or []],
-            blockers=[str(one) for one in analysis.get("blockers") or []],
-            documents=[str(one) for one in analysis.get("relevant_docs") or []],
-            cwd=str(around.get("working_directory") or ""),
-            packages=[str(one) for one in around.get("relevant_packages") or []],
-            commands=[str(one) for one in around.get("recent_commands") or []],
-            branch=str(around.get("git_branch") or ""),
-            asked=[str(one) for one in value.get("asked") or []],
-            tasks=[(str(one.get("status", "")), str(one.get("text", ""))) for one in value.get("tasks") or []],
-            plan=str(value.get("plan") or ""),
-            answers=[(str(one.get("question", "")), str(one.get("answer", ""))) for one in value.get("answers") or []],
-            said=str(value.get("last_said") or ""),
-            last_run=None
-            if not isinstance(run, dict)
-            else Run(
-                str(run.get("command", "")), bool(run.get("passed")), str(run.get("tail", "")), int(run.get("at", 0))
-            ),
-            unfinished=str(value.get("unfinished") or ""),
-            files=[
-                FileNote(
-                    str(one.get("path", "")),
-                    bool(one.get("edited")),
-                    int(one.get("lines", 0)),
-                    [(int(a), int(b)) for a, b in one.get("changed") or []],
-                    [(int(a), int(b)) for a, b in one.get("read") or []],
-                )
-                for one in value.get("files") or []
-            ],
-            session=str(session.get("id") or ""),
-            client=str(session.get("client") or ""),
-            model=str(session.get("model") or ""),
-            ended=str(session.get("ended") or ""),
+            current_task=_text(analysis, "current_task"),
+            next_steps=_texts(analysis, "next_steps"),
+            decisions=_texts(analysis, "decisions_made"),
+            blockers=_texts(analysis, "blockers"),
+            documents=_texts(analysis, "relevant_docs"),
+            cwd=_text(around, "working_directory"),
+            packages=_texts(around, "relevant_packages"),
+            commands=_texts(around, "recent_commands"),
+            branch=_text(around, "git_branch"),
+            asked=_texts(value, "asked"),
+            tasks=_pairs(value, "tasks", "status", "text"),
+            plan=_text(value, "plan"),
+            answers=_pairs(value, "answers", "question", "answer"),
+            said=_text(value, "last_said"),
+            last_run=Run.from_json(value.get("last_test")),
+            unfinished=_text(value, "unfinished"),
+            files=[FileNote.from_json(one) for one in value.get("files") or []],
+            session=_text(session, "id"),
+            client=_text(session, "client"),
+            model=_text(session, "model"),
+            ended=_text(session, "ended"),
             characters=float(session.get("characters_per_token") or 2.8),
             signals=Signals.from_json(value.get("signals") or {}),
-            read_by=str(value.get("read_by") or ""),
+            read_by=_text(value, "read_by"),
         )
+
+
+def _text(value: dict[str, Any], name: str) -> str:
+    return str(value.get(name) or "")
+
+
+def _texts(value: dict[str, Any], name: str) -> list[str]:
+    return [str(one) for one in value.get(name) or []]
+
+
+def _pairs(value: dict[str, Any], name: str, first: str, second: str) -> list[tuple[str, str]]:
+    return [(str(one.get(first, "")), str(one.get(second, ""))) for one in value.get(name) or []]
+
+
+def _spans(value: dict[str, Any], name: str) -> list[tuple[int, int]]:
+    return [(int(start), int(end)) for start, end in value.get(name) or []]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from keepfast.agents.turns import PLAN, RUN, TASK, TODO, Turn
 from keepfast.resume import phrases
@@ -114,39 +115,64 @@ def name(
     `files`: the names of those at work, the newest first; `before`: the work that the session was resumed from, which goes on
     until something says by itself what is wanted now.
     """
-    leaning = weak = command = newest = ""
-    listed = True  # whether the list of tasks is newer than all that was looked at
-    for turn in reversed(marks):
-        if turn.call is not None:
-            base = _planned(turn) if turn.call.act == PLAN else ""
-            if turn.call.act in (TODO, TASK) and listed:
-                listed = False
-                doing = next((text for status, text in tasks if status == "in_progress" and text), "")
-                if weight(doing) >= STRONG:
-                    base = doing
-                newest = newest or doing
-            if base:
-                return join(base, newest)
-            continue
-        words, titled = _found(turn.text)
-        if stands_alone(turn.text, words) or (titled and (weight(words) >= WEAK or TASK_TITLE.match(turn.text))):
-            return join(words, newest)
-        if turn.kind == "command":
-            command = command or (words if " " in turn.text.strip() else turn.text.strip())
-        elif not phrases.NOD.match(turn.text.strip()):
-            newest = newest or words
-            if weight(words) >= STRONG:
-                leaning = leaning or words
-            elif weight(words) >= WEAK:
-                weak = weak or words
-    if before:
-        return join(before.partition(BETWEEN)[0], newest)
-    base = leaning or _called(title) or _committed(marks) or _told(said) or weak
-    if base and (newest or command) not in base:
-        return join(base, newest or command)
-    base = base or " ".join([words for words in (command, newest) if words]) or _first(said, WEAK)
-    if not command and weight(base) >= WEAK and not ROLE.match(base):
+    hints = _Hints()
+    work = _stated(marks, tasks, hints)
+    if work or before:
+        return join(work or before.partition(BETWEEN)[0], hints.newest)
+    base = hints.leaning or _called(title) or _committed(marks) or _told(said) or hints.weak
+    newest = hints.newest or hints.command
+    if base and newest not in base:
+        return join(base, newest)
+    base = base or " ".join([words for words in (hints.command, hints.newest) if words]) or _first(said, WEAK)
+    if not hints.command and weight(base) >= WEAK and not ROLE.match(base):
         return join(base, "")
+    return _with_surroundings(base, said, files, branch)
+
+
+@dataclass(slots=True)
+class _Hints:
+    """Words of marks that do not say by themselves what the work is; of each kind the newest."""
+
+    newest: str = ""
+    leaning: str = ""  # tells enough, and points back to what was said before
+    weak: str = ""
+    command: str = ""
+
+    def add(self, turn: Turn, words: str) -> None:
+        """Note the words of a prompt or command that is older than those noted before."""
+        if turn.kind == "command":
+            self.command = self.command or (words if " " in turn.text.strip() else turn.text.strip())
+        elif not phrases.NOD.match(turn.text.strip()):
+            self.newest = self.newest or words
+            if weight(words) >= STRONG:
+                self.leaning = self.leaning or words
+            elif weight(words) >= WEAK:
+                self.weak = self.weak or words
+
+
+def _stated(marks: Sequence[Turn], tasks: list[tuple[str, str]], hints: _Hints) -> str:
+    """What the newest mark that needs no other says of the work; what is newer than that mark goes into `hints`."""
+    is_list_newer = True  # than all that was looked at
+    for turn in reversed(marks):
+        if turn.call is None:
+            words, titled = _found(turn.text)
+            if stands_alone(turn.text, words) or (titled and (weight(words) >= WEAK or TASK_TITLE.match(turn.text))):
+                return words
+            hints.add(turn, words)
+        elif turn.call.act == PLAN:
+            if plan := _planned(turn):
+                return plan
+        elif turn.call.act in (TODO, TASK) and is_list_newer:
+            is_list_newer = False
+            doing = next((text for status, text in tasks if status == "in_progress" and text), "")
+            hints.newest = hints.newest or doing
+            if weight(doing) >= STRONG:
+                return doing
+    return ""
+
+
+def _with_surroundings(base: str, said: Sequence[str], files: Sequence[str], branch: str) -> str:
+    """The few words that there are, with the branch, the files or what the agent said beside them."""
     if weight(_spoken(branch)) >= WEAK:
         return join(base, f"branch {branch}")
     if files:
@@ -208,13 +234,22 @@ def _found(text: str) -> tuple[str, bool]:
     if text.startswith("/"):
         return _spoken(text), False
     if _is_pasted(text):
-        last = text.rpartition("\n")[2].strip()
-        spoken = PERSON.match(last) and not _is_output(last) and weight(last) >= WEAK
-        return last if spoken else _pasted(text), False
+        return _asked_below(text) or _pasted(text), False
     task = TASK_TITLE.match(text)
     if task:
         words = task["title"] if weight(task["title"]) >= WEAK else _found(text[task.end() :])[0]
         return words or task["title"], True
+    return _found_in_prose(text)
+
+
+def _asked_below(text: str) -> str:
+    """The last line of pasted output where a person says something there."""
+    last = text.rpartition("\n")[2].strip()
+    return last if PERSON.match(last) and not _is_output(last) and weight(last) >= WEAK else ""
+
+
+def _found_in_prose(text: str) -> tuple[str, bool]:
+    """The first paragraph that tells enough, or what announces a list; else the best of the others."""
     announced = best = ""
     titles = 0
     for paragraph, kind in _paragraphs(text):

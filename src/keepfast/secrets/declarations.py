@@ -59,12 +59,7 @@ def is_declaration(name: str, sign: str, value: str, after: str) -> bool:
     if bare in QUALIFIERS:
         return True
     words = [word.lower() for word in WORD.findall(bare)]
-    if (
-        not words
-        or min(map(len, words)) < 2
-        or max(map(len, words)) < SHORTEST
-        or sum(map(str.isdigit, bare)) > MOST_DIGITS
-    ):
+    if not _are_spelled_out(words) or sum(map(str.isdigit, bare)) > MOST_DIGITS:
         return False
     if after and after in OPENS:
         return after == "(" or bare.isalpha()
@@ -76,6 +71,11 @@ def is_declaration(name: str, sign: str, value: str, after: str) -> bool:
         return False  # a line of a settings file
     stems = [word.lower().removesuffix("s") for word in WORD.findall(name) if len(word) >= SHORTEST]
     return words[-1] in KINDS or any(word.startswith(stem) for word in words for stem in stems)
+
+
+def _are_spelled_out(words: list[str]) -> bool:
+    """Are there words, none of them a single letter, and not all of them abbreviations?"""
+    return bool(words) and min(map(len, words)) >= 2 and max(map(len, words)) >= SHORTEST
 
 
 def is_annotation(name: str, sign: str, value: str, line: str, after: str) -> bool:

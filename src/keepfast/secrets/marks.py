@@ -157,11 +157,7 @@ def named(path: bytes) -> int:
     if name[-3:] in BACKUP_TAILS or name[-1:] in b"0123456789~#":
         original = _without_backup(name)
         if original != name:
-            kind = named(path[: path.rfind(b"/") + 1] + original)
-            if not kind & (SECRET | KEY) and original[:1] == b"." and name.endswith(SWAPS):
-                kind = named(path[: path.rfind(b"/") + 1] + original[1:])
-            # Without an ending it need not be one of settings: `ls.1` is a page of the manual.
-            return kind if kind & (SECRET | KEY) or b"." in original[1:] else otherwise
+            return _named_as_backup(path, name, original, otherwise)
     # This is asked of every file that is saved: nearly all of them are let go here.
     if name not in NAMES and ending not in LAST and b"/." not in path and path[:1] != b".":
         return otherwise
@@ -171,10 +167,25 @@ def named(path: bytes) -> int:
         return KEY
     if name.startswith((b".env.", b".env-")) and not name.endswith(OPENLY):
         return SECRET
-    folder = path.rpartition(b"/")[0]
-    if (b"/." in folder or folder[:1] == b".") and not FOLDERS.isdisjoint(folder.split(b"/")[-2:]):
+    if _lies_among_secrets(path):
         return otherwise if name.endswith(OPEN_ENDINGS) or name in OPEN_NAMES else SECRET
     return otherwise
+
+
+def _named_as_backup(path: bytes, name: bytes, original: bytes, otherwise: int) -> int:
+    """What `named` says of the file whose backup this is; of swap files the dot in front may be their own."""
+    folder = path[: path.rfind(b"/") + 1]
+    kind = named(folder + original)
+    if not kind & (SECRET | KEY) and original[:1] == b"." and name.endswith(SWAPS):
+        kind = named(folder + original[1:])
+    # Without an ending it need not be one of settings: `ls.1` is a page of the manual.
+    return kind if kind & (SECRET | KEY) or b"." in original[1:] else otherwise
+
+
+def _lies_among_secrets(path: bytes) -> bool:
+    """Is it in a folder such as `.ssh`, or in one that lies there?"""
+    folder = path.rpartition(b"/")[0]
+    return (b"/." in folder or folder[:1] == b".") and not FOLDERS.isdisjoint(folder.split(b"/")[-2:])
 
 
 def _without_backup(name: bytes) -> bytes:

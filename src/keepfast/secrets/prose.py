@@ -56,8 +56,7 @@ def is_prose(name: str, before: str, sign: str, value: str, after: str) -> bool:
     if "=" in sign or not sign[-1:].isspace():
         return False
     bare = value.rstrip(ENDS)
-    stands_alone = name.isalpha() and not (before[-1:].isalnum() or before[-1:] in ("_", "-", '"', "'"))
-    told = sign.strip() == ":" and stands_alone
+    told = sign.strip() == ":" and _stands_alone(name, before)
     if told and TRODDEN.fullmatch(value) is not None:
         return True
     if any(word in name.lower() for word in CHOSEN):
@@ -67,6 +66,11 @@ def is_prose(name: str, before: str, sign: str, value: str, after: str) -> bool:
     if not told or (not (is_spoken := _is_spoken(bare)) and STANDARD.fullmatch(bare) is None):
         return False
     return GOES_ON.match(after) is not None or (is_spoken and bare[:1].isupper() and RELEASE.match(after) is not None)
+
+
+def _stands_alone(name: str, before: str) -> bool:
+    """Is the telling word a whole word, and not the end of a name or the key of a JSON object?"""
+    return name.isalpha() and not (before[-1:].isalnum() or before[-1:] in ("_", "-", '"', "'"))
 
 
 def is_public(value: str) -> bool:

@@ -222,13 +222,8 @@ def _assigned(text: str, places: list[int] | None, strict: bool = False) -> Iter
         group = "quoted" if match["quoted"] is not None else "bare"
         value = match[group]
         after = text[match.end() : match.end() + 1]
-        if group == "bare" and is_declaration(match["name"], _signed(match), value, after):
-            continue
-        if group == "quoted" and is_annotation(match["name"], _signed(match), value, _line_before(match), after):
-            continue
-        if group == "bare" and (_is_alternative(match, value) or _is_said(match, value) or _is_prose(match, value)):
-            continue
-        if group == "quoted" and match["quote"] == "`" and _is_quoted_code(match["name"], value):
+        is_harmless = _is_harmless_quoted if group == "quoted" else _is_harmless_bare
+        if is_harmless(match, value, after):
             continue
         if match["line"] is not None and (group == "bare" and (value[-1] in ":=" or after in ("=", ":"))):
             continue  # the next line has a name of its own
@@ -240,6 +235,20 @@ def _assigned(text: str, places: list[int] | None, strict: bool = False) -> Iter
         apart = match["sign"].isspace() or (is_sentence and group == "bare")
         if _is_value(value, apart, group == "quoted", strict or loosely, match["name"]):
             yield match.start(group), match.end(group), "secret"
+
+
+def _is_harmless_bare(match: Match[str], value: str, after: str) -> bool:
+    """Is a value without quotes part of a program or of a sentence?"""
+    if is_declaration(match["name"], _signed(match), value, after):
+        return True
+    return _is_alternative(match, value) or _is_said(match, value) or _is_prose(match, value)
+
+
+def _is_harmless_quoted(match: Match[str], value: str, after: str) -> bool:
+    """Is a value in quotes a type or code?"""
+    if is_annotation(match["name"], _signed(match), value, _line_before(match), after):
+        return True
+    return match["quote"] == "`" and _is_quoted_code(match["name"], value)
 
 
 def _is_strange(value: str) -> bool:
@@ -395,15 +404,25 @@ def _is_value(value: str, apart: bool, quoted: bool, strict: bool, name: str) ->
         return False
     if not quoted and (CODE.match(value) or _is_argument(value)):
         return False
-    if apart:  # `the token expired`: only what nobody would write in a sentence
-        is_name = value.startswith("-") or (strict and (_is_words(value) or value.endswith("=") or "://" in value))
-        return not is_name and _entropy(value) >= 3 and len(value) >= 8 and _mixed(value) >= 2
+    if apart:
+        return _is_no_speech(value, strict)
     if " " in value.strip() and len(value.split()) > 3:
         return False  # a sentence about secrets
     if not strict:
         return not (PROSE.match(value) and not quoted and len(value) < 8)
+    return _looks_random(value, name)
+
+
+def _is_no_speech(value: str, strict: bool) -> bool:
+    """Would nobody write it in a sentence, such as `the token expired`?"""
+    is_name = value.startswith("-") or (strict and (_is_words(value) or value.endswith("=") or "://" in value))
+    return not is_name and _entropy(value) >= 3 and len(value) >= 8 and _mixed(value) >= 2
+
+
+def _looks_random(value: str, name: str) -> bool:
+    """Is it no path, not the name beside it once more, no code and no words?"""
     if "/" in value and not any(letter.isdigit() for letter in value):
-        return False  # a path
+        return False
     if value.lower().replace("_", "").replace("-", "") in name.lower().replace("_", "").replace("-", ""):
         return False
     return (

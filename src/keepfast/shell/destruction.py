@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     """What a program is about to destroy; an empty list: something, nobody knows what; None: nothing."""
     Open = Callable[[str], str | None]
     """Path of a script → its text, empty if it is none; None if it cannot be read."""
+    Rule = Callable[[str, list[Word], list[Word]], Targets]
 
 LONGEST = 64 << 10
 DEEPEST = 8
@@ -223,31 +224,39 @@ class _Where:
             self.is_threatened = self.is_vague = True
         for word in targets:
             path = self.path(word)
-            inside = path is not None and path.startswith(self.root + "/")
-            if path is None:
-                self.is_threatened = self.is_vague = True
-            elif inside:
-                self.is_threatened = True
-                if word.is_sure or path != self.root:
-                    self.named[path[len(self.root) + 1 :]] = None
-            elif (self.root + "/").startswith(path.rstrip("/") + "/"):
-                self.is_threatened = True  # the root itself, or a folder around it
-                if word.is_sure and not by_git:  # git takes away nothing there but what it has itself
-                    self.everything, self.spares_git = True, False
-            else:
-                continue
-            pattern = self.path(word, whole=True) if word.is_glob else None
-            if pattern is not None:
-                self.patterns[pattern + "/" if word.text.endswith("/") else pattern] = None
-            elif inside and path is not None:
-                inner = path[len(self.root) + 1 :]
-                self.exact[inner] = by_git and self.exact.get(inner, True)
-                if not word.is_sure or word.text.endswith(("/", "/.")):
-                    self.entered[inner] = None
-            elif by_git or not word.is_sure:
-                self.is_vague = True
-            if by_git and PATHSPEC.intersection(word.text):
-                self.is_vague = True
+            if self._reaches(word, path, by_git):
+                self._note_target(word, path, by_git)
+
+    def _reaches(self, word: Word, path: str | None, by_git: bool) -> bool:
+        """Note the danger if the path is unknown, lies below the root, or is the root or a folder around it."""
+        if path is None:
+            self.is_threatened = self.is_vague = True
+        elif path.startswith(self.root + "/"):
+            self.is_threatened = True
+            if word.is_sure or path != self.root:
+                self.named[path[len(self.root) + 1 :]] = None
+        elif (self.root + "/").startswith(path.rstrip("/") + "/"):
+            self.is_threatened = True
+            if word.is_sure and not by_git:  # git takes away nothing there but what it has itself
+                self.everything, self.spares_git = True, False
+        else:
+            return False
+        return True
+
+    def _note_target(self, word: Word, path: str | None, by_git: bool) -> None:
+        """Note what the word stands for: a pattern, a path below the root, or nothing that can be told."""
+        pattern = self.path(word, whole=True) if word.is_glob else None
+        if pattern is not None:
+            self.patterns[pattern + "/" if word.text.endswith("/") else pattern] = None
+        elif path is not None and path.startswith(self.root + "/"):
+            inner = path[len(self.root) + 1 :]
+            self.exact[inner] = by_git and self.exact.get(inner, True)
+            if not word.is_sure or word.text.endswith(("/", "/.")):
+                self.entered[inner] = None
+        elif by_git or not word.is_sure:
+            self.is_vague = True
+        if by_git and PATHSPEC.intersection(word.text):
+            self.is_vague = True
 
     def mention(self, words: Iterable[Word]) -> None:
         """Note paths that are in danger if they are there: of any word nobody knows whether it is one."""
@@ -441,47 +450,43 @@ class _Script:
             return
         if name in OUTPUT and "--help" not in [word.text for word in rest]:
             self.where.threaten(_written(name, rest))
-        if name in (".", "source"):
-            self.can_tell = False
-            self.values.clear()
-            if rest and rest[0].commands:
-                self.where.threaten([])  # what another command prints is run
-            elif rest:
-                self._run_file(rest[0], "", depth, is_ours=True)
-            self.where.mention(rest[1:])
-        elif name == "cd" or name == "pushd":
-            self._change_folder(rest)
-        elif name == "popd":
-            self.where.cwd = None
+        if name in SPECIAL:
+            SPECIAL[name](self, rest, depth)
         elif name in CARRIERS:
             self._carried(name, rest, bodies, depth)
         elif (carried := _run_by(name, rest)) is not None:
             self._carried(name, carried, bodies, depth)
-        elif name == "alias":
-            self._name_alias(rest)
-        elif name == "trap":
-            self._look_apart([word.text for word in rest[:1] if word.is_sure], depth)
-        elif name in ("fd", "fdfind"):
-            self._fd(rest, depth)
         elif name in SHELLS:
             self._shell(name, rest, bodies, depth)
-        elif name == "find":
-            self._find(rest, depth)
         else:
-            targets = _targets(name, rest, bodies)
-            if name == "git" and targets is not None:
-                self._git(rest)
-            else:
-                self.where.threaten(targets)
-            if targets is None:
-                self.where.mention(_mentioned(name, rest))
-                if name.startswith(INTERPRETERS) and not any(
-                    _gives_code(word.text) or word.text == "-m" for word in rest
-                ):
-                    for word in _run_first(rest):
-                        self._run_file(word, name, depth)
-                elif not _is_known(name) and ("/" in first.text or first.text.endswith((*SCRIPTS, *CODED))):
-                    self._run_file(first, "", depth)
+            self._act(name, first, rest, bodies, depth)
+
+    def _act(self, name: str, first: Word, rest: list[Word], bodies: str, depth: int) -> None:
+        """Note what a program is about to destroy, or the script that it runs."""
+        targets = _targets(name, rest, bodies)
+        if name == "git" and targets is not None:
+            self._git(rest)
+        else:
+            self.where.threaten(targets)
+        if targets is not None:
+            return
+        self.where.mention(_mentioned(name, rest))
+        if name.startswith(INTERPRETERS):
+            if not any(_gives_code(word.text) or word.text == "-m" for word in rest):
+                for word in _run_first(rest):
+                    self._run_file(word, name, depth)
+        elif not _is_known(name) and ("/" in first.text or first.text.endswith((*SCRIPTS, *CODED))):
+            self._run_file(first, "", depth)
+
+    def _source(self, rest: list[Word], depth: int) -> None:
+        """Another file may set any variable."""
+        self.can_tell = False
+        self.values.clear()
+        if rest and rest[0].commands:
+            self.where.threaten([])  # what another command prints is run
+        elif rest:
+            self._run_file(rest[0], "", depth, is_ours=True)
+        self.where.mention(rest[1:])
 
     def _git(self, rest: list[Word]) -> None:
         """Git says which paths it is about where it is given some; what may be a branch is a path as well."""
@@ -499,12 +504,19 @@ class _Script:
         if verb in NAMING:
             self.where.threaten(given or None, by_git=True)
 
-    def _change_folder(self, rest: list[Word]) -> None:
+    def _change_folder(self, rest: list[Word], depth: int) -> None:
         words = [word for word in rest if not word.text.startswith("-") or word.text == "-"]
         if len(words) != 1 or not words[0].is_sure or words[0].text == "-":
             self.where.cwd = None
         else:
             self.where.cwd = self.where.path(words[0])
+
+    def _leave_folder(self, rest: list[Word], depth: int) -> None:
+        """Which folder is on the stack nobody knows."""
+        self.where.cwd = None
+
+    def _trap(self, rest: list[Word], depth: int) -> None:
+        self._look_apart([word.text for word in rest[:1] if word.is_sure], depth)
 
     def _carried(self, name: str, rest: list[Word], bodies: str, depth: int) -> None:
         if name == "command" and rest and rest[0].text in ("-v", "-V"):
@@ -526,6 +538,10 @@ class _Script:
         if name in ("xargs", "parallel"):
             # What comes in is what is acted upon.
             rest = [*[Word.unknown() if hole and hole in word.text else word for word in rest], Word.unknown()]
+        self._program_in(elsewhere, rest, bodies, depth)
+
+    def _program_in(self, elsewhere: Word | None, rest: list[Word], bodies: str, depth: int) -> None:
+        """Look at a program that another one runs, perhaps in another folder."""
         if depth > DEEPEST:
             self.where.threaten([])
             return
@@ -536,7 +552,7 @@ class _Script:
         if elsewhere is not None:
             self.where.cwd = folder
 
-    def _name_alias(self, rest: list[Word]) -> None:
+    def _name_alias(self, rest: list[Word], depth: int) -> None:
         for word in rest:
             name, sign, value = word.text.partition("=")
             tokens = read(value) if sign and word.is_sure else []
@@ -557,12 +573,7 @@ class _Script:
             return
         if name == "script":
             self.where.threaten(_typescript(rest))
-        if name == "eval":
-            code = rest
-        else:
-            at = [index for index, word in enumerate(rest) if word.text.startswith("-") and word.text.endswith("c")]
-            code = rest[at[0] + 1 : at[0] + 2] if at else []
-            self.where.mention(rest[at[0] + 3 :] if at and name != "script" else ())  # behind the name that it is given
+        code = rest if name == "eval" else self._code_of(name, rest)
         if code and all(word.is_sure for word in code):
             text = " ".join([word.text for word in code])
             if name == "eval":
@@ -581,6 +592,15 @@ class _Script:
                 for word in _run_first(rest):
                     self._run_file(word, name, depth)
             self.where.mention(given[1:])
+
+    def _code_of(self, name: str, rest: list[Word]) -> list[Word]:
+        """What a shell is given to run behind `-c`; what follows that and the name it is given is mentioned."""
+        at = [index for index, word in enumerate(rest) if word.text.startswith("-") and word.text.endswith("c")]
+        if not at:
+            return []
+        if name != "script":
+            self.where.mention(rest[at[0] + 3 :])
+        return rest[at[0] + 1 : at[0] + 2]
 
     def _find(self, rest: list[Word], depth: int) -> None:
         texts = [word.text for word in rest]
@@ -609,6 +629,14 @@ class _Script:
         paths = [self.where.path(word) for word in places if word.is_sure]
         inside = [path for path in paths if path is not None and path.startswith(self.where.root + "/")]
         return bool(places) and len(inside) == len(places)
+
+
+SPECIAL: dict[str, Callable[[_Script, list[Word], int], None]] = {
+    ".": _Script._source, "source": _Script._source, "cd": _Script._change_folder, "pushd": _Script._change_folder,
+    "popd": _Script._leave_folder, "alias": _Script._name_alias, "trap": _Script._trap, "fd": _Script._fd,
+    "fdfind": _Script._fd, "find": _Script._find,
+}  # fmt: skip
+"""Programs that change what the words behind them mean, or that run others in ways of their own."""
 
 
 def _targets(name: str, rest: list[Word], bodies: str) -> Targets:
@@ -657,51 +685,71 @@ def _by_flag(name: str, rest: list[Word], bodies: str) -> Targets:
 
 
 def _by_name(name: str, rest: list[Word], bodies: str) -> Targets:
-    kind = PROGRAMS.get(name)
-    given = _given(name, rest)
+    rule = BY_KIND.get(PROGRAMS.get(name, "")) or BY_PROGRAM.get(name)
+    if rule is not None:
+        return rule(name, rest, _given(name, rest))
+    if (cleared := _cleared(name, rest)) is not None:
+        return cleared
+    return _given(name, rest) if name in REWRITING else None
+
+
+def _cleared(name: str, rest: list[Word]) -> Targets:
+    """Does a runner of a project's own commands run one that is called after clearing?"""
     texts = [word.text for word in rest]
-    if kind == ALL:
-        if name in PACKED:
-            return _packed(name, given, texts)
-        return given
-    if kind == LAST:
-        return given[-1:] if len(given) > 1 and ONLY_WITH.get(name, "") in ("", *texts) else None
-    if kind == DESTINATION:
-        if not given:
-            return []
-        if name == "rsync" and ("-n" in texts or "--dry-run" in texts):
-            return None
-        if name in ("rsync", "scp"):
-            moved = [word for word in given[:-1] if not _is_far(word)] if "--remove-source-files" in texts else []
-            return [*moved, *_landing(given[-1], given[:-1])] or None
-        into = _value_of(rest, "-t", "--target-directory")
-        target = into or given[-1]
-        sources = given if into else given[:-1]
-        below = [target.below(source) for source in sources if source.is_sure and target.is_sure]
-        return [target, *below]
-    if name in ("split", "csplit"):
-        return _pieces(name, rest, given)
-    if name == "wget":
-        return _fetched(rest, given)
-    if name == "tee":
-        return (
-            None
-            if "-a" in texts or "--append" in texts
-            else [word for word in given if word.text not in NOWHERE] or None
-        )
-    if name == "dd":
-        return [word.after("of=") for word in rest if word.text.startswith("of=")] or None
-    if name in ("tar", "bsdtar"):
-        return [] if _unpacks(texts) else _archive(rest)
-    if name == "unzip":
-        return [] if any(text[:1] == "-" and "o" in text for text in texts) else None
-    if name in ("make", "gmake") and _reads_its_file(texts):
-        return []
     if name in RUNNERS and any(part in text for text in texts for part in CLEARING):
         return [] if texts[0] not in PACKAGES else None
-    if name in REWRITING:
-        return given
     return None
+
+
+def _all(name: str, rest: list[Word], given: list[Word]) -> Targets:
+    return _packed(name, given, [word.text for word in rest]) if name in PACKED else given
+
+
+def _last(name: str, rest: list[Word], given: list[Word]) -> Targets:
+    is_meant = ONLY_WITH.get(name, "") in ("", *[word.text for word in rest])
+    return given[-1:] if len(given) > 1 and is_meant else None
+
+
+def _destination(name: str, rest: list[Word], given: list[Word]) -> Targets:
+    """The folder or file that is copied to, and the files in it if it is a folder."""
+    if not given:
+        return []
+    if name in ("rsync", "scp"):
+        return _transferred(name, [word.text for word in rest], given)
+    into = _value_of(rest, "-t", "--target-directory")
+    target = into or given[-1]
+    sources = given if into else given[:-1]
+    return [target, *[target.below(source) for source in sources if source.is_sure and target.is_sure]]
+
+
+def _transferred(name: str, texts: list[str], given: list[Word]) -> Targets:
+    """What is copied between machines replaces what is here, and may be taken away here."""
+    if name == "rsync" and ("-n" in texts or "--dry-run" in texts):
+        return None
+    moved = [word for word in given[:-1] if not _is_far(word)] if "--remove-source-files" in texts else []
+    return [*moved, *_landing(given[-1], given[:-1])] or None
+
+
+def _tee(name: str, rest: list[Word], given: list[Word]) -> Targets:
+    if any(word.text in ("-a", "--append") for word in rest):
+        return None
+    return [word for word in given if word.text not in NOWHERE] or None
+
+
+def _dd(name: str, rest: list[Word], given: list[Word]) -> Targets:
+    return [word.after("of=") for word in rest if word.text.startswith("of=")] or None
+
+
+def _tar(name: str, rest: list[Word], given: list[Word]) -> Targets:
+    return [] if _unpacks([word.text for word in rest]) else _archive(rest)
+
+
+def _unzip(name: str, rest: list[Word], given: list[Word]) -> Targets:
+    return [] if any(word.text[:1] == "-" and "o" in word.text for word in rest) else None
+
+
+def _make(name: str, rest: list[Word], given: list[Word]) -> Targets:
+    return [] if _reads_its_file([word.text for word in rest]) else _cleared(name, rest)
 
 
 def _reads_its_file(texts: list[str]) -> bool:
@@ -812,7 +860,7 @@ def _pieces(name: str, rest: list[Word], given: list[Word]) -> Targets:
     return [word] if PATHSPEC.isdisjoint(prefix.text) else []
 
 
-def _fetched(rest: list[Word], given: list[Word]) -> Targets:
+def _fetched(name: str, rest: list[Word], given: list[Word]) -> Targets:
     """The files of the addresses, where they are renewed in place; else a new name is found for them."""
     letters = "".join([word.text[1:] for word in rest if word.text[:1] == "-" and word.text[:2] != "--"])
     texts = [word.text for word in rest]
@@ -833,28 +881,51 @@ def _fetched(rest: list[Word], given: list[Word]) -> Targets:
 
 def _archive(rest: list[Word]) -> Targets:
     """The file that `tar` writes."""
-    first = rest[0].text if rest else ""
-    if first[:1] not in ("-", ""):
-        values = [letter for letter in first if letter in TAR_VALUES]
-        if "f" not in values or TAR_WRITES.isdisjoint(first):
-            return None
-        at = 1 + values.index("f")
-        return [word for word in rest[at : at + 1] if word.text != "-"] or None
-    clusters = [word.text[1:] for word in rest if word.text[:1] == "-" and word.text[1:2] != "-"]
+    is_bare = bool(rest) and rest[0].text[:1] not in ("-", "")
+    found = _archive_behind_letters(rest) if is_bare else _archive_in_options(rest)
+    return [word for word in found if word.text != "-"] or None
+
+
+def _archive_behind_letters(rest: list[Word]) -> list[Word]:
+    """The archive of `tar cf FILE`: the values of the letters follow in their order."""
+    letters = rest[0].text
+    values = [letter for letter in letters if letter in TAR_VALUES]
+    if "f" not in values or TAR_WRITES.isdisjoint(letters):
+        return []
+    at = 1 + values.index("f")
+    return rest[at : at + 1]
+
+
+def _archive_in_options(rest: list[Word]) -> list[Word]:
+    """The archive of `tar -cf FILE`, `-cfFILE`, `--file FILE` and `--file=FILE`."""
+    clusters = [word.text[1:] for word in rest if _is_cluster(word.text)]
     letters = "".join([cluster.partition("f")[0] for cluster in clusters])
     if TAR_WRITES.isdisjoint(letters) and not any(word.text in TAR_WORDS for word in rest):
-        return None
+        return []
     found: list[Word] = []
     for at, word in enumerate(rest):
         text = word.text
-        cluster, letter, joined = text.partition("f") if text[:1] == "-" and text[1:2] != "-" else ("", "", "")
+        cluster, letter, joined = text.partition("f") if _is_cluster(text) else ("", "", "")
         if text.startswith("--file="):
             found.append(word.after("--file="))
         elif text == "--file" or (letter and not joined):
             found += rest[at + 1 : at + 2]
         elif letter and (cluster == "-" or cluster[1:].isalpha()):
             found.append(word.after(cluster + letter))
-    return [word for word in found if word.text != "-"] or None
+    return found
+
+
+def _is_cluster(text: str) -> bool:
+    """Does it stand for short options, such as `-xzf`? A dash alone counts, too."""
+    return text[:1] == "-" and text[1:2] != "-"
+
+
+BY_KIND: dict[str, Rule] = {ALL: _all, LAST: _last, DESTINATION: _destination}
+BY_PROGRAM: dict[str, Rule] = {
+    "split": _pieces, "csplit": _pieces, "wget": _fetched, "tee": _tee, "dd": _dd, "tar": _tar, "bsdtar": _tar,
+    "unzip": _unzip, "make": _make, "gmake": _make,
+}  # fmt: skip
+"""What a program destroys, from its name, its words, and those of them that are no options."""
 
 
 def _typescript(rest: list[Word]) -> Targets:
@@ -891,19 +962,8 @@ def _mentioned(name: str, rest: list[Word]) -> list[Word]:
     texts = [word.text for word in rest]
     if "--help" in texts or "--version" in texts:
         return []
-    found: list[Word] = []
-    if name in ("sed", "gsed"):
-        found += _written_by_sed(rest)
-    for at, word in enumerate(rest):
-        option, sign, _ = word.text.partition("=")
-        if (option == "of" and sign) or option.startswith(("--out", "-out")):
-            found += [word.after(option + "=")] if sign else rest[at + 1 : at + 2]
-        elif option.startswith("-o") and name not in NO_OUTPUT:
-            is_alone = option == "-o"
-            found += rest[at + 1 : at + 2] if is_alone and not sign else [word.after("-o=" if is_alone else "-o")]
-    if texts[:1] == ["run"] and name in BUILDING:
-        words = rest[texts.index("--") + 1 :] if "--" in texts else rest[2:] if name == "go" else []
-        found += [word for word in words if not word.text.startswith("-")]
+    written = _written_by_sed(rest) if name in ("sed", "gsed") else []
+    found = [*written, *_called_output(name, rest), *_given_to_built(name, rest)]
     if name.startswith(INTERPRETERS):
         given = _given(name, rest)
         is_read = any(_gives_code(text) for text in texts) or any(word.text in CHECKING for word in given[:1])
@@ -916,6 +976,28 @@ def _mentioned(name: str, rest: list[Word]) -> list[Word]:
         elif "=" in word.text:
             found.append(word.after(word.text.partition("=")[0] + "="))
     return found
+
+
+def _called_output(name: str, rest: list[Word]) -> list[Word]:
+    """The values of `of=`, `-o`, `--out…` and `-out…`, whatever the program is."""
+    found: list[Word] = []
+    for at, word in enumerate(rest):
+        option, sign, _ = word.text.partition("=")
+        if (option == "of" and sign) or option.startswith(("--out", "-out")):
+            found += [word.after(option + "=")] if sign else rest[at + 1 : at + 2]
+        elif option.startswith("-o") and name not in NO_OUTPUT:
+            is_alone = option == "-o"
+            found += rest[at + 1 : at + 2] if is_alone and not sign else [word.after("-o=" if is_alone else "-o")]
+    return found
+
+
+def _given_to_built(name: str, rest: list[Word]) -> list[Word]:
+    """What the project's own program is given by a tool that builds and runs it, as in `cargo run -- FILE`."""
+    texts = [word.text for word in rest]
+    if texts[:1] != ["run"] or name not in BUILDING:
+        return []
+    words = rest[texts.index("--") + 1 :] if "--" in texts else rest[2:] if name == "go" else []
+    return [word for word in words if not word.text.startswith("-")]
 
 
 def _rewrites(texts: list[str]) -> bool:
@@ -960,33 +1042,45 @@ def _by_query(name: str, rest: list[Word], bodies: str) -> Targets:
 
 def _written(name: str, rest: list[Word]) -> Targets:
     """What the options of a program name that it writes; None if none does."""
-    options, found = OUTPUT[name], list[Word]()
-    letters = "".join([option[1] for option in options if len(option) == 2])
-    takes_names = False
+    found, takes_names = list[Word](), False
     for index, word in enumerate(rest):
-        text, following = word.text, rest[index + 1 : index + 2]
-        if name in CLUSTERED and text[:1] == "-" and text[1:2] != "-":
-            at = next(
-                (at for at in range(1, len(text)) if text[at] in letters or text[at] in CLUSTERED[name]), len(text)
-            )
-            takes_names |= name == "curl" and "O" in text[:at]
-            if text[at : at + 1] and text[at] in letters:
-                found += [word.after(text[: at + 1])] if text[at + 1 :] else following
-            continue
-        takes_names |= name == "curl" and text.startswith("--remote-name")
-        if text in options:
-            found += following
-            continue
-        for option in options:
-            if text.startswith(option + "="):
-                found.append(word.after(option + "="))
-            elif text.startswith(option) and len(option) == 2:
-                found.append(word.after(option))
+        following = rest[index + 1 : index + 2]
+        if name in CLUSTERED and _is_cluster(word.text):
+            flags, outputs = _split_cluster(name, word, following)
+            takes_names |= name == "curl" and "O" in flags
+        else:
+            outputs = _value_of_output(OUTPUT[name], word, following)
+            takes_names |= name == "curl" and word.text.startswith("--remote-name")
+        found += outputs
     if takes_names:
         plain = [word.text.partition("?")[0] for word in _given(name, rest)]
         found += [Word(text.rpartition("/")[2]) for text in plain if "/" in text and not text.endswith("/")]
     named = [word for word in found if word.text != "-" and not word.text.startswith(NOWHERE)]
     return named or None
+
+
+def _split_cluster(name: str, word: Word, following: list[Word]) -> tuple[str, list[Word]]:
+    """The letters of `-sSo` that take no value, and the file that the one behind them names, if it names an output."""
+    text, letters = word.text, "".join([option[1] for option in OUTPUT[name] if len(option) == 2])
+    at = next((at for at in range(1, len(text)) if text[at] in letters or text[at] in CLUSTERED[name]), len(text))
+    flags, letter, joined = text[:at], text[at : at + 1], text[at + 1 :]
+    if not letter or letter not in letters:
+        return flags, []
+    return flags, [word.after(flags + letter)] if joined else following
+
+
+def _value_of_output(options: Sequence[str], word: Word, following: list[Word]) -> list[Word]:
+    """The file that an option names, behind it or joined to it."""
+    text = word.text
+    if text in options:
+        return following
+    found: list[Word] = []
+    for option in options:
+        if text.startswith(option + "="):
+            found.append(word.after(option + "="))
+        elif text.startswith(option) and len(option) == 2:
+            found.append(word.after(option))
+    return found
 
 
 def _unpacks(texts: list[str]) -> bool:
@@ -1006,24 +1100,34 @@ def _unpacks(texts: list[str]) -> bool:
 def _by_code(name: str, rest: list[Word], bodies: str) -> Targets:
     """Code for an interpreter, on its command line or in a here-document: a word that destroys is enough."""
     if name in AWK:
-        given = _given(name, rest)[:1]
-        code = "".join([word.text for word in given]).replace('> "/dev/', "").replace('>"/dev/', "")
-        return [] if any(word in code for word in WRITING) or _prints_to_a_file(code) else None
+        return _by_awk(name, rest)
     if not name.startswith(INTERPRETERS):
         return None
     flags = [index for index, word in enumerate(rest) if _gives_code(word.text)]
     given = [word for index in flags for word in rest[index + 1 : index + 2]]
     given += [word for word in rest if word.text[:1] == "-" and (word.text.startswith(WITH_CODE) or " " in word.text)]
-    if not given and not bodies:
-        plain = [word for word in rest if not word.text.startswith("-")]
-        comes_in = not plain or any(word.text == "-" for word in rest[: rest.index(plain[0])])
-        if (plain and plain[0].commands) or (comes_in and not any(word.text.startswith(ENDING) for word in rest)):
-            return []  # its code comes through a pipe
+    if not given and not bodies and _reads_code(rest):
+        return []
     code = bodies + "".join([word.text for word in given])
     if any(not word.is_sure for word in given):
         return []
     words = (*DESTROYING, *CMDLETS) if name.startswith(POWERSHELL) else DESTROYING
     return [] if any(word in code for word in words) else None
+
+
+def _by_awk(name: str, rest: list[Word]) -> Targets:
+    given = _given(name, rest)[:1]
+    code = "".join([word.text for word in given]).replace('> "/dev/', "").replace('>"/dev/', "")
+    return [] if any(word in code for word in WRITING) or _prints_to_a_file(code) else None
+
+
+def _reads_code(rest: list[Word]) -> bool:
+    """Does the code of an interpreter come through a pipe, or from what another command prints?"""
+    plain = [word for word in rest if not word.text.startswith("-")]
+    if plain and plain[0].commands:
+        return True
+    comes_in = not plain or any(word.text == "-" for word in rest[: rest.index(plain[0])])
+    return comes_in and not any(word.text.startswith(ENDING) for word in rest)
 
 
 def _prints_to_a_file(code: str) -> bool:

@@ -214,25 +214,16 @@ class _Reader:
             elif letter in BREAKS:
                 break
             elif letter == "\\":
-                piece = text[self.at + 1 : self.at + 2]
-                piece = "" if piece == "\n" else piece
-                is_quoted = True
-                self.at += 2
+                piece, is_quoted = self._escaped(), True
             elif letter == "'":
-                end = text.find("'", self.at + 1)
-                end = len(text) if end < 0 else end
-                piece, self.at, is_quoted = text[self.at + 1 : end], end + 1, True
+                piece, is_quoted = self._single(), True
             elif letter == '"':
                 is_quoted = True
                 piece = self._double(doubt, commands, holes, length)
             elif letter == "$" and text[self.at + 1 : self.at + 2] == "'":
-                end = self.at + 2
-                while end < len(text) and text[end] != "'":
-                    end += 2 if text[end] == "\\" else 1
-                piece = text[self.at + 2 : end]
+                piece, is_quoted = self._single_with_escapes(), True
                 if "\\" in piece:
                     doubt()
-                self.at, is_quoted = end + 1, True
             elif letter in "$`":
                 start = self.at
                 piece = self._expansion(commands)
@@ -254,6 +245,28 @@ class _Reader:
         word.commands = commands
         word.holes = holes if len(holes) == doubts else []
         return word
+
+    def _escaped(self) -> str:
+        """The letter behind a backslash; nothing for the end of a line."""
+        letter = self.text[self.at + 1 : self.at + 2]
+        self.at += 2
+        return "" if letter == "\n" else letter
+
+    def _single(self) -> str:
+        """What stands between single quotes."""
+        start, end = self.at + 1, self.text.find("'", self.at + 1)
+        end = len(self.text) if end < 0 else end
+        self.at = end + 1
+        return self.text[start:end]
+
+    def _single_with_escapes(self) -> str:
+        """What stands between the quotes of `$'…'`, with its backslashes."""
+        text, start = self.text, self.at + 2
+        end = start
+        while end < len(text) and text[end] != "'":
+            end += 2 if text[end] == "\\" else 1
+        self.at = end + 1
+        return text[start:end]
 
     def _note_hole(self, holes: list[tuple[int, str, bool]], start: int, place: int, is_quoted: bool) -> None:
         """Note the expansion that began at `start` if it is nothing but a variable."""

@@ -102,29 +102,48 @@ def _check(name: str, value: Any, schema: Mapping[str, Any]) -> None:
         raise Usage(f"{name} must be of type {kind}.")
     if "enum" in schema and value not in schema["enum"]:
         raise Usage(f"{name} must be one of {', '.join(schema['enum'])}.")
-    if kind in ("integer", "number") and not schema.get("minimum", value) <= value <= schema.get("maximum", value):
-        raise Usage(f"{name} must lie between {schema['minimum']} and {schema['maximum']}.")
-    if kind == "string":
-        if not schema.get("minLength", 0) <= len(value) <= schema.get("maxLength", len(value)):
-            raise Usage(f"{name} may have {schema.get('maxLength')} characters at most, and not be empty.")
-        if "pattern" in schema:
-            import re
+    if kind in CHECKS:
+        CHECKS[kind](name, value, schema)
 
-            if re.search(schema["pattern"].replace("$", r"\Z"), value) is None:
-                raise Usage(f"{name} is not of the right form.")
-    if kind == "array":
-        if not schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", len(value)):
-            raise Usage(f"{name} may have {schema.get('maxItems')} entries at most, and not be empty.")
-        for item in value:
-            _check(name, item, schema["items"])
-    if kind == "object" and schema.get("additionalProperties") is False:
-        for field in schema.get("required", ()):
-            if field not in value:
-                raise Usage(f"{name}: {field} is missing.")
-        for field, part in value.items():
-            if field not in schema["properties"]:
-                raise Usage(f"{name}: {field[:40]} is not known here.")
-            _check(f"{name}: {field}", part, schema["properties"][field])
+
+def _check_number(name: str, value: float, schema: Mapping[str, Any]) -> None:
+    if not schema.get("minimum", value) <= value <= schema.get("maximum", value):
+        raise Usage(f"{name} must lie between {schema['minimum']} and {schema['maximum']}.")
+
+
+def _check_text(name: str, value: str, schema: Mapping[str, Any]) -> None:
+    if not schema.get("minLength", 0) <= len(value) <= schema.get("maxLength", len(value)):
+        raise Usage(f"{name} may have {schema.get('maxLength')} characters at most, and not be empty.")
+    if "pattern" in schema:
+        import re
+
+        if re.search(schema["pattern"].replace("$", r"\Z"), value) is None:
+            raise Usage(f"{name} is not of the right form.")
+
+
+def _check_list(name: str, value: list[Any], schema: Mapping[str, Any]) -> None:
+    if not schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", len(value)):
+        raise Usage(f"{name} may have {schema.get('maxItems')} entries at most, and not be empty.")
+    for item in value:
+        _check(name, item, schema["items"])
+
+
+def _check_object(name: str, value: dict[str, Any], schema: Mapping[str, Any]) -> None:
+    if schema.get("additionalProperties") is not False:
+        return
+    for field in schema.get("required", ()):
+        if field not in value:
+            raise Usage(f"{name}: {field} is missing.")
+    for field, part in value.items():
+        if field not in schema["properties"]:
+            raise Usage(f"{name}: {field[:40]} is not known here.")
+        _check(f"{name}: {field}", part, schema["properties"][field])
+
+
+CHECKS: dict[str, Callable[[str, Any, Mapping[str, Any]], None]] = {
+    "integer": _check_number, "number": _check_number, "string": _check_text, "array": _check_list, "object": _check_object,
+}  # fmt: skip
+"""What a value must be beyond its type; a flag is nothing more."""
 
 
 def as_path(text: str) -> bytes:

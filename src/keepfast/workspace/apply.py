@@ -139,6 +139,16 @@ class Apply:
             if step.path not in made:
                 self.placing.folder(step)
         note("restore:folders")
+        self._place(files, staged)
+        unfinished = [step for step in folders if not made.get(step.path)]
+        self._put_modes([step for step in steps if step.action == MODE] + unfinished)
+        self.modes.close_again({step.path for step in steps})
+        if self.durable:
+            self._sync(steps)
+        note("restore:synced")
+
+    def _place(self, files: list[Step], staged: list[tuple[Step, bytes]]) -> None:
+        """Put all files in place, batch by batch; the first of them is staged."""
         done = 0
         while True:
             self.placing.all(staged)
@@ -147,14 +157,11 @@ class Apply:
             if done == len(files):
                 break
             staged = self._prepare(files, done)
-        unfinished = [step for step in folders if not made.get(step.path)]
-        modes = [step for step in steps if step.action == MODE] + unfinished
-        for step in sorted(modes, key=lambda one: one.path, reverse=True):
+
+    def _put_modes(self, steps: list[Step]) -> None:
+        """Set modes from below upwards: a folder may be closed by its own."""
+        for step in sorted(steps, key=lambda one: one.path, reverse=True):
             self.modes.put(step)
-        self.modes.close_again({step.path for step in steps})
-        if self.durable:
-            self._sync(steps)
-        note("restore:synced")
 
     def _sync(self, steps: list[Step]) -> None:
         """Make the tree durable: the folders in which something was changed if they are few, else the file system."""

@@ -119,9 +119,7 @@ def unified(
     source, target = path_new if path_old is None else path_old, path_old if path_new is None else path_new
     if source is None or target is None:
         raise ValueError("a patch needs a path")
-    sides = ((mode_old, mode_new), (mode_new, mode_old))
-    modes = [next((mode for mode in side if mode is not None), 0o644) for side in sides]
-    head = _head(path_old, path_new, [mode if S_IFMT(mode) else mode | S_IFREG for mode in modes])
+    head = _head(path_old, path_new, _full_modes(mode_old, mode_new))
     names = [quote(b"a/" + source), quote(b"b/" + target)]
     if head or diff.binary or diff.hunks:
         yield HEADER, b"diff --git %s %s" % (*names,)
@@ -134,8 +132,7 @@ def unified(
         # A tab ends a name with spaces, else other programs take what follows the space for a time.
         yield HEADER, b"%s %s%s" % (sign, name, b"\t" * (b" " in name))
     for hunk in diff.hunks:
-        ranges = ((hunk.old_start, hunk.old_lines), (hunk.new_start, hunk.new_lines))
-        yield RANGE, b"@@ -%s +%s @@" % (*(b"%d" % at if size == 1 else b"%d,%d" % (at, size) for at, size in ranges),)
+        yield RANGE, _range(hunk)
         for kind, text in hunk.lines:
             yield kind, kind.encode() + text
 
@@ -272,6 +269,17 @@ def _head(old: bytes | None, new: bytes | None, modes: list[int]) -> list[bytes]
     before, after = known if known[0] != known[1] else modes
     changed = [b"old mode %o" % before, b"new mode %o" % after] if before != after else []
     return changed + ([b"rename from " + quote(old), b"rename to " + quote(new)] if old != new else [])
+
+
+def _full_modes(old: int | None, new: int | None) -> list[int]:
+    """Both modes with their type; an absent side has that of the other one."""
+    modes = [next((mode for mode in side if mode is not None), 0o644) for side in ((old, new), (new, old))]
+    return [mode if S_IFMT(mode) else mode | S_IFREG for mode in modes]
+
+
+def _range(hunk: Hunk) -> bytes:
+    ranges = ((hunk.old_start, hunk.old_lines), (hunk.new_start, hunk.new_lines))
+    return b"@@ -%s +%s @@" % (*(b"%d" % at if size == 1 else b"%d,%d" % (at, size) for at, size in ranges),)
 
 
 def _bars(added: int, removed: int, most: int, room: int) -> tuple[int, int]:

@@ -125,17 +125,9 @@ class Preparing:
 
         `built`: new folders were built before, and are to be synced too.
         """
-        end, size = start, 0
-        while end < len(files) and size <= BATCH_BYTES:
-            size += _entry(files[end]).size
-            end += 1
-        names: dict[int, bytes] = {}
+        end = _end_of_batch(files, start)
         groups: dict[Group, bytes] = {}
-        cloning = self.contents.cloning
-        for number in range(start, end):
-            if cloning is None or not cloning.possible:
-                break  # the file system has said no: the rest is written as always
-            names[number] = self._one(_entry(files[number]), groups)
+        names = self._clone(files, start, end, groups)
         if self.ours:  # else each file is given away by itself
             simple = [number for number in range(start + len(names), end) if is_simple(_entry(files[number]))]
             own = [self.staging.own() for _ in simple]
@@ -148,16 +140,30 @@ class Preparing:
                     progress(number, len(files))
         note("restore:staged")
         self.ahead.wait()
-        if self.durable and 0 < len(names) <= FEW and not built:
-            # A sync of the file system waits for everything that anybody has written to it.
+        if self.durable:
+            self._sync(files, names, built)
+        note("restore:staged-synced")
+        return [(files[number], names[number]) for number in range(start, end)]
+
+    def _clone(self, files: list[Step], start: int, end: int, groups: dict[Group, bytes]) -> dict[int, bytes]:
+        """Clone files for as long as the file system does; return their names by their numbers."""
+        names: dict[int, bytes] = {}
+        cloning = self.contents.cloning
+        for number in range(start, end):
+            if cloning is None or not cloning.possible:
+                break  # the file system has said no: the rest is written as always
+            names[number] = self._one(_entry(files[number]), groups)
+        return names
+
+    def _sync(self, files: list[Step], names: dict[int, bytes], built: bool) -> None:
+        """Make staged files durable: one by one if they are few, as a sync of the file system waits for all of its writers."""
+        if 0 < len(names) <= FEW and not built:
             for number, name in names.items():
                 if _entry(files[number]).kind == FILE:
                     self.system.sync_file(self.staging.fd, name)
             fsync(self.staging.fd)
-        elif self.durable and (names or built):
+        elif names or built:
             self.system.sync(self.staging.fd)
-        note("restore:staged-synced")
-        return [(files[number], names[number]) for number in range(start, end)]
 
     def many(
         self,
@@ -331,6 +337,14 @@ class Preparing:
 def _entry(step: Step) -> Entry:
     assert step.new is not None
     return step.new
+
+
+def _end_of_batch(files: list[Step], start: int) -> int:
+    end, size = start, 0
+    while end < len(files) and size <= BATCH_BYTES:
+        size += _entry(files[end]).size
+        end += 1
+    return end
 
 
 def is_simple(entry: Entry) -> bool:

@@ -210,9 +210,7 @@ class Visitor:
         first, whole = len(ctimes), True
         further: list[Folder] = []
         if path:
-            scan.folders.append((path, seen))
-            if not entries and not kept and seen.st_ctime_ns > now:
-                scan.emptied.append((path, seen))
+            self._note_listed(path, seen, not entries and not kept)
         for name, is_folder, info in entries:
             below = prefix + name
             if name[0] == 46 and (never := chooser.never(prefix, name, names, is_folder)):  # "."
@@ -220,13 +218,7 @@ class Visitor:
                     self._leave(below, never)
                 continue
             if is_folder:
-                flags, inside = chooser.folder(below, stack, ignored)
-                if flags:
-                    self._leave(below, flags)
-                    continue
-                if inside and not ignored and capture.leaves_large:
-                    scan.marks.add(SMALL + below)
-                further.append((below, stack, inside))
+                further += self._choose(below, stack, ignored)
                 continue
             if capture.excludes_files and chooser.exclude.match(below, False):
                 self._leave(below, BY_NAME)
@@ -251,10 +243,8 @@ class Visitor:
                 if moved:
                     scan.candidates.append((below, info))
                     scan.places[below] = len(ctimes)
-            elif not moved and kind in (OVERSIZE, IGNORED) and self.is_forced(below):
-                scan.marks.add(FORCED + below)
             else:
-                self.leave_file(below, kind, info)
+                self._leave_unless_forced(below, kind, info, moved)
             # As _note_file does; a call less for every file of the tree.
             scan.names.append(name)
             ctimes.append(ctime if 0 < ctime < now else -1)
@@ -264,6 +254,28 @@ class Visitor:
             raise too_many(capture.max_files)
         self._note(path, seen, kept + len(ctimes) - first, whole)
         return further
+
+    def _note_listed(self, path: bytes, seen: stat_result, is_empty: bool) -> None:
+        self.scan.folders.append((path, seen))
+        if is_empty and seen.st_ctime_ns > self.now:
+            self.scan.emptied.append((path, seen))
+
+    def _choose(self, path: bytes, stack: Stack, ignored: bool) -> list[Folder]:
+        """Return the folder if it is to be entered; else leave it out."""
+        flags, inside = self.chooser.folder(path, stack, ignored)
+        if flags:
+            self._leave(path, flags)
+            return []
+        if inside and not ignored and self.capture.leaves_large:
+            self.scan.marks.add(SMALL + path)
+        return [(path, stack, inside)]
+
+    def _leave_unless_forced(self, path: bytes, kind: str, seen: stat_result, moved: bool) -> None:
+        """Leave a file out, unless the newest version has it in spite of the rules and it is as it was."""
+        if not moved and kind in (OVERSIZE, IGNORED) and self.is_forced(path):
+            self.scan.marks.add(FORCED + path)
+        else:
+            self.leave_file(path, kind, seen)
 
     def _rules(self, path: bytes, stack: Stack, entries: Listing, names: set[bytes]) -> Stack:
         """Return the rules in force in the folder."""

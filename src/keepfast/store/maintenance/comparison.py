@@ -167,12 +167,32 @@ class _Comparing:
 
     def _rows(self, truth: WorkspaceRow, mine: WorkspaceRow) -> None:
         """The log is whole: whatever follows from it must be in the ledger, and nothing else."""
-        path, unproven = truth.path, self.built.unproven.get(truth.id, set())
+        path = truth.path
+        self._workspace_row(truth, mine)
+        own = {row.version: row for row in self.actual.find(Query(workspace=truth.id, forgotten=True))}
+        self._checkpoint_rows(truth, own)
+        self._conversations(truth)
+        self._base(truth)
+        wrong = self._wrong_tags(own)
+        if wrong:
+            self.report.wrong(f"The ledger's tags are wrong in {text(path)}", labels(wrong, path))
+        living = {version for version, row in own.items() if not row.forgotten}
+        self.report.checkpoints += len(living)
+        unproven = self.built.unproven.get(truth.id, set())
+        wrong = self._unlike_states(truth.id, sorted((living | {truth.version}) - unproven), truth.version)
+        if wrong:
+            self.report.wrong(f"The ledger is wrong about files of {text(path)}", labels(wrong, path))
+        self._lost_versions(truth, mine, own, living)
+
+    def _workspace_row(self, truth: WorkspaceRow, mine: WorkspaceRow) -> None:
         # Without a sum the newest state does not follow from documents; nor do the numbers about it.
         if mine != (truth if truth.tree else truth._replace(tree=mine.tree, counts=mine.counts)):
-            concerned_here = labels({row.version for row in self.expected.find(Query(workspace=truth.id))}, path)
-            self.report.wrong(f"The ledger is wrong about the workspace {text(path)}", concerned_here)
-        own = {row.version: row for row in self.actual.find(Query(workspace=truth.id, forgotten=True))}
+            versions = {row.version for row in self.expected.find(Query(workspace=truth.id))}
+            self.report.wrong(
+                f"The ledger is wrong about the workspace {text(truth.path)}", labels(versions, truth.path)
+            )
+
+    def _checkpoint_rows(self, truth: WorkspaceRow, own: dict[int, CheckpointRow]) -> None:
         given = {row.version: row for row in self.expected.find(Query(workspace=truth.id, forgotten=True))}
         wrong = {
             version
@@ -180,31 +200,33 @@ class _Comparing:
             if version not in own or version not in given or not self._alike(own[version], given[version])
         }
         if wrong:
-            self.report.wrong(
-                f"The ledger is wrong about {many(len(wrong), 'checkpoint')} of {text(path)}", labels(wrong, path)
-            )
+            count = many(len(wrong), "checkpoint")
+            self.report.wrong(f"The ledger is wrong about {count} of {text(truth.path)}", labels(wrong, truth.path))
+
+    def _conversations(self, truth: WorkspaceRow) -> None:
         kept = self.actual.kept(truth.id)
         wrong = {version for version, ids in self.expected.kept(truth.id).items() if kept.get(version) != ids}
         if wrong:
-            self.report.wrong(f"The ledger is wrong about conversations of {text(path)}", labels(wrong, path))
+            self.report.wrong(
+                f"The ledger is wrong about conversations of {text(truth.path)}", labels(wrong, truth.path)
+            )
+
+    def _base(self, truth: WorkspaceRow) -> None:
         key = base_key(truth.id)
         base = self.actual.meta(key) or ""
         # One that speaks of an older version is believed by nobody: an older program leaves it as it was.
         if base.endswith(f" {truth.version}") and base != (self.expected.meta(key) or ""):
-            self.report.wrong(f"The ledger is wrong about what {text(path)} was last set to", [])
-        wrong = self._wrong_tags(own)
-        if wrong:
-            self.report.wrong(f"The ledger's tags are wrong in {text(path)}", labels(wrong, path))
-        self.report.checkpoints += sum(not row.forgotten for row in own.values())
-        living = {version for version, row in own.items() if not row.forgotten}
-        wrong = self._unlike_states(truth.id, sorted((living | {truth.version}) - unproven), truth.version)
-        if wrong:
-            self.report.wrong(f"The ledger is wrong about files of {text(path)}", labels(wrong, path))
+            self.report.wrong(f"The ledger is wrong about what {text(truth.path)} was last set to", [])
+
+    def _lost_versions(
+        self, truth: WorkspaceRow, mine: WorkspaceRow, own: dict[int, CheckpointRow], living: set[int]
+    ) -> None:
+        """Versions whose documents are missing: lost, or known to the ledger still."""
         lost = {version for version in self.built.lost.get(truth.id, ()) if version in own}
         lost |= {version for version in living if (truth.id, version) in self.built.by_keyframe}
         gone = {version for version in lost if own[version].trigger == LOST}
         if gone:
-            self.report.say(f"Lost: {many(len(gone), 'version')} of {text(path)}", labels(gone, path))
+            self.report.say(f"Lost: {many(len(gone), 'version')} of {text(truth.path)}", labels(gone, truth.path))
         if lost - gone:
             self._unproven(mine, [own[version] for version in sorted(lost - gone)])
 
