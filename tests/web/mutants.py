@@ -15,6 +15,7 @@ import keepfast.web as package
 MODULES = (
     "sessions",
     "contents",
+    "queries",
     "markup",
     "translation",
     "local_users",

@@ -140,34 +140,34 @@ class Resuming:
 
         `but`: a session that has only begun. A save by hand, or by itself, after the last session holds that session's work.
         """
-        by_hand: Told | None = None  # and those that were made by themselves
-        task = ""  # what the newest of them that somebody worded says
-        late: list[Told] = []  # what a crashed session left was kept after others may have ended
-        repository = self.engine.repository()
+        by_hand: list[Told] = []  # and those that were made by themselves
         for name in [session, ""] if session else [""]:
-            for row in repository.find(Query(workspace=self.workspace, session=name, limit=MOST_WORK)):
-                if but and row.session == but:
-                    continue
-                told = self.tell(row)
-                if not told.is_work and not (told.header.get("conversation") and not self._summarises):
-                    continue
-                if not (told.session or told.header.get("notes")):
-                    by_hand = by_hand or told
-                    task = task or ("" if told.is_unworded else told.summary)
-                    continue
-                late.append(told)
-                if row.trigger != sessions.CUT_OFF or name:
-                    break
+            late, others = self._worked_on(name, but)
+            by_hand += others
             if late:
                 told = max(late, key=self.worked_at)
-                if by_hand is None:
-                    return told
-                by_hand = by_hand._replace(before=told.header)
-                task = task or told.summary
+                return _newest(by_hand, told) if by_hand else told
+        return _newest(by_hand) if by_hand else None
+
+    def _worked_on(self, session: str, but: str) -> tuple[list[Told], list[Told]]:
+        """Checkpoints that hold work, newest first, to the last that a session ended with; and those outside of sessions.
+
+        There are several of sessions where some have crashed: what such a session left was kept after others may have ended.
+        """
+        late, by_hand = list[Told](), list[Told]()
+        for row in self.engine.repository().find(Query(workspace=self.workspace, session=session, limit=MOST_WORK)):
+            if but and row.session == but:
+                continue
+            told = self.tell(row)
+            if not told.is_work and not (told.header.get("conversation") and not self._summarises):
+                continue
+            if not (told.session or told.header.get("notes")):
+                by_hand.append(told)
+                continue
+            late.append(told)
+            if row.trigger != sessions.CUT_OFF or session:
                 break
-        if by_hand is None or not by_hand.is_unworded or not task:
-            return by_hand
-        return by_hand.behind(task)
+        return late, by_hand
 
     def worked_at(self, told: Told) -> int:
         """When the work that the checkpoint holds was last gone on with, as far as that is known."""
@@ -365,6 +365,14 @@ class Resuming:
         changes, _ = pending(self.engine, self.root, row)
         names = [f"{said(change.kind, language)}: {_shown(change.path)}" for change in changes[:MOST_NAMED]]
         return "\n".join(names + _more(len(changes), "", language))
+
+
+def _newest(by_hand: list[Told], work: Told | None = None) -> Told:
+    """The newest save outside of sessions, with the task that it goes on with: worded by hand, or that of the work before."""
+    told = by_hand[0]._replace(before=work.header) if work is not None else by_hand[0]
+    worded = [one.summary for one in by_hand if not one.is_unworded]
+    task = worded[0] if worded else work.summary if work is not None else ""
+    return told.behind(task) if told.is_unworded and task else told
 
 
 def _is_file(change: Change) -> bool:

@@ -412,29 +412,25 @@ class _Script:
             return
         where.judged[path] = None
         text = where.text_of(path)
-        if text is None:
-            last = path.rpartition("/")[2]
-            if "." in last or (name in SHELLS and not is_ours):
-                where.threaten([])  # it may be made by this very command, and do anything
-            return
-        first = text.partition("\n")[0] if text.startswith("#!") else ""
-        by_shell = name in SHELLS or is_ours
-        if not name and not is_ours:
-            runner = first.rpartition("/")[2].split(" ")
-            by_shell = any(one in SHELLS for one in runner) or (not first and path.endswith(SCRIPTS))
-            if not by_shell and not first and not path.endswith(CODED):
-                return
-        if not by_shell:
-            words = (*REMOVING, *CMDLETS) if (name or first).startswith(POWERSHELL) or "pwsh" in first else REMOVING
-            if any(one in text for one in words) or _calls(text, "remove"):
-                where.threaten([])
-        elif depth > DEEPEST:
-            where.threaten([])
-        else:
+        if text is not None:
+            self._run_text(text, "sh" if is_ours else name or _interpreter(path, text), depth, is_ours)
+        elif "." in path.rpartition("/")[2] or (name in SHELLS and not is_ours):
+            where.threaten([])  # it may be made by this very command, and do anything
+
+    def _run_text(self, text: str, interpreter: str, depth: int, is_ours: bool) -> None:
+        """Look into the text of a script; without an interpreter it is none."""
+        where = self.where
+        if interpreter in SHELLS and depth <= DEEPEST:
             folder = where.cwd
             _Script(where, text).look(text, depth + 1)
             if not is_ours:
                 where.cwd = folder
+        elif interpreter in SHELLS:
+            where.threaten([])
+        elif interpreter:
+            words = (*REMOVING, *CMDLETS) if interpreter.startswith(POWERSHELL) else REMOVING
+            if any(one in text for one in words) or _calls(text, "remove"):
+                where.threaten([])
 
     def _program(self, words: Sequence[Word], bodies: str, depth: int) -> None:
         first, rest = words[0], list(words[1:])
@@ -773,6 +769,16 @@ def _run_first(rest: list[Word]) -> list[Word]:
             continue
         return [] if text in CHECKING or word.commands else [word]
     return []
+
+
+def _interpreter(path: str, text: str) -> str:
+    """What runs a script that stands for itself, by its first line or else by its name; nothing if it is no script."""
+    if text.startswith("#!"):
+        words = text.partition("\n")[0].rpartition("/")[2].split(" ")
+        return next((word for word in words if word in SHELLS or word.startswith(POWERSHELL)), words[0] or "env")
+    if path.endswith(SCRIPTS):
+        return "sh"
+    return "python" if path.endswith(CODED) else ""
 
 
 def _calls(text: str, name: str) -> bool:
