@@ -73,7 +73,8 @@ def join(notes: Notes, before: Inheritance | None) -> Notes:
         notes.next_steps = list(before.next_steps)
     notes.decisions = list(dict.fromkeys([*notes.decisions, *before.decisions]))[:MOST_DECISIONS]
     if not notes.blockers:
-        ended = (TEST_FAILS if notes.last_run is not None else "", WAITING if notes.asked else "")
+        is_tested = notes.last_run is not None and notes.last_run.is_known
+        ended = (TEST_FAILS if is_tested else "", WAITING if notes.asked else "")
         over = tuple([beginning for beginning in ended if beginning])
         notes.blockers = [one for one in before.blockers if not one.startswith(over)]
     return with_files(notes, before)

@@ -34,12 +34,24 @@ def _cut(text: str, longest: int) -> str:
 
 @dataclass(slots=True)
 class Run:
-    """A test or build: its command, whether it passed, and the end of its output if not."""
+    """A test or build: its command, whether it passed, and the end of its output if not.
+
+    Neither is known where its exit code was masked (`pytest || true`) and its output does not say it.
+    """
 
     command: str
     passed: bool
     tail: str = ""
     at: int = 0
+    is_known: bool = True
+
+    @property
+    def failed(self) -> bool:
+        return self.is_known and not self.passed
+
+    def to_json(self) -> dict[str, Any]:
+        known = {"command": self.command, "passed": self.passed, "tail": self.tail, "at": self.at}
+        return known if self.is_known else {**known, "unknown": True}
 
     @classmethod
     def from_json(cls, value: Any) -> Run | None:
@@ -47,7 +59,7 @@ class Run:
         if not isinstance(value, dict):
             return None
         command, tail = str(value.get("command", "")), str(value.get("tail", ""))
-        return cls(command, bool(value.get("passed")), tail, int(value.get("at", 0)))
+        return cls(command, bool(value.get("passed")), tail, int(value.get("at", 0)), not value.get("unknown"))
 
 
 @dataclass(slots=True)
@@ -131,14 +143,7 @@ class Notes:
             "plan": self.plan,
             "answers": [{"question": question, "answer": answer} for question, answer in self.answers],
             "last_said": self.said,
-            "last_test": None
-            if self.last_run is None
-            else {
-                "command": self.last_run.command,
-                "passed": self.last_run.passed,
-                "tail": self.last_run.tail,
-                "at": self.last_run.at,
-            },
+            "last_test": None if self.last_run is None else self.last_run.to_json(),
             "unfinished": self.unfinished,
             "files": [
                 {
