@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from keepfast.agents.working_file import Span, WorkingFile
 from keepfast.model.header import proper_notes
 from keepfast.resume.signals import Signals
 from keepfast.secrets.cuts import head
@@ -72,6 +73,11 @@ class FileNote:
     changed: list[tuple[int, int]] = field(default_factory=list)
     read: list[tuple[int, int]] = field(default_factory=list)
     is_inherited: bool = False  # changed before the session began, and not touched by it
+
+    def as_file(self, touched: int) -> WorkingFile:
+        """The file with these places, as if all were met at once; its text is not known."""
+        changed, read = [_span(*lines) for lines in self.changed], [_span(*lines) for lines in self.read]
+        return WorkingFile(self.path, touched=touched, hunks=changed, reads=read)
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> FileNote:
@@ -211,6 +217,11 @@ def _texts(value: dict[str, Any], name: str) -> list[str]:
 
 def _pairs(value: dict[str, Any], name: str, first: str, second: str) -> list[tuple[str, str]]:
     return [(str(one.get(first, "")), str(one.get(second, ""))) for one in value.get(name) or []]
+
+
+def _span(first: int, last: int) -> Span:
+    """A change without a place is kept as one of line 1."""
+    return Span(0, first, last - first + 1 if last > 1 else 0)
 
 
 def _spans(value: dict[str, Any], name: str) -> list[tuple[int, int]]:
