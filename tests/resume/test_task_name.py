@@ -151,7 +151,7 @@ def test_without_a_request_the_agents_own_heading_is_told() -> None:
     assert taken(session) == "Code review: retries of the mail queue — review 12"
 
 
-SKILL = "Base directory for this skill: /home/ann/shop/.claude/skills/e2e-debug\n\n# Debug external agent failures\n\nRead the logs."
+SKILL = "Base directory for this skill: /home/ann/.claude/skills/e2e-debug\n\n# Debug external agent failures\n\nRead the logs."
 DEBUG = "<command-message>e2e-debug</command-message>\n<command-name>/e2e-debug</command-name>"
 
 
