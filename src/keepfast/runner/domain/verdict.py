@@ -44,6 +44,8 @@ class Seen(NamedTuple):
     phases: int = 1
     completes_on_exit: bool = False
     never_started: str = ""
+    is_used_up: bool = False
+    """Its task's budget of tokens or money."""
 
 
 class Verdict(NamedTuple):
@@ -61,6 +63,8 @@ def judge(seen: Seen) -> Verdict:
     found = sort(list(seen.blocks))
     malformed = tuple(one for one in found if isinstance(one, Malformed))
     decided = _decide(seen, [one for one in found if isinstance(one, Block)], malformed)
+    if decided.kind == IDLE and seen.is_used_up:
+        decided = Verdict(BUDGET, "budget")  # whatever it would be told, no run follows that could go on
     return decided._replace(malformed=malformed)
 
 
