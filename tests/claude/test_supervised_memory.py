@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from keepfast.runner.actions import recovery as recover
-from keepfast.runner.db.tables import Task
+from keepfast.runner.domain.records import Task
 
 from .endpoint import Reply, Rule, call, say, use
 from .supervised import DONE, ClientPlace, bash

@@ -15,7 +15,7 @@ from random import Random
 import pytest
 
 from folders import marketplace
-from keepfast.runner.db.tables import Task
+from keepfast.runner.domain.records import Task
 from keepfast.runner.process import shims as process
 from keepfast.store.rows import Query
 from postgres import dump

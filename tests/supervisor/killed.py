@@ -21,8 +21,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from keepfast.model import steps
 from keepfast.model.errors import KeepfastError
 from keepfast.runner.domain.options import Options
+from keepfast.runner.process.wake import wake
 from keepfast.runner.scheduler import service as serving
-from keepfast.runner.scheduler.wake import wake
 from supervisor.place import QUICK, Place
 
 

@@ -15,8 +15,8 @@ from keepfast.app.wiring import build
 from keepfast.runner.actions import taskfile
 from keepfast.runner.actions.environment import Ground
 from keepfast.runner.actions.tasks import Tasks
-from keepfast.runner.db.tables import Task
 from keepfast.runner.domain.options import Options
+from keepfast.runner.domain.records import Task
 from keepfast.runner.scheduler.attempts import Threads
 from keepfast.runner.scheduler.supervisor import Supervisor
 from keepfast.settings import Settings

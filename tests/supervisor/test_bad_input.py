@@ -19,7 +19,7 @@ from faults.disks import formatted, needs, tmpfs
 from keepfast.model.errors import Damaged, KeepfastError, Unreachable, Usage
 from keepfast.runner.actions import recovery as recover
 from keepfast.runner.actions import taskfile
-from keepfast.runner.db.tables import Task
+from keepfast.runner.domain.records import Task
 from keepfast.runner.scheduler.attempts import Threads
 from keepfast.runner.scheduler.lock import Lock, trouble_of
 from keepfast.runner.scheduler.supervisor import Supervisor

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from keepfast.runner.actions import documents
+from keepfast.runner.actions import descriptions, documents, run_outputs
 from keepfast.runner.actions import recovery as recover
-from keepfast.runner.db.tables import Run, Task
+from keepfast.runner.domain.moments import moment
+from keepfast.runner.domain.records import Run, Task
 from keepfast.runner.process import shims as process
-from keepfast.runner.scheduler import runs
 from keepfast.secrets.redaction import redact
 
 from .place import DONE, PHASE, QUICK, Place, say_phase
@@ -243,7 +243,7 @@ def claim_id(story: Story, name: str, task: Task, document: dict[str, Any], expe
 
 
 def claim_created(story: Story, name: str, task: Task, document: dict[str, Any], expected: Any) -> None:
-    assert document["createdAt"] == documents.moment(story.rows(name, CASES[name].reason)[-1]["made_at"])
+    assert document["createdAt"] == moment(story.rows(name, CASES[name].reason)[-1]["made_at"])
 
 
 def claim_pid(story: Story, name: str, task: Task, document: dict[str, Any], expected: Any) -> None:
@@ -256,7 +256,7 @@ def spoken(story: Story, name: str, expected: int) -> list[str]:
     """Prompts and lines of the runs, in order: nothing for a document of before the first run's first word."""
     found: list[str] = []
     for run in story.runs_of(name):
-        output = runs.read(story.place.ground, run)
+        output = run_outputs.read(story.place.ground, run)
         found += [redact(run.prompt[:4000]), *[message["content"] for message in output.messages]]
     return found[: 1 + expected] if expected == 0 or CASES[name].reason == "interval" else found
 
@@ -279,7 +279,7 @@ def claim_last_index(story: Story, name: str, task: Task, document: dict[str, An
 def claim_timestamps(story: Story, name: str, task: Task, document: dict[str, Any], expected: Any) -> None:
     messages = document["conversationHistory"]["messages"]
     times = [datetime.fromisoformat(message["timestamp"]) for message in messages]
-    begun = documents.moment(story.runs_of(name)[0].started_at)
+    begun = moment(story.runs_of(name)[0].started_at)
 
     assert times == sorted(times)
     assert messages[0]["timestamp"] == begun
@@ -330,7 +330,7 @@ def claim_pending(field: str) -> Claim:
 def claim_last_modified(story: Story, name: str, task: Task, document: dict[str, Any], expected: Any) -> None:
     path = story.place.workspace(name) / "docs/idea.md"
     if document["workspace"]["deliverables"]:
-        assert document["workspace"]["lastModified"] == documents.moment(path.stat().st_mtime_ns)
+        assert document["workspace"]["lastModified"] == moment(path.stat().st_mtime_ns)
     else:
         assert document["workspace"]["lastModified"] <= document["createdAt"]
 
@@ -489,7 +489,7 @@ def test_a_rebuilt_task_knows_what_its_dependencies_were(place: Place) -> None:
 
     recover.rebuild(place.ground, [str(place.base)])
 
-    assert documents.dependencies(place.ground.tables, task.id) == before
+    assert descriptions.dependencies(place.ground.tables, task.id) == before
     assert before[0]["type"] == "api_key"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from keepfast.model.errors import Damaged, NewerFormat
-from keepfast.runner.actions import documents
+from keepfast.runner.actions import documents, folders, metadata
 from keepfast.runner.actions import recovery as recover
 
 from .place import DONE, PHASE, Place, say_phase
@@ -91,7 +91,7 @@ def test_our_folders_are_ignored_by_git_and_not_captured(place: Place) -> None:
 def test_the_history_is_appended_to_once(place: Place) -> None:
     task = place.task([DONE])
     place.supervise()
-    documents.project(place.ground, task.id)
+    metadata.project(place.ground, task.id)
 
     lines = (place.workspace() / ".metadata/history.jsonl").read_text().splitlines()
     numbers = [json.loads(line)["sequence"] for line in lines]
@@ -210,7 +210,7 @@ def test_a_cold_start_never_goes_beyond_the_last_phase(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_supervisor_left_while_it_compressed_goes(tmp_path: Path) -> None:
-    folder = tmp_path / documents.CHECKPOINTS
+    folder = tmp_path / folders.CHECKPOINTS
     folder.mkdir(parents=True)
     (folder / "checkpoint_1.json").write_text("{}")
     (folder / "checkpoint_0.json.gz.77.new").write_text("half")

@@ -10,7 +10,7 @@ import pytest
 
 from keepfast.model.errors import Conflict
 from keepfast.runner.actions.report import report
-from keepfast.runner.db.tables import Task
+from keepfast.runner.domain.records import Task
 from keepfast.runner.domain.task import NotAllowed
 from keepfast.runner.scheduler.supervisor import Supervisor
 

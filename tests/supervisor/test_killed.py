@@ -18,7 +18,7 @@ import pytest
 from keepfast.model.errors import Busy
 from keepfast.runner.actions import documents
 from keepfast.runner.actions import recovery as recover
-from keepfast.runner.db.tables import Run, Task
+from keepfast.runner.domain.records import Run, Task
 from keepfast.runner.process import shims as process
 from keepfast.runner.scheduler.lock import Lock
 from keepfast.store.rows import Query

@@ -24,8 +24,8 @@ from keepfast.runner.actions import taskfile, vault
 from keepfast.runner.actions.report import report
 from keepfast.runner.actions.tasks import Tasks
 from keepfast.runner.db.rows import MARKED
-from keepfast.runner.db.tables import Task
 from keepfast.runner.domain.questions import check
+from keepfast.runner.domain.records import Task
 from keepfast.runner.domain.reviews import Remark
 from keepfast.runner.process.redaction import Lines, clean, clean_text, is_telling
 from keepfast.runner.scheduler.attempts import Threads

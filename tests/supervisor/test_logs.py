@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from keepfast.runner.actions import documents, logs, recovery
+from keepfast.runner.actions import documents, logs, metadata, recovery
 
 from .place import DONE, Place
 
@@ -147,7 +147,7 @@ def test_writers_at_the_same_time_write_every_event_once(place: Place) -> None:
             with tables.write():
                 tables.change(task.id, place.now())
                 tables.log(task.id, place.now(), "warning", {"message": f"{number}"})
-            documents.project(place.ground, task.id)
+            metadata.project(place.ground, task.id)
 
     threads = [Thread(target=work, args=(number,)) for number in range(4)]
     for thread in threads:

@@ -11,7 +11,7 @@ import pytest
 from keepfast.cli.event_lines import logged, told
 from keepfast.runner.actions.report import report
 from keepfast.runner.actions.restores import HELD, RESTARTING
-from keepfast.runner.db.tables import Task
+from keepfast.runner.domain.records import Task
 from keepfast.runner.domain.task import NotAllowed
 from keepfast.store.maintenance.space import forget
 from keepfast.store.rows import Query

@@ -9,7 +9,7 @@ import pytest
 from keepfast.app.inspect import compare
 from keepfast.model.errors import Usage
 from keepfast.runner.actions.checkpoints import phase_base
-from keepfast.runner.db.tables import Task
+from keepfast.runner.domain.records import Task
 from keepfast.runner.domain.reviews import HOUR, Late, Remark, late, rejected, remark
 from keepfast.store.maintenance.space import forget
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from keepfast.runner.db.tables import Task
+from keepfast.runner.domain.records import Task
 from keepfast.runner.notify.channels import URGENT
 
 from .place import DONE, PHASE, QUICK, Place, say_phase

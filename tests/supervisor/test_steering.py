@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from keepfast.runner.actions import documents
 from keepfast.runner.actions.report import report
 from keepfast.runner.actions.restores import RESTARTING
-from keepfast.runner.db.tables import Run, Task
+from keepfast.runner.domain.moments import moment
+from keepfast.runner.domain.records import Run, Task
 from keepfast.runner.domain.task import NotAllowed
 from keepfast.runner.process import shims as process
 from keepfast.runner.scheduler import service as serving
@@ -576,7 +576,7 @@ def test_an_agent_is_started_before_it_speaks_and_tells_nothing_before_it_does(p
     with open(f"{run.folder}/out.log.times") as file:
         first = int(file.read().split()[1])
     assert run.started_at <= run.live_at <= first
-    assert log["run_begun"]["timestamp"] <= log["agent_started"]["timestamp"] <= documents.moment(first)
+    assert log["run_begun"]["timestamp"] <= log["agent_started"]["timestamp"] <= moment(first)
     assert "progress" not in log
 
 

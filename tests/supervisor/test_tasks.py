@@ -474,7 +474,7 @@ def test_a_workspace_deleted_under_way_holds_its_task(place: Place) -> None:
 @pytest.mark.databases
 def test_a_database_that_is_locked_is_waited_for(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     task = place.task([DONE])
-    monkeypatch.setattr("keepfast.runner.db.database.WAIT", 0.1)
+    monkeypatch.setattr("keepfast.runner.db.sqlite.WAIT", 0.1)
     monkeypatch.setattr("keepfast.runner.db.postgres.WAIT", 0.1)
     ground = place.make_ground()
     other = place.ground.tables._db

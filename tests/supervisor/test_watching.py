@@ -13,7 +13,7 @@ import pytest
 from keepfast.app.checkpoint import Engine
 from keepfast.model.errors import DiskFull
 from keepfast.runner.actions.report import report
-from keepfast.runner.db.tables import Task
+from keepfast.runner.domain.records import Task
 
 from .place import DONE, PHASE, Place, say_phase
 

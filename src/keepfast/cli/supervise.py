@@ -30,8 +30,8 @@ def supervise(session: Session, until_idle: bool) -> None:
 
 
 def until_told(session: Session, until_idle: bool = False) -> None:
+    from keepfast.runner.process.wake import wake
     from keepfast.runner.scheduler.service import run
-    from keepfast.runner.scheduler.wake import wake
 
     stop = Flag()
     with ground_of(session, stays=True) as ground:

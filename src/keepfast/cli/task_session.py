@@ -15,7 +15,7 @@ from keepfast.cli.session import Session, write_json
 if TYPE_CHECKING:
     from keepfast.runner.actions.environment import Ground
     from keepfast.runner.actions.tasks import Tasks
-    from keepfast.runner.db.tables import Task
+    from keepfast.runner.domain.records import Task
 
 REF = click.argument("ref", metavar="TASK")
 

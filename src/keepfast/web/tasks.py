@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from keepfast.model.errors import Conflict, NotFound, Usage
 from keepfast.runner.actions.checkpoints import phase_base
-from keepfast.runner.actions.documents import event
+from keepfast.runner.actions.event_files import event
 from keepfast.runner.actions.tasks import Tasks
 from keepfast.web.task_timeline import Course, Mark, Span
 
 if TYPE_CHECKING:
     from keepfast.runner.actions.checkpoints import Base
     from keepfast.runner.actions.environment import Ground
-    from keepfast.runner.db.tables import Prompt, Task
+    from keepfast.runner.domain.records import Prompt, Task
     from keepfast.runner.domain.reviews import Remark
     from keepfast.web.queries import Desk
 

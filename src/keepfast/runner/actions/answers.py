@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from keepfast.model.errors import Conflict, Usage
-from keepfast.runner.actions import checkpoints, documents, finals, vault
+from keepfast.runner.actions import checkpoints, finals, metadata, vault
 from keepfast.runner.actions.questions import hold_open
 from keepfast.runner.actions.views import Shown
-from keepfast.runner.db.tables import Prompt, Task
 from keepfast.runner.domain import prompts as telling
 from keepfast.runner.domain import questions, reviews
 from keepfast.runner.domain import task as machine
 from keepfast.runner.domain.protocol import VARIABLES, is_variable
+from keepfast.runner.domain.records import Prompt, Task
 from keepfast.runner.domain.task import BUDGET, NotAllowed
-from keepfast.runner.scheduler.wake import wake
+from keepfast.runner.process.wake import wake
 
 if TYPE_CHECKING:
     from keepfast.runner.domain.reviews import Remark
@@ -61,7 +61,7 @@ class Moved(Shown):
             raise Conflict("The task went on in the meantime.", "Look again.")
 
     def _told(self, id: str) -> Task:
-        documents.project(self.ground, id)
+        metadata.project(self.ground, id)
         wake(self.ground.folder)
         return self.tables.task(id)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from keepfast.resume.brief import Brief
     from keepfast.runner.actions.environment import Ground
     from keepfast.runner.actions.rollback import Back
-    from keepfast.runner.db.tables import Run, Task
+    from keepfast.runner.domain.records import Run, Task
 
 HISTORY, BRIEF, AUTO = "history", "brief", "auto"
 SECOND = 1_000_000_000

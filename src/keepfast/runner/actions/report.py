@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from keepfast.runner.actions import documents, finals
+from keepfast.runner.actions import finals
 from keepfast.runner.actions.seals import missing_keys
 from keepfast.runner.actions.tasks import Tasks
+from keepfast.runner.domain.moments import moment
 from keepfast.runner.domain.task import DONE
 
 if TYPE_CHECKING:
@@ -45,8 +46,8 @@ def report(ground: Ground, since: int) -> dict[str, Any]:
             "warnings": tasks.warnings(task.id, since),
         })  # fmt: skip
     return {
-        "since": documents.moment(since),
-        "until": documents.moment(now),
+        "since": moment(since),
+        "until": moment(now),
         "needs_you": tasks.inbox(),
         "missing_keys": missing_keys(ground),
         "tasks": found,

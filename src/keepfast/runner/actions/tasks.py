@@ -12,12 +12,20 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from keepfast.model.errors import Conflict, Refused, Usage
-from keepfast.runner.actions import checkpoints, documents, finals, logs, restores, vault
+from keepfast.runner.actions import (
+    checkpoints,
+    event_files,
+    finals,
+    folders,
+    metadata,
+    restores,
+    vault,
+)
 from keepfast.runner.actions import rollback as returning
 from keepfast.runner.actions.answers import Answered
-from keepfast.runner.db.tables import Task
 from keepfast.runner.domain import prompts as telling
 from keepfast.runner.domain import task as machine
+from keepfast.runner.domain.records import Task
 from keepfast.runner.domain.task import ACTIVE, BUDGET, DRAFT, UNSAVED, USER_PAUSE, NotAllowed
 from keepfast.runner.process import shims as process
 from keepfast.runner.process.drivers import driver
@@ -61,10 +69,10 @@ class Tasks(Answered):
         given = {name: spec[name] for name in vault.GIVEN}
         marked = vault.Marked(given, {}) if sealed else vault.mark_given(self.ground, given)
         workspace = self._adopt(spec["workspace"])
-        documents.prepare(spec["workspace"])
+        folders.prepare(spec["workspace"])
         budget = {**spec["budget"], "tokens": spec["budget"]["tokens"] or self.ground.options.max_tokens}
         with self.tables.write():
-            self.tables.count_events_on(logs.last_number(spec["workspace"]))
+            self.tables.count_events_on(event_files.last_number(spec["workspace"]))
             self.tables.insert(
                 "task", id=id, type=spec["type"], workspace=spec["workspace"], workspace_id=workspace, budget=budget,
                 priority=spec["priority"], after=after, needs=spec["secrets"], state=DRAFT, created_at=now, updated_at=now,
@@ -74,7 +82,7 @@ class Tasks(Answered):
             self.tables.log(id, now, "task_created", {"title": marked.value["title"], "taskType": spec["type"]})
         if start:
             return self.start(id)
-        documents.project(self.ground, id)
+        metadata.project(self.ground, id)
         return self.tables.task(id)
 
     def new_all(self, specs: Iterable[dict[str, Any]], *, start: bool = False) -> list[Task]:

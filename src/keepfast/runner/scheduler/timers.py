@@ -9,8 +9,8 @@ from keepfast.model.errors import KeepfastError
 from keepfast.runner.actions import finals
 from keepfast.runner.actions.questions import hold_open
 from keepfast.runner.actions.tasks import Tasks
-from keepfast.runner.db.tables import Hold, Prompt
 from keepfast.runner.domain import questions, reviews
+from keepfast.runner.domain.records import Hold, Prompt
 from keepfast.runner.domain.task import ASKING, UNSAVED
 
 if TYPE_CHECKING:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from keepfast.runner.actions import accounts, restores, vault
 from keepfast.runner.actions import memory as remembering
 from keepfast.runner.actions.questions import hold_open
-from keepfast.runner.db.tables import Run, Tables, Task
+from keepfast.runner.db.tables import Tables
 from keepfast.runner.domain import prompts as telling
 from keepfast.runner.domain import questions
+from keepfast.runner.domain.records import Run, Task
 from keepfast.runner.domain.task import ACTIVE, BUDGET, QUEUED, RATE_LIMIT, SECRET, STALLED, STARTING
 from keepfast.runner.domain.waits import FUSE, HOUR, Budget, Spent, stagger, used
 from keepfast.runner.process.drivers import driver
