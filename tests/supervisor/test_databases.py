@@ -226,7 +226,7 @@ def test_a_run_of_a_host_that_is_gone_waits_for_a_person(shared: Any) -> None:
     assert first.state(task) == ("active", "host_lost")
     assert "whose supervisor is gone" in first.ground.tables.task(task.id).reason
     assert first.outcomes(task) == ["host_lost"]
-    assert second.tasks.describe(second.ground.tables.task(task.id))["actions"].count("resume") == 1
+    assert second.tasks.views.describe(second.ground.tables.task(task.id))["actions"].count("resume") == 1
 
 
 @pytest.mark.parametrize(

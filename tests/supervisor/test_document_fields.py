@@ -146,7 +146,7 @@ class Story:
         self.place = Place(base, options)
         self.task = {name: self.begin(name, case) for name, case in CASES.items()}
         for task in self.task.values():
-            self.place.tasks.secret(task.id, "TOKEN", f"value of {task.id}")
+            self.place.tasks.answers.secret(task.id, "TOKEN", f"value of {task.id}")
         self.done: set[str] = set()
         self.ended = False
         self.place.supervise(until=self.go_on, seconds=180)
@@ -182,12 +182,12 @@ class Story:
 
         return {
             "provided": (place.holds(task["provided"], "secret"),
-                         lambda: tasks.secret(task["provided"].id, "PAYMENT_KEY", "4711")),
-            "seen to": (place.holds(task["seen to"], "dependency"), lambda: tasks.answer(task["seen to"].id, "it runs")),
+                         lambda: tasks.answers.secret(task["provided"].id, "PAYMENT_KEY", "4711")),
+            "seen to": (place.holds(task["seen to"], "dependency"), lambda: tasks.answers.answer(task["seen to"].id, "it runs")),
             "pause": (has_said("pause"), lambda: tasks.pause(task["pause"].id)),
             "cancel": (has_said("cancel"), lambda: tasks.cancel(task["cancel"].id)),
             "turn": (place.holds(task["turn"], "backoff"), lambda: tasks.try_now(task["turn"].id)),
-            "approved": (place.holds(task["approved"], "approval"), lambda: tasks.approve(task["approved"].id)),
+            "approved": (place.holds(task["approved"], "approval"), lambda: tasks.answers.approve(task["approved"].id)),
         }  # fmt: skip
 
     def log(self, name: str) -> list[str]:
@@ -312,7 +312,7 @@ def claim_dependencies(story: Story, name: str, task: Task, document: dict[str, 
 
 def claim_provided_at(story: Story, name: str, task: Task, document: dict[str, Any], expected: Any) -> None:
     for one in document["environment"]["dependencies"]:
-        events = story.place.tasks.log(task.id)
+        events = story.place.tasks.views.log(task.id)
         given = [event["timestamp"] for event in events if event["type"] in ("secret_provided", "answered")]
         assert one["providedAt"] in given
 
@@ -320,7 +320,7 @@ def claim_provided_at(story: Story, name: str, task: Task, document: dict[str, A
 def claim_pending(field: str) -> Claim:
     def claim(story: Story, name: str, task: Task, document: dict[str, Any], expected: Any) -> None:
         found = document["protocols"][field]
-        prompts = {prompt["id"]: prompt for prompt in story.place.tasks.show(task.id)["prompts"]}
+        prompts = {prompt["id"]: prompt for prompt in story.place.tasks.views.show(task.id)["prompts"]}
         assert [prompts[one["id"]]["created_at"] for one in found] == [one["createdAt"] for one in found]
         assert [{key: one[key] for key in one if key not in ("id", "createdAt")} for one in found] == expected
 
@@ -365,7 +365,7 @@ def test_the_state_in_a_document_is_the_one_that_was_logged(story: Story, name: 
     """The newest document of a task that has come to rest says what `task show` says."""
     task = story.task[name]
     newest = json.loads((story.place.workspace(name) / ".checkpoints/latest.json").read_text())
-    shown = story.place.tasks.show(task.id)
+    shown = story.place.tasks.views.show(task.id)
 
     assert newest["id"] == shown["checkpoints"][0]["id"]
     assert newest["task"]["status"] == shown["status"]
@@ -381,7 +381,7 @@ def test_the_incremental_form_gives_what_came_since(story: Story, name: str) -> 
         "SELECT file FROM checkpoint WHERE task = ? ORDER BY version DESC LIMIT 2", task.id)]  # fmt: skip
     newest, base = [documents.load(place.ground, f"{place.workspace(name)}/.checkpoints/{file}") for file in files]
 
-    found = place.tasks.show(task.id)["incremental"]
+    found = place.tasks.views.show(task.id)["incremental"]
 
     history = newest["conversationHistory"]
     start = base["conversationHistory"]["lastMessageIndex"] + 1
@@ -399,11 +399,11 @@ def test_the_incremental_form_tells_new_and_modified_files(place: Place) -> None
         [{"write": ["a.txt", "2"]}, {"write": ["b.txt", "1"]}, ASK],
     )
     place.supervise()
-    place.tasks.answer(task.id, "a")
+    place.tasks.answers.answer(task.id, "a")
     place.supervise()
     (place.workspace() / "same.txt").write_text("changed after the checkpoint")
 
-    found = place.tasks.show(task.id)["incremental"]
+    found = place.tasks.views.show(task.id)["incremental"]
 
     assert found["changes"]["workspace"] == {"newFiles": ["b.txt"], "modifiedFiles": ["a.txt"]}
 
@@ -412,11 +412,11 @@ def test_messages_beyond_the_bound_are_counted_and_the_newest_given(place: Place
     many = "\n".join([f"line {number}" for number in range(250)])
     task = place.task([ASK], [{"say": many}, ASK])
     place.supervise()
-    place.tasks.answer(task.id, "a")
+    place.tasks.answers.answer(task.id, "a")
     place.supervise()
     latest = json.loads((place.workspace() / ".checkpoints/latest.json").read_text())["conversationHistory"]
 
-    found = place.tasks.show(task.id)["incremental"]["changes"]["conversationHistory"]
+    found = place.tasks.views.show(task.id)["incremental"]["changes"]["conversationHistory"]
 
     first = 1 + 8  # the first run's prompt, and its question line by line
     assert latest["lastMessageIndex"] + 1 == first + 1 + 250 + 8
@@ -448,7 +448,7 @@ def test_a_phase_whose_verification_fails_counts_for_nothing(place: Place, phase
     assert place.state(task) == ("review", "approval"), place
     latest = json.loads((place.workspace() / ".checkpoints/latest.json").read_text())
     assert latest["protocols"]["completedPhases"] == []
-    assert latest["task"]["progress"] == place.tasks.show(task.id)["progress"] == 0
+    assert latest["task"]["progress"] == place.tasks.views.show(task.id)["progress"] == 0
 
 
 def test_turns_of_words_alone_end_with_a_document_that_tells_the_hold(place: Place) -> None:
@@ -468,7 +468,7 @@ def test_turns_of_words_alone_end_with_a_document_that_tells_the_hold(place: Pla
 def test_progress_does_not_fall_back_when_a_run_says_nothing_of_it(place: Place) -> None:
     task = place.task([*BEGIN, ASK], [{"say": "On it."}, ASK])
     place.supervise()
-    place.tasks.answer(task.id, "a")
+    place.tasks.answers.answer(task.id, "a")
     place.supervise()
 
     latest = json.loads((place.workspace() / ".checkpoints/latest.json").read_text())
@@ -481,7 +481,7 @@ def test_a_rebuilt_task_knows_what_its_dependencies_were(place: Place) -> None:
 
     task = place.task([KEY], [ASK], [DONE])
     place.supervise()
-    place.tasks.secret(task.id, "PAYMENT_KEY", "4711")
+    place.tasks.answers.secret(task.id, "PAYMENT_KEY", "4711")
     place.supervise()
     before = json.loads((place.workspace() / ".checkpoints/latest.json").read_text())["environment"]["dependencies"]
     time.sleep(0.01)
@@ -496,11 +496,11 @@ def test_a_rebuilt_task_knows_what_its_dependencies_were(place: Place) -> None:
 def test_a_restored_task_begins_its_phase_anew(place: Place) -> None:
     task = place.task([*BEGIN, ASK])
     place.supervise()
-    assert place.tasks.show(task.id)["progress"] == 35
+    assert place.tasks.views.show(task.id)["progress"] == 35
 
     place.tasks.restore(task.id, "v1")
 
-    shown = place.tasks.show(task.id)
+    shown = place.tasks.views.show(task.id)
     assert (shown["progress"], shown["step"]) == (0, None)
 
 
@@ -515,7 +515,7 @@ def test_a_task_without_phases_has_none_in_its_messages_either(place: Place) -> 
         assert document["task"]["currentPhase"] == document["agent"]["currentPhase"] == phase
         found = [message["metadata"] for message in document["conversationHistory"]["messages"]]
         assert found and all(one.get("phase") == phase and ("phase" in one) == bool(phase) for one in found)
-        begun = next(one for one in place.tasks.log(task.id) if one["type"] == "run_begun")
+        begun = next(one for one in place.tasks.views.log(task.id) if one["type"] == "run_begun")
         assert begun["phase"] == phase
 
 

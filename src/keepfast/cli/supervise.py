@@ -56,7 +56,7 @@ def _say_found(session: Session, ground: Ground) -> None:
     """The tasks that were begun before, and what each waits for."""
     from keepfast.runner.actions.tasks import Tasks
 
-    for one in Tasks(ground).listing():
+    for one in Tasks(ground).views.listing():
         if one["state"] in ("queued", "active", "review"):
             hold = f", waits for {one['hold']['kind'].replace('_', ' ')}" if one["hold"] else ""
             session.say(f"Found {one['id']} ({one['title']}): {one['status'].replace('_', ' ')}{hold}")

@@ -56,7 +56,7 @@ def tasks_of(session: Session, verb: str = "") -> Iterator[Tasks]:
 def say(session: Session, tasks: Tasks, done: Task, text: str) -> None:
     """What became of a task: as JSON, or in words."""
     if session.json:
-        write_json(tasks.describe(done))
+        write_json(tasks.views.describe(done))
     else:
         session.say(text)
 

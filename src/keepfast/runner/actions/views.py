@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SECOND = 1_000_000_000
 
 
-class Shown:
+class Views:
     """What there is; nothing is changed here."""
 
     def __init__(self, ground: Ground) -> None:
