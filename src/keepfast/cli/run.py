@@ -17,8 +17,7 @@ from keepfast.model.errors import Busy, KeepfastError, Limited, Usage
 
 if TYPE_CHECKING:
     from keepfast.runner.actions.environment import Ground
-    from keepfast.runner.db.rows import Hold
-    from keepfast.runner.db.tables import Task
+    from keepfast.runner.domain.records import Hold, Task
 
 SHORT = ("-p", "--print")
 
@@ -80,8 +79,8 @@ def _spec(words: list[str], given: str | None) -> dict[str, Any]:
 
 def _follow(session: Session, ground: Ground, task: Task, no_wait: bool) -> int:
     """Supervise in a thread of our own, show what the agent says, and end as the task ends."""
+    from keepfast.runner.process.wake import wake
     from keepfast.runner.scheduler.service import run as supervise
-    from keepfast.runner.scheduler.wake import wake
 
     stop = Flag()
     troubles: list[KeepfastError] = []

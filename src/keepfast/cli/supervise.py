@@ -30,8 +30,8 @@ def supervise(session: Session, until_idle: bool) -> None:
 
 
 def until_told(session: Session, until_idle: bool = False) -> None:
+    from keepfast.runner.process.wake import wake
     from keepfast.runner.scheduler.service import run
-    from keepfast.runner.scheduler.wake import wake
 
     stop = Flag()
     with ground_of(session, stays=True) as ground:
@@ -56,7 +56,7 @@ def _say_found(session: Session, ground: Ground) -> None:
     """The tasks that were begun before, and what each waits for."""
     from keepfast.runner.actions.tasks import Tasks
 
-    for one in Tasks(ground).listing():
+    for one in Tasks(ground).views.listing():
         if one["state"] in ("queued", "active", "review"):
             hold = f", waits for {one['hold']['kind'].replace('_', ' ')}" if one["hold"] else ""
             session.say(f"Found {one['id']} ({one['title']}): {one['status'].replace('_', ' ')}{hold}")

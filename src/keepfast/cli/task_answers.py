@@ -19,7 +19,7 @@ from keepfast.cli.task_session import REF, goes_on, say, tasks_of
 def approve(session: Session, ref: str, anyway: bool) -> None:
     """Let a reviewed phase pass."""
     with tasks_of(session, "approve") as tasks:
-        say(session, tasks, done := tasks.approve(ref, anyway=anyway), f"Approved; {done.id} is {done.state}.")
+        say(session, tasks, done := tasks.answers.approve(ref, anyway=anyway), f"Approved; {done.id} is {done.state}.")
 
 
 @click.command("accept")
@@ -49,7 +49,7 @@ def reject(session: Session, ref: str, comments: str, at: tuple[tuple[str, str],
 
     remarks = [remark(where, text) for where, text in at]
     with tasks_of(session, "reject") as tasks:
-        say(session, tasks, done := tasks.reject(ref, comments, remarks), f"{done.id} is asked for changes.")
+        say(session, tasks, done := tasks.answers.reject(ref, comments, remarks), f"{done.id} is asked for changes.")
 
 
 @click.command("answer")
@@ -60,10 +60,10 @@ def reject(session: Session, ref: str, comments: str, at: tuple[tuple[str, str],
 def answer(session: Session, question: str, text: str, exactly: bool) -> None:
     """Answer a question by its id, or the only open one of a task: with an option, its number, or words of your own."""
     with tasks_of(session, "answer") as tasks:
-        done, warning = tasks.answer(question, text, exactly=exactly)
+        done, warning = tasks.answers.answer(question, text, exactly=exactly)
         if warning:
             session.remark(warning)
-        say(session, tasks, done, f"Answered; {done.id} {goes_on(tasks.describe(done))}.")
+        say(session, tasks, done, f"Answered; {done.id} {goes_on(tasks.views.describe(done))}.")
 
 
 @click.command("secret")
@@ -74,7 +74,7 @@ def secret(session: Session, ref: str, name: str) -> None:
     """Provide a value, read from standard input or asked for without showing it; it is sealed."""
     value = click.prompt(name, hide_input=True, err=True) if sys.stdin.isatty() else sys.stdin.read().removesuffix("\n")
     with tasks_of(session, "secret") as tasks:
-        done = tasks.secret(ref, name, value)
-        shown = tasks.describe(done)
+        done = tasks.answers.secret(ref, name, value)
+        shown = tasks.views.describe(done)
         more = f" It {goes_on(shown)}." if shown["asks"] or shown["limit"] else ""
         say(session, tasks, done, f"{name} is sealed; {done.id} gets it at its next start.{more}")

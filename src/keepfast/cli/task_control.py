@@ -48,7 +48,7 @@ def resume(session: Session, ref: str, allowed: tuple[str, ...]) -> None:
     """Let a paused, frozen or stopped task go on; save a complete one whose last checkpoint failed."""
     with tasks_of(session, "resume") as tasks:
         done = tasks.resume(ref, allow=allowed)
-        text = "is done" if done.state == "done" else goes_on(tasks.describe(done))
+        text = "is done" if done.state == "done" else goes_on(tasks.views.describe(done))
         say(session, tasks, done, f"{done.id} {text}.")
 
 
@@ -65,7 +65,7 @@ def restore(session: Session, ref: str, checkpoint: str, only_files: bool, dry_r
         from keepfast.cli import restore_flow as bring
 
         with tasks_of(session) as tasks:
-            folder = tasks.find(ref).workspace
+            folder = tasks.views.find(ref).workspace
         bring.preview(session, os.fsencode(folder), checkpoint)
         return
 
@@ -114,7 +114,7 @@ def budget(session: Session, ref: str, tokens: int | None, money: float | None, 
     if tokens is None and money is None and minutes is None:
         raise Usage("Give --tokens, --money or --minutes.")
     with tasks_of(session, "budget") as tasks:
-        done = tasks.budget(ref, tokens=tokens, money=money, minutes=minutes)
+        done = tasks.answers.budget(ref, tokens=tokens, money=money, minutes=minutes)
         say(session, tasks, done, f"{done.id} has another budget.")
 
 

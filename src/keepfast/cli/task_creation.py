@@ -49,7 +49,7 @@ def new(session: Session, path: str | None, draft: bool, **flags: Any) -> None:
     with tasks_of(session) as tasks:
         made = tasks.new_all(specs, start=not draft)
         if session.json:
-            write_json([tasks.describe(one) for one in made])
+            write_json([tasks.views.describe(one) for one in made])
             return
         for one in made:
             session.say(f"{'Made' if draft else 'Queued'} {one.id}: {one.title}")

@@ -55,7 +55,7 @@ def apply(session: Session, ref: str, dry_run: bool, branch: str | None) -> None
     with tasks_of(session) as tasks:
         if branch is not None:
             _, row = session.engine.root(os.fsencode(tasks.home(ref).workspace))
-            say_branch(session, row, os.fsencode(tasks.find(ref).workspace), branch)
+            say_branch(session, row, os.fsencode(tasks.views.find(ref).workspace), branch)
             return
         patch, home = _patch(session, tasks, ref), tasks.home(ref)
         if not patch.lines:
@@ -98,6 +98,6 @@ def _text(patch: Any) -> bytes:
 def _patch(session: Session, tasks: Tasks, ref: str) -> Any:
     from keepfast.app.fork_patch import bring_home
 
-    found, home = tasks.find(ref), tasks.home(ref)
+    found, home = tasks.views.find(ref), tasks.home(ref)
     _, row = session.engine.root(os.fsencode(home.workspace))
     return bring_home(session.engine, row, os.fsencode(found.workspace))

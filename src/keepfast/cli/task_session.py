@@ -15,7 +15,7 @@ from keepfast.cli.session import Session, write_json
 if TYPE_CHECKING:
     from keepfast.runner.actions.environment import Ground
     from keepfast.runner.actions.tasks import Tasks
-    from keepfast.runner.db.tables import Task
+    from keepfast.runner.domain.records import Task
 
 REF = click.argument("ref", metavar="TASK")
 
@@ -56,7 +56,7 @@ def tasks_of(session: Session, verb: str = "") -> Iterator[Tasks]:
 def say(session: Session, tasks: Tasks, done: Task, text: str) -> None:
     """What became of a task: as JSON, or in words."""
     if session.json:
-        write_json(tasks.describe(done))
+        write_json(tasks.views.describe(done))
     else:
         session.say(text)
 

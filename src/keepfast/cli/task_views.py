@@ -28,8 +28,8 @@ LABEL = 9
 def list_(session: Session, state: str, archived: bool) -> None:
     """List tasks, and what each waits for."""
     with tasks_of(session) as tasks:
-        found = tasks.listing(state=state, archived=archived)
-        if not found and not tasks.is_any():
+        found = tasks.views.listing(state=state, archived=archived)
+        if not found and not tasks.views.is_any():
             _say_lost(session)
         if session.json:
             write_json(found)
@@ -90,7 +90,7 @@ def _why(one: dict[str, Any]) -> str:
 def show(session: Session, ref: str) -> None:
     """Show a task: why it waits, its runs, questions and checkpoints."""
     with tasks_of(session) as tasks:
-        one = tasks.show(ref)
+        one = tasks.views.show(ref)
     if session.json:
         write_json(one)
         return
@@ -159,7 +159,7 @@ def log(session: Session, ref: str, follow: bool, output: bool) -> None:
     from keepfast.cli.event_lines import logged
 
     with tasks_of(session) as tasks:
-        found = tasks.find(ref)
+        found = tasks.views.find(ref)
         if output:
             run = tasks.tables.last_run(found.id)
             if run is None:
@@ -172,14 +172,14 @@ def log(session: Session, ref: str, follow: bool, output: bool) -> None:
             return
         since = 0
         while True:
-            for event in tasks.log(found.id, since):
+            for event in tasks.views.log(found.id, since):
                 since = event["sequence"]
                 if session.json:
                     write_bytes(json.dumps(event, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
                 else:
                     session.print(logged(event))
             sys.stdout.flush()
-            if not follow or tasks.find(found.id).state in ("done", "failed", "cancelled"):
+            if not follow or tasks.views.find(found.id).state in ("done", "failed", "cancelled"):
                 return
             sleep(0.5)
 
@@ -189,7 +189,7 @@ def log(session: Session, ref: str, follow: bool, output: bool) -> None:
 def inbox(session: Session) -> None:
     """Everything that waits for you, the most urgent first."""
     with tasks_of(session) as tasks:
-        found = tasks.inbox()
+        found = tasks.views.inbox()
     if session.json:
         write_json(found)
         return

@@ -89,7 +89,7 @@ class Stream:
 
     def _tasks(self, ground: Ground) -> None:
         """Pass on what the supervisor and people have logged about tasks."""
-        from keepfast.runner.actions.documents import event
+        from keepfast.runner.actions.event_files import event
 
         try:
             newest = ground.tables.one("SELECT max(sequence) AS last FROM event")

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from keepfast.model.errors import Conflict, NotFound, Usage
 from keepfast.runner.actions.checkpoints import phase_base
-from keepfast.runner.actions.documents import event
+from keepfast.runner.actions.event_files import event
 from keepfast.runner.actions.tasks import Tasks
 from keepfast.web.task_timeline import Course, Mark, Span
 
 if TYPE_CHECKING:
     from keepfast.runner.actions.checkpoints import Base
     from keepfast.runner.actions.environment import Ground
-    from keepfast.runner.db.tables import Prompt, Task
+    from keepfast.runner.domain.records import Prompt, Task
     from keepfast.runner.domain.reviews import Remark
     from keepfast.web.queries import Desk
 
@@ -36,16 +36,16 @@ class Work:
     # Looking
 
     def all(self, status: str = "", archived: bool = False) -> list[dict[str, Any]]:
-        return self.tasks.listing(state=status, archived=archived)
+        return self.tasks.views.listing(state=status, archived=archived)
 
     def show(self, task: str) -> dict[str, Any]:
         row = self._row(task)
-        found = self.tasks.show(row.id)
+        found = self.tasks.views.show(row.id)
         found["checkpoints"] = [one for one in found["checkpoints"] if self._is_there(row.workspace_id, one["version"])]
         return {**found, "workspace_id": row.workspace_id, "needs": row.needs, "fork_of": row.fork_of or None}
 
     def status(self, task: str) -> dict[str, Any]:
-        return self.tasks.describe(self._row(task))
+        return self.tasks.views.describe(self._row(task))
 
     def phases(self, task: str) -> list[dict[str, Any]]:
         """Every phase with its gate, and how far it is."""
@@ -62,7 +62,7 @@ class Work:
 
     def prompts(self, task: str, kind: str) -> list[dict[str, Any]]:
         return [
-            self.tasks.prompt(one)
+            self.tasks.views.prompt(one)
             for one in self.ground.tables.prompts("task = ? AND kind = ?", self._row(task).id, kind)
         ]
 
@@ -78,22 +78,22 @@ class Work:
             row = self.ground.tables.one(f"SELECT count(*) AS count FROM task WHERE {where}", *states)
             newest = f"id IN (SELECT id FROM task WHERE {where} ORDER BY updated_at DESC LIMIT {most})"
             rows = sorted(self.ground.tables.tasks(newest, *states), key=lambda one: -one.updated_at)
-            found[name] = (row["count"] if row is not None else 0, [self.tasks.describe(one) for one in rows])
+            found[name] = (row["count"] if row is not None else 0, [self.tasks.views.describe(one) for one in rows])
         return found
 
     def inbox(self) -> list[dict[str, Any]]:
         """What `task inbox` lists, the oldest first."""
-        return sorted(self.tasks.inbox(), key=lambda one: str(one["created_at"]))
+        return sorted(self.tasks.views.inbox(), key=lambda one: str(one["created_at"]))
 
     def titles(self) -> dict[str, str]:
         """The titles of all tasks, by their ids."""
         return {row["id"]: row["title"] for row in self.ground.tables.all("SELECT id, title FROM task")}
 
     def questions(self) -> list[dict[str, Any]]:
-        return [one for one in self.tasks.inbox() if one["kind"] == "question"]
+        return [one for one in self.tasks.views.inbox() if one["kind"] == "question"]
 
     def log(self, task: str, since: int = 0, limit: int = 500) -> list[dict[str, Any]]:
-        return self.tasks.log(task, since, limit)
+        return self.tasks.views.log(task, since, limit)
 
     def recent(self, task: str, limit: int) -> list[dict[str, Any]]:
         """The newest events of a task, oldest first."""
@@ -144,7 +144,7 @@ class Work:
             raise NotFound(
                 f"There is no question or review {prompt[:40]}.", "The first page lists everything that waits."
             )
-        return {**self.tasks.prompt(found[0]), "title": self._row(found[0].task).title}
+        return {**self.tasks.views.prompt(found[0]), "title": self._row(found[0].task).title}
 
     def verifications(self, task: str) -> list[dict[str, Any]]:
         """What the checks of the task's phases said, newest first."""
@@ -199,14 +199,14 @@ class Work:
         if not os.path.isabs(values.get("workspace", "")):
             raise Usage("workspace must be an absolute path.")
         spec = taskfile.check(values, values["workspace"])
-        return self.tasks.describe(self.tasks.new(spec, start=start))
+        return self.tasks.views.describe(self.tasks.new(spec, start=start))
 
     def act(self, task: str, action: str) -> dict[str, Any]:
         """One of `ACTIONS`. Raises `Conflict` if the task's state does not allow it."""
         if action not in ACTIONS:
             raise Usage(f"{action[:20]} is not done with tasks.", f"Known: {', '.join(ACTIONS)}.")
         done = getattr(self.tasks, action.replace("-", "_"))(self._row(task).id)
-        return self.tasks.describe(done)
+        return self.tasks.views.describe(done)
 
     def delete(self, task: str) -> dict[str, Any]:
         """Cancel what is not over yet, and put it out of sight; its files and checkpoints stay."""
@@ -216,32 +216,42 @@ class Work:
             row = self._row(task)
         if row.state in ("done", "failed", "cancelled"):
             row = self.tasks.archive(row.id)
-        return self.tasks.describe(row)
+        return self.tasks.views.describe(row)
 
     def approve(self, prompt: str, by: str, anyway: bool = False) -> dict[str, Any]:
-        return self.tasks.describe(self.tasks.approve(self._waiting(prompt, "approval"), by=by, anyway=anyway))
+        return self.tasks.views.describe(
+            self.tasks.answers.approve(self._waiting(prompt, "approval"), by=by, anyway=anyway)
+        )
 
     def reject(self, prompt: str, comments: str, by: str, remarks: Sequence[Remark] = ()) -> dict[str, Any]:
-        return self.tasks.describe(self.tasks.reject(self._waiting(prompt, "approval"), comments, remarks, by=by))
+        return self.tasks.views.describe(
+            self.tasks.answers.reject(self._waiting(prompt, "approval"), comments, remarks, by=by)
+        )
 
     def comment(self, prompt: str, comments: str, by: str, remarks: Sequence[Remark] = ()) -> dict[str, Any]:
-        return self.tasks.describe(self.tasks.comment(self._waiting(prompt, "approval"), comments, remarks, by=by))
+        return self.tasks.views.describe(
+            self.tasks.answers.comment(self._waiting(prompt, "approval"), comments, remarks, by=by)
+        )
 
     def answer(self, prompt: str, text: str, by: str, exactly: bool = False) -> dict[str, Any]:
-        task, warning = self.tasks.answer(self._waiting(prompt, "question", "secret"), text, by=by, exactly=exactly)
-        return {**self.tasks.describe(task), "warning": warning or None}
+        task, warning = self.tasks.answers.answer(
+            self._waiting(prompt, "question", "secret"), text, by=by, exactly=exactly
+        )
+        return {**self.tasks.views.describe(task), "warning": warning or None}
 
     def secret(self, task: str, name: str, value: str) -> dict[str, Any]:
-        return self.tasks.describe(self.tasks.secret(self._row(task).id, name, value))
+        return self.tasks.views.describe(self.tasks.answers.secret(self._row(task).id, name, value))
 
     def budget(self, task: str, tokens: int | None, money: float | None, minutes: float | None) -> dict[str, Any]:
-        return self.tasks.describe(self.tasks.budget(self._row(task).id, tokens=tokens, money=money, minutes=minutes))
+        return self.tasks.views.describe(
+            self.tasks.answers.budget(self._row(task).id, tokens=tokens, money=money, minutes=minutes)
+        )
 
     def restore(self, task: str, checkpoint: str) -> dict[str, Any]:
         """Bring the task's files and conversation back to a checkpoint; it goes on from there."""
         done = self.tasks.restore(self._row(task).id, checkpoint)
         assert done is not None
-        return self.tasks.describe(done)
+        return self.tasks.views.describe(done)
 
     def override(self, task: str, action: str) -> dict[str, Any]:
         """What a person knows better about a rate limit than the supervisor does."""

@@ -9,7 +9,7 @@ from keepfast.runner.process.drivers import driver
 
 if TYPE_CHECKING:
     from keepfast.runner.actions.environment import Ground
-    from keepfast.runner.db.tables import Task
+    from keepfast.runner.domain.records import Task
 
 
 class Limit(NamedTuple):

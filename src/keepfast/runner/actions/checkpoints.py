@@ -13,10 +13,11 @@ from keepfast.app.worker import SUMMARY, event_of
 from keepfast.model.errors import KeepfastError
 from keepfast.model.event import CREATED, Event
 from keepfast.model.steps import step
-from keepfast.runner.actions import documents
+from keepfast.runner.actions import descriptions, documents, folders
 from keepfast.runner.actions.seals import struck_out, warn_of_keys
 from keepfast.runner.actions.vault import agent_of, values
-from keepfast.runner.db.tables import Run, Task
+from keepfast.runner.domain.moments import moment
+from keepfast.runner.domain.records import Run, Task
 from keepfast.runner.process.drivers import driver
 from keepfast.secrets.cuts import head
 from keepfast.store.conversations import checked
@@ -61,7 +62,7 @@ class Kept(NamedTuple):
     at: int
     milliseconds: int
     conversation: dict[str, Any] | None
-    seen: documents.Seen
+    seen: descriptions.Seen
 
 
 class Noted(NamedTuple):
@@ -115,7 +116,7 @@ def keep(
     agent = run or ground.tables.last_run(task.id)
     return Kept(
         Taken(made.id, made.version, made.tree), task.id, run.id if run else "", agent.id if agent else "", reason, key,
-        task.phase, made.created_at, milliseconds, conversation, documents.look(ground, task, agent, output),
+        task.phase, made.created_at, milliseconds, conversation, descriptions.look(ground, task, agent, output),
     )  # fmt: skip
 
 
@@ -127,8 +128,8 @@ def note(ground: Ground, kept: Kept) -> Noted:
     """
     tables, taken = ground.tables, kept.taken
     task, run = tables.task(kept.task), tables.run(kept.agent) if kept.agent else None
-    head = {"id": taken.id, "reason": kept.reason, "createdAt": documents.moment(kept.at)}
-    text = documents.signed(ground, documents.describe(ground, task, run, kept.seen, head, kept.conversation))
+    head = {"id": taken.id, "reason": kept.reason, "createdAt": moment(kept.at)}
+    text = documents.signed(ground, descriptions.describe(ground, task, run, kept.seen, head, kept.conversation))
     name = _name(ground, task, kept) if _stage(ground, taken.id, text) else ""
     tables.do(
         "INSERT INTO checkpoint VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET file = excluded.file",
@@ -195,7 +196,7 @@ def _stage(ground: Ground, id: str, text: bytes) -> bool:
     folder = f"{ground.folder}/{WAITING}"
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        documents.replace(f"{folder}/{id}", text)
+        folders.replace(f"{folder}/{id}", text)
     except OSError:
         return False
     return True
@@ -203,7 +204,7 @@ def _stage(ground: Ground, id: str, text: bytes) -> bool:
 
 def _name(ground: Ground, task: Task, kept: Kept) -> str:
     """A name that no other document has; empty if there is no place for one."""
-    if documents.own_folder(task.workspace, documents.CHECKPOINTS) is None:
+    if folders.own_folder(task.workspace, folders.CHECKPOINTS) is None:
         return ""
     number = 1
     while True:
@@ -251,7 +252,7 @@ def _event(ground: Ground, engine: Engine, located: tuple[bytes, str], task: Tas
     }  # fmt: skip
     event = event_of(engine, root, engine.place.folder(workspace), told)
     event.message = head(f"{task.title}: {reason.replace('_', ' ')}", 200)
-    event.task, event.created_by, event.pinned = task.id, documents.BY.get(reason, "system"), reason in KEPT
+    event.task, event.created_by, event.pinned = task.id, descriptions.BY.get(reason, "system"), reason in KEPT
     # An agent that ended its turn has said something, a person has decided: the document tells where that leaves the task.
     event.moved_on = reason in ("turn", "user_pause", "cancel")
     if event.notes is not None:

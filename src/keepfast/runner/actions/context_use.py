@@ -11,7 +11,7 @@ from keepfast.runner.actions import checkpoints
 
 if TYPE_CHECKING:
     from keepfast.runner.actions.environment import Ground
-    from keepfast.runner.db.tables import Run, Task
+    from keepfast.runner.domain.records import Run, Task
     from keepfast.runner.process.output import Figure, Output
 
 

@@ -7,6 +7,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from keepfast.model.errors import KeepfastError
+from keepfast.runner.actions import documents, run_outputs
+from keepfast.runner.domain.moments import nanoseconds
 from keepfast.runner.process import shims as process
 from keepfast.runner.process.output import MESSAGES, SHOWN
 from keepfast.runner.process.redaction import clean_text
@@ -14,7 +16,7 @@ from keepfast.runner.process.run_folder import write_file
 
 if TYPE_CHECKING:
     from keepfast.runner.actions.environment import Ground
-    from keepfast.runner.db.tables import Run
+    from keepfast.runner.domain.records import Run
     from keepfast.runner.process.output import Output
 
 KEPT = "said.json"
@@ -33,7 +35,7 @@ def read(ground: Ground, run: Run, output: Output | None) -> Dialogue:
         kept = _kept(run)
         if kept is not None:
             return kept
-    return _joined(ground, _before(ground, run), run, output or _output(ground, run))
+    return _joined(ground, _before(ground, run), run, output or run_outputs.read(ground, run))
 
 
 def keep(ground: Ground, run: Run, output: Output) -> None:
@@ -58,15 +60,13 @@ def _before(ground: Ground, run: Run) -> Dialogue:
     if not found.total and first.number > 1:
         found = documented(ground, run.task, first.started_at)
     for one in reversed(unread):
-        found = _joined(ground, found, one, _output(ground, one))
+        found = _joined(ground, found, one, run_outputs.read(ground, one))
         _note(one, found)
     return found
 
 
 def documented(ground: Ground, task: str, before: int) -> Dialogue:
     """What the newest document of that time tells: all that is known of runs whose rows were lost."""
-    from keepfast.runner.actions import documents
-
     rows = ground.tables.all(
         "SELECT c.file, t.workspace FROM checkpoint c JOIN task t ON t.id = c.task "
         "WHERE c.task = ? AND c.file != '' AND c.made_at < ? ORDER BY c.made_at DESC, c.version DESC LIMIT 10",
@@ -77,7 +77,7 @@ def documented(ground: Ground, task: str, before: int) -> Dialogue:
             told = documents.read(ground, row["workspace"], row["file"])["conversationHistory"]
             messages = [
                 {
-                    "role": one["role"], "content": one["content"], "at": documents.nanoseconds(one["timestamp"]),
+                    "role": one["role"], "content": one["content"], "at": nanoseconds(one["timestamp"]),
                     "metadata": one.get("metadata") or {},
                 }
                 for one in told["messages"]
@@ -105,12 +105,6 @@ def _joined(ground: Ground, before: Dialogue, run: Run, output: Output) -> Dialo
         said = said[1:]  # messages between the prompt and these are left out: what is shown has no gaps
         before = Dialogue(before.total)
     return Dialogue(before.total + 1 + output.count, (*before.messages, *said)[-MESSAGES:])
-
-
-def _output(ground: Ground, run: Run) -> Output:
-    from keepfast.runner.scheduler import runs
-
-    return runs.read(ground, run)
 
 
 def _kept(run: Run) -> Dialogue | None:

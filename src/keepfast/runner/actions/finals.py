@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from keepfast.runner.actions import checkpoints, documents
-from keepfast.runner.db.tables import Run, Tables, Task
+from keepfast.runner.actions import checkpoints, metadata
+from keepfast.runner.db.tables import Tables
+from keepfast.runner.domain.moments import moment
+from keepfast.runner.domain.records import Run, Task
 from keepfast.runner.domain.task import UNSAVED
 
 if TYPE_CHECKING:
@@ -70,7 +72,7 @@ def try_again(ground: Ground, id: str) -> bool:
             )  # fmt: skip
     if noted is not None:
         checkpoints.publish(ground, noted)
-    documents.project(ground, id)
+    metadata.project(ground, id)
     return kept is not None
 
 
@@ -84,7 +86,7 @@ def failed(tables: Tables, id: str) -> dict[str, Any] | None:
     if row is None or row["type"] != "checkpoint_failed":
         return None
     facts = json.loads(row["facts"])
-    return {"reason": facts["reason"], "error": facts["error"], "since": documents.moment(row["at"])}
+    return {"reason": facts["reason"], "error": facts["error"], "since": moment(row["at"])}
 
 
 def _error(tables: Tables, id: str) -> str:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from keepfast.resume.brief import Brief
     from keepfast.runner.actions.environment import Ground
     from keepfast.runner.actions.rollback import Back
-    from keepfast.runner.db.tables import Run, Task
+    from keepfast.runner.domain.records import Run, Task
 
 HISTORY, BRIEF, AUTO = "history", "brief", "auto"
 SECOND = 1_000_000_000
@@ -79,24 +79,44 @@ def recall(ground: Ground, task: Task, last: Run | None) -> Memory:
     missing = [show(path) for path in work.paths]
     if work.is_all:
         return Memory(False, restores.INVALID, task.session, tell(ground, task, how), is_lost=True, missing=missing)
-    path = "" if restores.is_refused(last) else how.transcript(task.session, ground.variables)
-    back, lost, what = None, "", "lost"
-    if path and how.can_resume and mode != BRIEF and restores.is_cut_short(ground, task, path):
-        path, what = "", "cut short"
-    if task.session and not path and how.can_resume and mode != BRIEF:
-        back, lost = _find_again(ground, task, last)
-        path = how.transcript(back.session, ground.variables) if back is not None else ""
+    found = _conversation(ground, task, last, how, mode)
     idle = (ground.now() - last.ended_at) / SECOND if last is not None and last.ended_at else 0.0
-    used, model = last_usage(path) if path else (0, "")
+    used, model = last_usage(found.path) if found.path else (0, "")
     full = usage(used, model, ground.options.context_tokens, ground.options.context_windows, {})
-    resumes, why = choose(mode, bool(path) and how.can_resume, full, idle, ground.options.cold_history)
-    if resumes and back is not None:
-        why = f"its conversation was {what}, and brought back from v{back.checkpoint.version}"
-    if lost:
-        why = lost
+    resumes, why = choose(mode, bool(found.path) and how.can_resume, full, idle, ground.options.cold_history)
+    if resumes and found.back is not None:
+        why = f"its conversation was {found.what}, and brought back from v{found.back.checkpoint.version}"
     brief = "" if resumes or not task.attempt else tell(ground, task, how)
-    messages = _count(path) if resumes else 0
-    return Memory(resumes, why, back.session if back else task.session, brief, back, bool(lost), messages, missing)
+    return Memory(
+        resumes, found.lost or why, found.back.session if found.back else task.session, brief, found.back,
+        bool(found.lost), _count(found.path) if resumes else 0, missing,
+    )  # fmt: skip
+
+
+class _Found(NamedTuple):
+    """Where the conversation of a task is now."""
+
+    path: str
+    """The client's transcript; empty if there is none."""
+    back: Back | None
+    lost: str
+    """Why it is lost; empty if it is not, or there was none."""
+    what: str
+    """What had become of the one that was brought back."""
+
+
+def _conversation(ground: Ground, task: Task, last: Run | None, how: Driver, mode: str) -> _Found:
+    """Find the conversation of a task, brought back from its checkpoint if the client has lost it or a part of it."""
+    path = "" if restores.is_refused(last) else how.transcript(task.session, ground.variables)
+    what = "lost"
+    if not how.can_resume or mode == BRIEF:
+        return _Found(path, None, "", what)
+    if path and restores.is_cut_short(ground, task, path):
+        path, what = "", "cut short"
+    if path or not task.session:
+        return _Found(path, None, "", what)
+    back, lost = _find_again(ground, task, last)
+    return _Found(how.transcript(back.session, ground.variables) if back is not None else "", back, lost, what)
 
 
 def _find_again(ground: Ground, task: Task, last: Run | None) -> tuple[Back | None, str]:

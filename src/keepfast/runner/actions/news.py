@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from keepfast.runner.actions import documents
+from keepfast.runner.actions import event_files
 from keepfast.runner.db.tables import Tables
 
 MOST = 1_000
@@ -26,6 +26,6 @@ class News:
             rows = self.tables.all("SELECT * FROM event WHERE sequence > ? ORDER BY sequence LIMIT ?", self.since, MOST)
             for row in rows:
                 self.since = row["sequence"]
-                self.tell(documents.event(row))
+                self.tell(event_files.event(row))
             if len(rows) < MOST:
                 return

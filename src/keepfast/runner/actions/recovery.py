@@ -8,8 +8,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from keepfast.model.errors import KeepfastError
-from keepfast.runner.actions import checkpoints, documents, finals, logs, vault
+from keepfast.runner.actions import checkpoints, documents, event_files, finals, folders, metadata, vault
 from keepfast.runner.db.rows import MARKED
+from keepfast.runner.domain.moments import moment, nanoseconds
 from keepfast.runner.domain.prompts import aside
 from keepfast.runner.domain.task import ACTIVE, DONE, DRAFT, FAILED, TERMINAL, USER_PAUSE
 from keepfast.runner.process import shims as process
@@ -17,7 +18,7 @@ from keepfast.store.rows import Query
 
 if TYPE_CHECKING:
     from keepfast.runner.actions.environment import Ground
-    from keepfast.runner.db.tables import Task
+    from keepfast.runner.domain.records import Task
     from keepfast.store.rows import CheckpointRow
 
 DEPTH = 3
@@ -51,7 +52,7 @@ def workspaces(roots: Iterable[str]) -> Iterator[str]:
         base = os.path.realpath(root)
         for folder, names, _ in os.walk(base):
             deep = folder[len(base) :].count(os.sep)
-            if documents.METADATA in names and folder not in seen:
+            if folders.METADATA in names and folder not in seen:
                 seen.add(folder)
                 yield folder
             names[:] = (
@@ -66,12 +67,12 @@ def rebuild(ground: Ground, roots: Iterable[str]) -> list[Found]:
     """
     folders = list(workspaces(roots))
     with ground.tables.write() as tables:
-        tables.count_events_on(max(map(logs.last_number, folders), default=0))
+        tables.count_events_on(max(map(event_files.last_number, folders), default=0))
     return [_take_over(ground, folder) for folder in folders]
 
 
 def _take_over(ground: Ground, workspace: str) -> Found:
-    path = f"{workspace}/{documents.METADATA}/task.json"
+    path = f"{workspace}/{folders.METADATA}/task.json"
     try:
         known = documents.load(ground, path)
     except KeepfastError as error:
@@ -95,7 +96,7 @@ def _insert(
     kept = _kept(ground, known, found)
     now, id = ground.now(), str(known["id"])
     ended = known["state"] in (DONE, FAILED, "cancelled", DRAFT)
-    columns = {name: known[name] for name in documents.COLUMNS if name not in ("state", "phase")}
+    columns = {name: known[name] for name in metadata.COLUMNS if name not in ("state", "phase")}
     columns["attempt"] = max([known["attempt"], *[number for task, number, _ in _folders(ground) if task == id]])
     marked = vault.mark_older(ground, known)
     columns |= marked.value
@@ -105,8 +106,8 @@ def _insert(
         vault.keep(tables, id, marked, now)
         provided = {one["name"]: one for one in known.get("dependencies", [])}
         for name, sealed in dict(known.get("secrets", {})).items():
-            given = provided.get(name, {"type": "env_variable", "providedAt": documents.moment(now)})
-            tables.keep_secret(id, str(name), str(sealed), given["type"], documents.nanoseconds(given["providedAt"]))
+            given = provided.get(name, {"type": "env_variable", "providedAt": moment(now)})
+            tables.keep_secret(id, str(name), str(sealed), given["type"], nanoseconds(given["providedAt"]))
         for name, sealed in dict(known.get("marked", {})).items():
             tables.keep_secret(id, str(name), str(sealed), MARKED, now)
         for place, one in enumerate(known.get("questions", [])):
@@ -149,7 +150,7 @@ def _kept(ground: Ground, known: dict[str, Any], found: list[tuple[str, dict[str
             "key": key, "task": id, "run": run if run.rpartition(":")[2].isdigit() else "", "id": document["id"],
             "version": row.version if row is not None else 0, "reason": document["reason"],
             "phase": document["agent"].get("currentPhase") or 1, "tree": row.tree if row is not None else "", "file": name,
-            "made_at": row.created_at if row is not None else documents.nanoseconds(document["createdAt"]),
+            "made_at": row.created_at if row is not None else nanoseconds(document["createdAt"]),
         })  # fmt: skip
     return kept
 
@@ -172,7 +173,7 @@ def catch_up(ground: Ground) -> None:
         newest = checkpoints.latest(ground, task.id)
         if task.state == DONE and task.phases and newest is not None and not _is_changed(ground, task, newest.tree):
             finals.make_up(ground, task)
-        documents.project(ground, task.id)
+        metadata.project(ground, task.id)
 
 
 def _is_changed(ground: Ground, task: Task, tree: str) -> bool:
@@ -197,7 +198,7 @@ def _folders(ground: Ground) -> Iterator[tuple[str, int, str]]:
 
 def _documents(ground: Ground, workspace: str, id: str) -> tuple[list[tuple[str, dict[str, Any]]], Sequence[Refused]]:
     """The documents of a task that are ours and whole, with their names, oldest first; and all others."""
-    folder = f"{workspace}/{documents.CHECKPOINTS}"
+    folder = f"{workspace}/{folders.CHECKPOINTS}"
     names: list[str] = []
     newest, found, refused = "", [], list[Refused]()
     with suppress(OSError):

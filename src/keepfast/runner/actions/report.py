@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from keepfast.runner.actions import documents, finals
+from keepfast.runner.actions import finals
 from keepfast.runner.actions.seals import missing_keys
 from keepfast.runner.actions.tasks import Tasks
+from keepfast.runner.domain.moments import moment
 from keepfast.runner.domain.task import DONE
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def report(ground: Ground, since: int) -> dict[str, Any]:
             task.id,
             since,
         )
-        shown = tasks.describe(task)
+        shown = tasks.views.describe(task)
         found.append({
             **{name: shown[name] for name in ("id", "title", "status", "hold", "phase", "progress", "workspace", "reason")},
             "runs": len(runs),
@@ -42,12 +43,12 @@ def report(ground: Ground, since: int) -> dict[str, Any]:
             "checkpoints": {row["reason"]: row["count"] for row in kept},
             "changed_files": _changed(ground, task.id, since),
             "save_failed": finals.failed(tables, task.id) if task.state != DONE else None,  # accepted: `reason` says so
-            "warnings": tasks.warnings(task.id, since),
+            "warnings": tasks.views.warnings(task.id, since),
         })  # fmt: skip
     return {
-        "since": documents.moment(since),
-        "until": documents.moment(now),
-        "needs_you": tasks.inbox(),
+        "since": moment(since),
+        "until": moment(now),
+        "needs_you": tasks.views.inbox(),
         "missing_keys": missing_keys(ground),
         "tasks": found,
         "tokens": sum(one["tokens"] for one in found),

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from keepfast.runner.actions.environment import Ground
     from keepfast.runner.actions.rollback import Back
     from keepfast.runner.db.database import Row
-    from keepfast.runner.db.tables import Run, Tables, Task
+    from keepfast.runner.db.tables import Tables
+    from keepfast.runner.domain.records import Run, Task
     from keepfast.store.rows import CheckpointRow
 
 RESTARTING = "Task could not be restored from checkpoint. Restarting from beginning."

@@ -19,7 +19,7 @@ from keepfast.workspace.git_clone import Git
 if TYPE_CHECKING:
     from keepfast.app.checkpoint import Engine
     from keepfast.runner.actions.environment import Ground
-    from keepfast.runner.db.tables import Task
+    from keepfast.runner.domain.records import Task
     from keepfast.store.rows import CheckpointRow
 
 MESSAGES = (b'"type":"user"', b'"type":"assistant"', b'"type": "user"', b'"type": "assistant"')

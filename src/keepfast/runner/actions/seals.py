@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from keepfast.app.checkpoint import Engine
     from keepfast.runner.actions.environment import Ground
-    from keepfast.runner.db.tables import Task
+    from keepfast.runner.domain.records import Task
 
 MISSING = (
     "The key of what was sealed before is not here: those contents do not open, and new ones are sealed with another key. "

@@ -17,7 +17,8 @@ from keepfast.runner.process.redaction import KINDS, MARK, SEALED, is_secret, is
 
 if TYPE_CHECKING:
     from keepfast.runner.actions.environment import Ground
-    from keepfast.runner.db.tables import Tables, Task
+    from keepfast.runner.db.tables import Tables
+    from keepfast.runner.domain.records import Task
 
 SIGNS = str.maketrans("?!.,:;()[]\"'`", " " * 13)
 LIKELY = "Xq7-29fk3Lm"

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from keepfast.app.inspect import pairs_between
 from keepfast.model.entry import FILE, LINK
 from keepfast.model.errors import KeepfastError, NotFound, Usage
-from keepfast.runner.actions import accounts, documents, finals
+from keepfast.runner.actions import accounts, descriptions, documents, event_files, finals, run_outputs
 from keepfast.runner.actions.questions import kind_of
 from keepfast.runner.actions.seals import missing_keys
-from keepfast.runner.db.tables import Hold, Prompt, Run, Task
 from keepfast.runner.domain import questions
 from keepfast.runner.domain import task as machine
+from keepfast.runner.domain.moments import moment
+from keepfast.runner.domain.records import Hold, Prompt, Run, Task
 from keepfast.runner.process import shims as process
-from keepfast.runner.scheduler import runs
 
 if TYPE_CHECKING:
     from keepfast.runner.actions.environment import Ground
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SECOND = 1_000_000_000
 
 
-class Shown:
+class Views:
     """What there is; nothing is changed here."""
 
     def __init__(self, ground: Ground) -> None:
@@ -72,7 +72,7 @@ class Shown:
             "phase": _phase(task, task.phase),
             "phases": [phase["name"] for phase in task.phases],
             "step": task.step or None,
-            "progress": documents.progress(task, waiting, task.fraction),
+            "progress": descriptions.progress(task, waiting, task.fraction),
             "attempt": task.attempt,
             "reworks": task.reworks,
             "priority": task.priority,
@@ -89,10 +89,10 @@ class Shown:
             **self._spent(task),
             "actions": machine.actions(state, is_frozen),
             "archived": bool(task.archived),
-            "created_at": documents.moment(task.created_at),
-            "updated_at": documents.moment(task.updated_at),
-            "started_at": documents.moment(task.started_at) if task.started_at else None,
-            "ended_at": documents.moment(task.ended_at) if task.ended_at else None,
+            "created_at": moment(task.created_at),
+            "updated_at": moment(task.updated_at),
+            "started_at": moment(task.started_at) if task.started_at else None,
+            "ended_at": moment(task.ended_at) if task.ended_at else None,
         }
 
     def show(self, ref: str) -> dict[str, Any]:
@@ -110,7 +110,7 @@ class Shown:
                 {
                     "id": row["id"], "version": f"v{row['version']}", "reason": row["reason"],
                     "phase": _phase(task, row["phase"]),
-                    "created_at": documents.moment(row["made_at"]), "file": row["file"] or None,
+                    "created_at": moment(row["made_at"]), "file": row["file"] or None,
                 }
                 for row in rows
             ],
@@ -127,7 +127,7 @@ class Shown:
         rows = self.tables.all(
             "SELECT facts, at FROM event WHERE task = ? AND type = 'warning' AND at >= ? ORDER BY sequence", task, since
         )
-        return [{"message": json.loads(row["facts"])["message"], "at": documents.moment(row["at"])} for row in rows]
+        return [{"message": json.loads(row["facts"])["message"], "at": moment(row["at"])} for row in rows]
 
     def log(self, ref: str, since: int = 0, limit: int = 1000) -> list[dict[str, Any]]:
         """Events of a task in order, after the one with the number `since`."""
@@ -135,7 +135,7 @@ class Shown:
         rows = self.tables.all(
             "SELECT * FROM event WHERE task = ? AND sequence > ? ORDER BY sequence LIMIT ?", task.id, since, limit
         )
-        return [documents.event(row) for row in rows]
+        return [event_files.event(row) for row in rows]
 
     def inbox(self) -> list[dict[str, Any]]:
         """Everything that waits for a person, the most urgent first: prompts, and holds that no prompt stands for."""
@@ -157,7 +157,7 @@ class Shown:
         return {
             "id": "", "task": task.id, "kind": "hold", "title": task.title, "hold": hold.kind,
             "phase": _phase(task, task.phase),
-            "text": hold.reason or hold.kind.replace("_", " "), "created_at": documents.moment(hold.since), "options": [],
+            "text": hold.reason or hold.kind.replace("_", " "), "created_at": moment(hold.since), "options": [],
             "actions": machine.actions(machine.State(task.state, hold.kind), task.wanted == machine.FROZEN),
             **self._spent(task),
             "priority": questions.priority(task.priority, "", self.ground.now() - hold.since),
@@ -169,7 +169,7 @@ class Shown:
         run = self.tables.open_run(task.id)
         if run is not None:
             tokens, money = tokens + run.tokens, money + run.money
-            seconds += runs.lasted(self.ground, run, process.look(run.folder, run.id))
+            seconds += run_outputs.lasted(self.ground, run, process.look(run.folder, run.id))
         used = {"tokens": tokens, "money": round(money, 4), "seconds": round(seconds)}
         return {"used": used, "budget": task.budget}
 
@@ -191,7 +191,7 @@ class Shown:
             "flagged": bool(prompt.flagged),
             "output": prompt.output or None,
             "phase": _phase(task, prompt.phase or task.phase),
-            "created_at": documents.moment(prompt.created_at),
+            "created_at": moment(prompt.created_at),
             "comments": self.comments(prompt) if prompt.kind == "approval" else [],
         }
 
@@ -212,8 +212,8 @@ class Shown:
             return None
         left = max(hold.due_at - self.ground.now(), 0) // SECOND if hold.due_at else None
         return {
-            "kind": hold.kind, "reason": hold.reason or None, "since": documents.moment(hold.since),
-            "until": documents.moment(hold.due_at) if hold.due_at else None, "seconds_left": left,
+            "kind": hold.kind, "reason": hold.reason or None, "since": moment(hold.since),
+            "until": moment(hold.due_at) if hold.due_at else None, "seconds_left": left,
             "needs_you": bool(hold.human), "prompt": hold.prompt or None,
         }  # fmt: skip
 
@@ -224,7 +224,7 @@ class Shown:
         limit = accounts.current_limit(self.ground, task)
         if limit is None:
             return None
-        until = None if limit.needs_human else documents.moment(limit.due_at)
+        until = None if limit.needs_human else moment(limit.due_at)
         return {"until": until, "reason": limit.reason or None, "needs_you": limit.needs_human}
 
     def _waits_for(self, task: Task) -> list[str]:
@@ -237,8 +237,8 @@ class Shown:
             "id": run.id, "state": run.state, "phase": _phase(task, run.phase), "session": run.session,
             "resumed": bool(run.resume),
             "outcome": run.outcome or None, "reason": run.reason or None, "exit_code": run.exit_code, "tokens": run.tokens,
-            "money": round(run.money, 4), "started_at": documents.moment(run.started_at),
-            "ended_at": documents.moment(run.ended_at) if run.ended_at else None, "log": f"{run.folder}/out.log",
+            "money": round(run.money, 4), "started_at": moment(run.started_at),
+            "ended_at": moment(run.ended_at) if run.ended_at else None, "log": f"{run.folder}/out.log",
         }  # fmt: skip
 
     def _incremental(self, task: Task) -> dict[str, Any] | None:

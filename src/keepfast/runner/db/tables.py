@@ -10,13 +10,13 @@ from typing import Any
 
 from keepfast.model.errors import Conflict, NotFound
 from keepfast.model.steps import step
-from keepfast.runner.db.database import Claim, Row, connect
-from keepfast.runner.db.rows import MARKED, SCHEMA, TABLES, Hold, Prompt, Run, Task, read, stored
+from keepfast.runner.db.connection import connect
+from keepfast.runner.db.database import Claim, Row
+from keepfast.runner.db.rows import MARKED, SCHEMA, TABLES, read, stored
+from keepfast.runner.domain.moments import moment
+from keepfast.runner.domain.records import Hold, Prompt, Run, Task
 from keepfast.runner.domain.task import FROZEN, USER_PAUSE, State, move
 from keepfast.runner.process.redaction import clean
-
-__all__ = ["Hold", "Overtaken", "Prompt", "Run", "Tables", "Task"]
-
 
 WORDS = {
     "task": frozenset(("title", "brief", "agent", "phases", "needs", "step", "next_prompt", "reason")),
@@ -263,8 +263,6 @@ class Tables:
         if before.hold:
             about["lifted"] = before.hold
         if due_at and after.hold:
-            from keepfast.runner.actions.documents import moment  # documents stand on tables
-
             about["until"] = moment(due_at)
         facts = {"from": before.state, "to": after.state, "trigger": trigger, "metadata": about}
         self.log(task, now, "state_transition", facts, run)

@@ -150,7 +150,7 @@ class Notices:
                 prompt = open_ones.get(id)
                 if prompt is not None and number < len(prompt.options):
                     try:
-                        Tasks(self.ground).answer(id, prompt.options[number], by="ntfy")
+                        Tasks(self.ground).answers.answer(id, prompt.options[number], by="ntfy")
                     except KeepfastError:
                         continue  # somebody was faster
         except (OSError, ValueError):

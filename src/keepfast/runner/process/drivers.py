@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 from keepfast.agents import launcher
 from keepfast.model.errors import Usage
-from keepfast.runner.db.tables import Run, Task
 from keepfast.runner.domain.options import Options
 from keepfast.runner.domain.protocol import TOOL
+from keepfast.runner.domain.records import Run, Task
 from keepfast.runner.process.output import ClaudeOutput, Output, PlainOutput
 from keepfast.runner.process.redaction import clean_text, is_telling
 from keepfast.runner.process.shims import TOKEN

@@ -427,45 +427,61 @@ class PlainOutput(Output):
 
     def _event(self, event: dict[str, Any]) -> bool:
         """Take a line of `codex exec --json`; False if it is none."""
-        kind = event.get("type")
-        if str(kind).startswith(("thread.", "turn.", "item.")):
+        kind = str(event.get("type"))
+        if kind.startswith(("thread.", "turn.", "item.")):
             self.is_over = kind in ("turn.completed", "turn.failed")
-        if kind in ("thread.started", "turn.started", "item.started", "item.updated"):
-            self.session = str(event.get("thread_id") or self.session)
-            self._is_codex = self._is_codex or kind == "thread.started"
-            return True
-        if kind == "item.completed":
-            item = event.get("item") or {}
-            if item.get("type") == "agent_message":
-                text = str(item.get("text", ""))
-                self._say("assistant", text, self._read(text))
-            return True
-        if kind == "turn.completed":
-            usage = event.get("usage") or {}
-            self.tokens += int(usage.get("input_tokens") or 0) - int(usage.get("cached_input_tokens") or 0)
-            self.tokens += int(usage.get("output_tokens") or 0)
-            self.failed, self.limit = False, None
-            return True
-        if kind in ("error", "turn.failed") and self._is_codex:
-            self.failed = True
-            error = event.get("error")
-            text = str(event.get("message") or (error.get("message") if isinstance(error, dict) else error) or "")
-            self.error_text = head(text, 500)
-            self.limit = read_text(text, self.now, self.zone, EVENT) or self.limit
-            return True
-        if kind == "token_count":
-            rates = event.get("rate_limits")
-            if isinstance(rates, dict):
-                self.near = read_rates(rates, self.now)
-                self.windows.update(read_windows(rates))
-            self._measure(event.get("info"))
-            return True
-        return False
+        if kind in ("error", "turn.failed") and not self._is_codex:
+            return False
+        take = _CODEX.get(kind)
+        if take is not None:
+            take(self, event)
+        return take is not None
+
+    def _thread(self, event: dict[str, Any]) -> None:
+        self._is_codex = True
+        self._begun(event)
+
+    def _begun(self, event: dict[str, Any]) -> None:
+        self.session = str(event.get("thread_id") or self.session)
+
+    def _item(self, event: dict[str, Any]) -> None:
+        item = event.get("item") or {}
+        if item.get("type") == "agent_message":
+            text = str(item.get("text", ""))
+            self._say("assistant", text, self._read(text))
+
+    def _turn(self, event: dict[str, Any]) -> None:
+        usage = event.get("usage") or {}
+        self.tokens += int(usage.get("input_tokens") or 0) - int(usage.get("cached_input_tokens") or 0)
+        self.tokens += int(usage.get("output_tokens") or 0)
+        self.failed, self.limit = False, None
+
+    def _failure(self, event: dict[str, Any]) -> None:
+        self.failed = True
+        error = event.get("error")
+        text = str(event.get("message") or (error.get("message") if isinstance(error, dict) else error) or "")
+        self.error_text = head(text, 500)
+        self.limit = read_text(text, self.now, self.zone, EVENT) or self.limit
+
+    def _figures(self, event: dict[str, Any]) -> None:
+        rates = event.get("rate_limits")
+        if isinstance(rates, dict):
+            self.near = read_rates(rates, self.now)
+            self.windows.update(read_windows(rates))
+        self._measure(event.get("info"))
 
     def _measure(self, info: object) -> None:
         last = info.get("last_token_usage") if isinstance(info, dict) else None
         if isinstance(info, dict) and isinstance(last, dict) and last.get("total_tokens"):
             self.figures.append(Figure(int(last["total_tokens"]), window=int(info.get("model_context_window") or 0)))
+
+
+_CODEX = {
+    "thread.started": PlainOutput._thread, "turn.started": PlainOutput._begun, "item.started": PlainOutput._begun,
+    "item.updated": PlainOutput._begun, "item.completed": PlainOutput._item, "turn.completed": PlainOutput._turn,
+    "error": PlainOutput._failure, "turn.failed": PlainOutput._failure, "token_count": PlainOutput._figures,
+}  # fmt: skip
+"""What takes each kind of line of Codex."""
 
 
 def _tokens(usage: dict[str, Any]) -> int:

@@ -13,9 +13,11 @@ from keepfast.runner.actions import checkpoints
 from keepfast.runner.actions import context_use as fullness
 from keepfast.runner.actions.logs import Outputs
 from keepfast.runner.actions.questions import tell_progress
+from keepfast.runner.actions.run_outputs import age, began_at, files
 from keepfast.runner.actions.vault import agent_of
-from keepfast.runner.db.tables import Overtaken, Run
+from keepfast.runner.db.tables import Overtaken
 from keepfast.runner.domain.limits import LimitNear
+from keepfast.runner.domain.records import Run
 from keepfast.runner.domain.task import ENDED, LIVE, STARTING, STOPPING
 from keepfast.runner.domain.verdict import LINGERING, has_last_word
 from keepfast.runner.domain.waits import Budget, Spent, nudge, used
@@ -23,7 +25,6 @@ from keepfast.runner.process import shims as process
 from keepfast.runner.process.drivers import driver
 from keepfast.runner.process.output import Tail, Transcripts
 from keepfast.runner.process.run_folder import write_file
-from keepfast.runner.scheduler.runs import age, began_at, files
 
 if TYPE_CHECKING:
     from keepfast.runner.actions.environment import Ground

@@ -5,15 +5,17 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from keepfast.runner.actions import checkpoints, documents, finals, restores, vault
+from keepfast.runner.actions import checkpoints, finals, restores, run_outputs, vault
 from keepfast.runner.actions import context_use as fullness
 from keepfast.runner.actions.checkpoints import Kept, Noted
 from keepfast.runner.actions.questions import ask, hold_open, tell_progress
-from keepfast.runner.db.tables import Overtaken, Run, Tables, Task
+from keepfast.runner.db.tables import Overtaken, Tables
 from keepfast.runner.domain import prompts as telling
 from keepfast.runner.domain import verdict
 from keepfast.runner.domain.limits import OVERLOAD, LimitHit
+from keepfast.runner.domain.moments import moment
 from keepfast.runner.domain.questions import PENDING
+from keepfast.runner.domain.records import Run, Task
 from keepfast.runner.domain.task import APPROVAL, BACKOFF, BUDGET, CRASHED, DONE, ENDED, RATE_LIMIT, STALLED, USER_PAUSE
 from keepfast.runner.domain.verdict import Verdict
 from keepfast.runner.domain.waits import backoff, jitter, stagger
@@ -21,7 +23,6 @@ from keepfast.runner.process import shims as process
 from keepfast.runner.process.drivers import driver
 from keepfast.runner.process.output import Output
 from keepfast.runner.process.redaction import clean_text
-from keepfast.runner.scheduler import runs
 from keepfast.runner.scheduler.turns import order_resumes
 from keepfast.secrets.cuts import head
 
@@ -95,7 +96,7 @@ class Settlement:
         self._tell_start(tables)
         left = [f"{tool.name} {tool.what}".strip() for tool in output.tools.values()]
         outcome = "host_restart" if self.rebooted and self.judged.kind == verdict.CRASHED else self.judged.kind
-        seconds = runs.lasted(self.ground, run, self.look)
+        seconds = run_outputs.lasted(self.ground, run, self.look)
         tables.change_run(
             run.id, state=ENDED, outcome=outcome, reason=head(self.judged.reason, 2000), ended_at=self.now,
             exit_code=self.look.exit_code, tokens=output.tokens, money=output.money, left=left, said=output.last_said(),
@@ -130,7 +131,7 @@ class Settlement:
         """Say that the agent was started, if it had ended before anybody saw it live."""
         pid = process.agent(self.run.folder).get("pid")
         if pid and not tables.run(self.run.id).live_at:
-            at = runs.began_at(self.ground, self.run)
+            at = run_outputs.began_at(self.ground, self.run)
             tables.change_run(self.run.id, pid=int(pid), live_at=at)
             facts = {"pid": int(pid), "session": self.run.session}
             tables.log(self.task.id, at, "agent_started", facts, self.run.id)
@@ -204,9 +205,7 @@ class Settlement:
         due = stagger(self._resumes_of(tables, account), due, int(options.stagger * SECOND))
         self._move(tables, "hold", hold=RATE_LIMIT, why=limit.raw, due_at=due, account=account, windows=windows)
         due = self._order(tables, account) or due
-        tables.notify(
-            self.task.id, self.now, "limit", f"{self.task.title} waits for its limit until {documents.moment(due)}."
-        )
+        tables.notify(self.task.id, self.now, "limit", f"{self.task.title} waits for its limit until {moment(due)}.")
 
     def _limited_for_unknown_time(self, tables: Tables, account: str, limit: LimitHit) -> None:
         """Nobody said when it ends: it is tried again, later each time. An overload is no limit of the account's."""

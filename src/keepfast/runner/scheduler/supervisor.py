@@ -13,16 +13,17 @@ from keepfast.model.steps import step
 from keepfast.runner.actions import recovery as recover
 from keepfast.runner.actions.logs import Events
 from keepfast.runner.actions.news import News
-from keepfast.runner.db.database import Alone, Claim
-from keepfast.runner.db.tables import Run, Task
+from keepfast.runner.db.database import Claim
+from keepfast.runner.db.sqlite import Alone
+from keepfast.runner.domain.records import Run, Task
 from keepfast.runner.domain.task import ENDED, HOST_LOST
 from keepfast.runner.notify.notify import Notices
 from keepfast.runner.process import shims as process
 from keepfast.runner.process.redaction import clean_text
+from keepfast.runner.process.wake import Listener
 from keepfast.runner.scheduler.attempts import Workflows
 from keepfast.runner.scheduler.timers import Timers
 from keepfast.runner.scheduler.turns import Turns
-from keepfast.runner.scheduler.wake import Listener
 
 if TYPE_CHECKING:
     from keepfast.runner.actions.environment import Ground

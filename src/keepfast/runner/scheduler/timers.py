@@ -9,8 +9,8 @@ from keepfast.model.errors import KeepfastError
 from keepfast.runner.actions import finals
 from keepfast.runner.actions.questions import hold_open
 from keepfast.runner.actions.tasks import Tasks
-from keepfast.runner.db.tables import Hold, Prompt
 from keepfast.runner.domain import questions, reviews
+from keepfast.runner.domain.records import Hold, Prompt
 from keepfast.runner.domain.task import ASKING, UNSAVED
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class Timers:
     def _passes(self, prompt: Prompt) -> bool:
         """Approve in nobody's name; not if the workspace is another one than was to be reviewed."""
         try:
-            Tasks(self.ground).approve(prompt.id, by="policy")
+            Tasks(self.ground).answers.approve(prompt.id, by="policy")
         except KeepfastError:
             return False
         return True

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 from keepfast.runner.actions import accounts, restores, vault
 from keepfast.runner.actions import memory as remembering
+from keepfast.runner.actions.memory import Memory
 from keepfast.runner.actions.questions import hold_open
-from keepfast.runner.db.tables import Run, Tables, Task
+from keepfast.runner.db.tables import Tables
 from keepfast.runner.domain import prompts as telling
 from keepfast.runner.domain import questions
+from keepfast.runner.domain.records import Run, Task
 from keepfast.runner.domain.task import ACTIVE, BUDGET, QUEUED, RATE_LIMIT, SECRET, STALLED, STARTING
 from keepfast.runner.domain.waits import FUSE, HOUR, Budget, Spent, stagger, used
 from keepfast.runner.process.drivers import driver
@@ -142,41 +144,22 @@ class Turns:
         milliseconds = (self.ground.since_boot() - started) // 1_000_000
         with self.tables.write() as tables:
             task = tables.task(task.id)
-            if (
-                task.state not in (QUEUED, ACTIVE)
-                or tables.hold(task.id) is not None
-                or tables.open_run(task.id) is not None
-                or task.session != known
-            ):
+            if not _is_free(tables, task) or task.session != known:
                 return None
             if memory.is_lost and not restores.fail(tables, task, now, milliseconds, memory.why):
                 return None
             last = tables.last_run(task.id)
-            known_answers = tables.prompts(
-                "task = ? AND status IN ('answered', 'expired') AND kind != 'approval'", task.id
-            )
-            answers = [one for one in known_answers if not one.delivered]
-            # A session that goes on has what was delivered in its history.
-            earlier = [one for one in known_answers if one.delivered and not resumes]
-            number = task.attempt + 1
-            id = f"{task.id}:{number}"
-            left = last.left if last is not None and last.outcome != "phase" else []
-            prompt = telling.compose(task, last, resumes, answers, left, memory.brief, memory.missing, earlier)
-            # What only the words around it show to be a secret is sealed here: redacted, the agent would never be told it.
-            prompt = vault.keep(tables, task.id, vault.mark(self.ground, prompt), now)
+            number, epoch = task.attempt + 1, task.epoch + 1
+            id, account = f"{task.id}:{number}", how.account(self.ground.variables)
+            prompt = self._prompt(tables, task, last, memory, id, now)
             session = memory.session if resumes else str(uuid.UUID(bytes=os.urandom(16), version=4))
-            epoch = task.epoch + 1
             if task.state == QUEUED:
                 tables.move(task.id, "start", now, trigger="scheduler", run=id, started_at=task.started_at or now)
-            tables.change(
-                task.id, now, attempt=number, epoch=epoch, session=session, account=how.account(self.ground.variables)
-            )
-            for one in answers:
-                tables.do("UPDATE prompt SET delivered = ? WHERE id = ?", id, one.id)
+            tables.change(task.id, now, attempt=number, epoch=epoch, session=session, account=account)
             tables.insert(
                 "run", id=id, task=task.id, number=number, phase=task.phase, epoch=epoch, state=STARTING, session=session,
                 resume=int(resumes), prompt=prompt, folder=self.ground.runs_folder(id), token=os.urandom(16).hex(),
-                boot=self.ground.boot, host=self.ground.host, started_at=now, account=how.account(self.ground.variables),
+                boot=self.ground.boot, host=self.ground.host, started_at=now, account=account,
             )  # fmt: skip
             origin = memory.back.checkpoint.id if memory.back is not None else restores.origin(tables, task.id, last)
             if origin and not memory.is_lost:
@@ -199,3 +182,22 @@ class Turns:
             }
             tables.log(task.id, now, "run_begun", facts, id)
             return tables.run(id)
+
+    def _prompt(self, tables: Tables, task: Task, last: Run | None, memory: Memory, run: str, now: int) -> str:
+        """Compose what the agent is told, and note which answers are delivered with it."""
+        known = tables.prompts("task = ? AND status IN ('answered', 'expired') AND kind != 'approval'", task.id)
+        answers = [one for one in known if not one.delivered]
+        # A session that goes on has what was delivered in its history.
+        earlier = [one for one in known if one.delivered and not memory.resumes]
+        left = last.left if last is not None and last.outcome != "phase" else []
+        prompt = telling.compose(task, last, memory.resumes, answers, left, memory.brief, memory.missing, earlier)
+        for one in answers:
+            tables.do("UPDATE prompt SET delivered = ? WHERE id = ?", run, one.id)
+        # What only the words around it show to be a secret is sealed here: redacted, the agent would never be told it.
+        return str(vault.keep(tables, task.id, vault.mark(self.ground, prompt), now))
+
+
+def _is_free(tables: Tables, task: Task) -> bool:
+    """May a run of this task begin?"""
+    held = tables.hold(task.id) is not None or tables.open_run(task.id) is not None
+    return task.state in (QUEUED, ACTIVE) and not held
