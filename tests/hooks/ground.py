@@ -121,7 +121,7 @@ class Ground:
     def header(self, row: CheckpointRow) -> dict[str, Any]:
         engine = self.engine
         try:
-            return engine.repository().document(row)[0]
+            return engine.repository().document(row)[0].members
         finally:
             engine.close()
 

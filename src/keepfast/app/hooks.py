@@ -715,7 +715,7 @@ class Attending:
         if not rows:
             return {"status": "none"}
         row = rows[0]
-        said = row.message if row.message != row.trigger else str(repository.document(row)[0].get("summary") or "")
+        said = row.message if row.message != row.trigger else repository.document(row)[0].summary
         return {
             "status": "found",
             "id": row.id,

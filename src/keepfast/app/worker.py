@@ -239,7 +239,7 @@ def moved_on(engine: Engine, root: bytes, folder: str, told: dict[str, Any]) -> 
     if max(times) > (rows[0].created_at if rows else 0):
         return True
     kept = latest(repository, found[1], session)
-    return _says_more(told["transcript"], told["agent"], kept["bytes"] if kept is not None else 0)
+    return _says_more(told["transcript"], told["agent"], kept.transcript.size if kept is not None else 0)
 
 
 def _says_more(path: str, agent: str, start: int) -> bool:

@@ -106,7 +106,7 @@ def _coverage(session: Session, row: WorkspaceRow, base: CheckpointRow | None) -
     if base is None or (base.workspace, base.version) == (row.id, row.version):
         return coverage(row)
     try:
-        return Coverage(session.repository.document(base)[0]["counts"])
+        return Coverage(session.repository.document(base)[0].counts)
     except KeepfastError:
         return coverage(row)  # `verify` says what is wrong with that document
 

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from keepfast.app.inspect import Change, Coverage
     from keepfast.app.preview import Missing
     from keepfast.app.restore import Restored
+    from keepfast.app.state_document import Document
     from keepfast.model.budget import Usage
+    from keepfast.model.document import Header
     from keepfast.model.entry import Entry
     from keepfast.store.rows import CheckpointRow
 
@@ -67,13 +69,26 @@ def of_missing(missing: Iterable[Missing]) -> list[dict[str, Any]]:
     ]
 
 
-def of_work(checkpoint: CheckpointRow, header: dict[str, Any]) -> dict[str, Any]:
+def of_work(checkpoint: CheckpointRow, header: Header) -> dict[str, Any]:
     """What a checkpoint tells of the agent's work, by the sources' names (docs/format/checkpoint.md)."""
     return {
-        "summary": header.get("summary") or checkpoint.message.split("\n")[0][:80],
+        "summary": header.summary or checkpoint.message.split("\n")[0][:80],
         "description": checkpoint.message.partition("\n")[2].strip(),
-        **{key: header.get(key) for key in ("agent", "tokens_used", "token_budget")},
-        **{key: header.get(key) or [] for key in ("active_files", "key_points")},
+        "agent": header.agent or None,
+        "tokens_used": header.tokens_used or None,
+        "token_budget": header.token_budget or None,
+        "active_files": header.active_files,
+        "key_points": header.key_points,
+    }
+
+
+def of_state(document: Document) -> dict[str, Any]:
+    """The state document of a checkpoint (docs/format/checkpoint.md)."""
+    return {
+        "files": {one.path: {**one._asdict(), "last_modified": rfc3339(one.last_modified)} for one in document.files},
+        "analysis": document.analysis._asdict(),
+        "context": document.context._asdict(),
+        "total_size_bytes": document.total_size_bytes,
     }
 
 

@@ -23,7 +23,7 @@ DOCUMENTS_WORTH_A_KEYFRAME = 64
 
 
 def write_keyframe(
-    repository: Repository, checkpoint: CheckpointRow, header: dict[str, Any], *, instead: bool = False
+    repository: Repository, checkpoint: CheckpointRow, header: document.Header, *, instead: bool = False
 ) -> None:
     """Write the whole state of a version as a document of its own; `instead`: of the one it had, which is damaged.
 
@@ -35,9 +35,9 @@ def write_keyframe(
     tree = 0
     for row in rows:
         tree = add(tree, plus=weight(row))
-    if f"{tree:064x}" != header["tree"]:
+    if f"{tree:064x}" != header.tree:
         raise Damaged(f"The state of v{version} does not add up; no keyframe was made.")
-    said = {**header, "version": version, "keyframe": True, "changed": checkpoint.changed}
+    said = header.with_members(version=version, keyframe=True, changed=checkpoint.changed)
     data = document.encode(said, rows)
     key = digest(data)
     writer = PackWriter(repository.blobs, level=LEVEL)

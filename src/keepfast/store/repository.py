@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Sequence
     from typing import Any
 
+    from keepfast.model.document import Header
     from keepfast.model.entry import Entry
     from keepfast.store.ports import Blobs, Ledger, Records, Transaction
     from keepfast.store.rows import CheckpointRow, PackRow
@@ -42,7 +43,7 @@ class Repository:
         """Where it lies, if that is a disk: what is saved there leaves room for the reserve."""
         self.dropped = 0
         """Bytes of contents that the last forgetting let go."""
-        self._at_hand: dict[bytes, tuple[dict[str, Any], list[Entry], Container[bytes]]] = {}
+        self._at_hand: dict[bytes, tuple[Header, list[Entry], Container[bytes]]] = {}
         """Documents that were just written and need not be read back."""
 
     # Workspaces
@@ -370,15 +371,15 @@ class Repository:
         tx: Transaction,
         row: WorkspaceRow,
         record: dict[str, Any],
-        header: dict[str, Any],
+        header: Header,
         rows: list[Entry],
         known: Container[bytes] | None = None,
     ) -> WorkspaceRow:
         """Add the rows of one checkpoint whose document is at hand; `known`: which of its paths were there up to now."""
-        version, counts = record["v"], header["counts"]
-        tx.apply(row.id, version, rows, whole=header["keyframe"], known=known)
+        version = record["v"]
+        tx.apply(row.id, version, rows, whole=header.keyframe, known=known)
         tx.add_checkpoint(checkpoint_row(row.id, record, header, len(rows)))
-        if header.get("conversation"):
+        if header.conversation:
             from keepfast.store.conversations import ids_of
 
             tx.set_kept(row.id, version, ids_of(header))
@@ -388,7 +389,7 @@ class Repository:
             if before is not None and before.forgotten:
                 tx.drop_intervals(row.id, self._living_before(row.id, version), version)
         return row._replace(
-            version=version, document=bytes.fromhex(record["doc"]), tree=header["tree"], counts=dumps(counts),
+            version=version, document=bytes.fromhex(record["doc"]), tree=header.tree, counts=dumps(header.counts),
             keyframe=row.keyframe or version,
         )  # fmt: skip
 
@@ -426,7 +427,7 @@ class Repository:
 
     # Loading
 
-    def document(self, checkpoint: CheckpointRow) -> tuple[dict[str, Any], list[Entry]]:
+    def document(self, checkpoint: CheckpointRow) -> tuple[Header, list[Entry]]:
         """Return header and changes of a checkpoint."""
         return document.decode(self.contents.load(checkpoint.document))
 

@@ -6,7 +6,7 @@ import json
 import os
 from contextlib import suppress
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from keepfast.app.inspect import pending
 from keepfast.app.worker import SUMMARY, event_of
@@ -19,7 +19,7 @@ from keepfast.runner.actions.vault import agent_of, values
 from keepfast.runner.db.tables import Run, Task
 from keepfast.runner.process.drivers import driver
 from keepfast.secrets.cuts import head
-from keepfast.store.conversations import checked
+from keepfast.store.conversations import Conversation, checked
 from keepfast.store.rows import Query
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Kept(NamedTuple):
     phase: int
     at: int
     milliseconds: int
-    conversation: dict[str, Any] | None
+    conversation: Conversation | None
     seen: documents.Seen
 
 
@@ -216,7 +216,7 @@ def _name(ground: Ground, task: Task, kept: Kept) -> str:
 
 def _save(
     ground: Ground, task: Task, run: Run | None, reason: str, key: str
-) -> tuple[CheckpointRow | None, dict[str, Any] | None]:
+) -> tuple[CheckpointRow | None, Conversation | None]:
     """Make the checkpoint; return it and where its conversation lies."""
     with ground.engine() as engine:
         root = os.fsencode(task.workspace)
@@ -237,8 +237,8 @@ def _save(
         return (made, _conversation(engine, made)) if made is not None else (None, None)
 
 
-def _conversation(engine: Engine, row: CheckpointRow) -> dict[str, Any] | None:
-    return checked(engine.repository().document(row)[0].get("conversation"))
+def _conversation(engine: Engine, row: CheckpointRow) -> Conversation | None:
+    return checked(engine.repository().document(row)[0].conversation)
 
 
 def _event(ground: Ground, engine: Engine, located: tuple[bytes, str], task: Task, session: str, reason: str) -> Event:

@@ -277,10 +277,10 @@ class _Filling:
             if found is None:
                 continue
             header, rows = found
-            if not header["keyframe"] and (self.sum is None or version != row.version + 1):
+            if not header.keyframe and (self.sum is None or version != row.version + 1):
                 continue
             total = self._sum(row.id, header, rows)
-            if f"{total:064x}" != header["tree"]:
+            if f"{total:064x}" != header.tree:
                 continue
             self.sum = total
             row = self.repository.apply(tx, row, record, header, rows)
@@ -291,7 +291,7 @@ class _Filling:
         return self._lost(tx, row, record, own[0] if own is not None else None)
 
     def _lost(
-        self, tx: Transaction, row: WorkspaceRow, record: dict[str, Any], header: dict[str, Any] | None
+        self, tx: Transaction, row: WorkspaceRow, record: dict[str, Any], header: document.Header | None
     ) -> WorkspaceRow:
         """Keep the number of a version whose state is not known. Nobody is shown it."""
         version = record["v"]
@@ -311,16 +311,16 @@ class _Filling:
         tx.set_meta("seq", str(max(record["seq"], self.repository.sequence())))
         return row._replace(version=version, document=bytes.fromhex(record["doc"]), keyframe=row.keyframe or version)
 
-    def _document(self, record: dict[str, Any]) -> tuple[dict[str, Any], list[Entry]] | None:
+    def _document(self, record: dict[str, Any]) -> tuple[document.Header, list[Entry]] | None:
         try:
             return document.decode(self.repository.contents.load(bytes.fromhex(record["doc"])))
         except Damaged:
             return None
 
-    def _sum(self, workspace: str, header: dict[str, Any], rows: list[Entry]) -> int:
+    def _sum(self, workspace: str, header: document.Header, rows: list[Entry]) -> int:
         """The sum over the tree after these rows, from the sum before them."""
         total = 0
-        if not header["keyframe"]:
+        if not header.keyframe:
             assert self.sum is not None
             total = self.sum
             for old in self.repository.ledger.current(workspace, [row.path for row in rows]).values():
