@@ -142,7 +142,7 @@ class Ground:
 
         engine = self.engine
         found = read(engine.notice_folders(os.fsencode(self.project), self.workspace))
-        return [f"{notice['kind']} ({notice['trigger']}): {notice['text']}" for notice in found]
+        return [f"{notice.kind} ({notice.trigger}): {notice.text}" for notice in found]
 
     def settle(self, seconds: float = 20.0) -> None:
         folder = str(self.folder)

@@ -11,6 +11,7 @@ import pytest
 from cli.box import Box
 from cli.conftest import fill
 from keepfast.app.restore import Restorer
+from keepfast.store.restore_journal import UnderWay
 
 
 @pytest.fixture
@@ -187,8 +188,9 @@ class Older:
         before = self._meta()
         record = Restorer._record
 
-        def without(restorer: Restorer, journal: Any, said: dict[str, Any], note: dict[str, Any]) -> None:
-            record(restorer, journal, {**said, "was": None, "base": None}, note)
+        def without(restorer: Restorer, journal: Any, restore: UnderWay) -> None:
+            restore.was = restore.base = None
+            record(restorer, journal, restore)
 
         with self.patch.context() as patch:
             patch.setattr(Restorer, "_record", without)

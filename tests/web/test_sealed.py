@@ -13,6 +13,7 @@ from urllib.parse import quote
 import pytest
 
 from keepfast.app.worker import save
+from keepfast.state.pending_events import PendingEvent
 from sessions import Session
 from web.scene import Scene, begin, submit
 from web.served import Answer, Served
@@ -136,11 +137,8 @@ def test_no_brief_of_the_page_shows_what_is_sealed(served: Served, role: str) ->
     transcript = talk.save(served.base / "5e551011.jsonl")
     engine = served.saver.engine()
     row = engine.root(os.fsencode(served.root))[1]
-    told = {
-        "cwd": str(served.root), "at": time.time_ns(), "trigger": "turn", "agent": "claude-code", "session": "5e551011",
-        "model": "", "client": 0, "transcript": str(transcript),
-    }  # fmt: skip
-    save(engine, os.fsencode(served.root), engine.place.folder(row.id), told)
+    seen = PendingEvent("turn", time.time_ns(), "5e551011", "claude-code", str(served.root), str(transcript))
+    save(engine, os.fsencode(served.root), engine.place.folder(row.id), seen)
     engine.close()
     at = served.saver.workspace
     places = ["checkpoints/latest", "checkpoints/latest/brief", "status", "diff?old=v1"]

@@ -369,9 +369,9 @@ def _workspace(session: Session) -> Found:
     except OSError as error:
         yield PROBLEM, f"{show(root)} cannot be looked at: {error.strerror}.", "Check who may read it."
         return
-    if failed is not None and failed["kind"] != TooMany.kind:
-        ago = age_in_words(failed["at"], session.now())
-        yield PROBLEM, f"The last save of {show(root)} failed, {ago}: {failed['text']}", "`keepfast save` tries again."
+    if failed is not None and failed.kind != TooMany.kind:
+        ago = age_in_words(failed.at, session.now())
+        yield PROBLEM, f"The last save of {show(root)} failed, {ago}: {failed.text}", "`keepfast save` tries again."
     else:
         yield FINE, f"{show(root)}, {f'newest version v{row.version}' if row.version else 'no checkpoint yet'}"
 
@@ -440,11 +440,11 @@ def _supervision(session: Session) -> Found:
 
     found = session.engine.near(session.cwd)
     notices = read(session.engine.notice_folders(*found)) if found is not None else []
-    recent = [notice for notice in notices if notice["at"] >= session.now() - WEEK]
+    recent = [notice for notice in notices if notice.at >= session.now() - WEEK]
     kinds = (supervision.STOOD_DOWN, supervision.NOT_BELIEVED)
-    told = [next((one for one in reversed(recent) if one["kind"] == kind), None) for kind in kinds]
+    told = [next((one for one in reversed(recent) if one.kind == kind), None) for kind in kinds]
     for notice in filter(None, told):
-        yield NOTE, f"{age_in_words(notice['at'], session.now())}: {notice['text']}"
+        yield NOTE, f"{age_in_words(notice.at, session.now())}: {notice.text}"
     if not any(told):
         yield FINE, "hooks have not stood down for anybody"
     if session.around.text(supervision.SUPERVISED) and not supervision.run_above(session.around):
@@ -511,7 +511,7 @@ def _launcher(path: str, own: Folders) -> Found:
             f"Set HOME, XDG_CONFIG_HOME and XDG_DATA_HOME as they were at its install. If these are right: {again}",
         )
     elif failed is not None:
-        yield NOTE, f"Hooks start now; one did not: {failed['text']}", "In an upgrade that is to be expected."
+        yield NOTE, f"Hooks start now; one did not: {failed.text}", "In an upgrade that is to be expected."
     else:
         yield FINE, f"{path} starts the hooks"
 

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from keepfast.model.budget import Usage
     from keepfast.model.document import Header
     from keepfast.model.entry import Entry
+    from keepfast.state.notices import Notice
+    from keepfast.state.pending_events import PendingEvent
+    from keepfast.state.workers import LivingWorker
     from keepfast.store.rows import CheckpointRow
 
 KINDS = {
@@ -150,12 +153,14 @@ def of_coverage(coverage: Coverage) -> dict[str, Any]:
     }
 
 
-def of_notice(notice: dict[str, Any]) -> dict[str, Any]:
-    return {"at": rfc3339(notice["at"]), **{key: notice[key] for key in ("kind", "trigger", "text", "told")}}
+def of_notice(notice: Notice) -> dict[str, Any]:
+    return {
+        "at": rfc3339(notice.at), "kind": notice.kind, "trigger": notice.trigger, "text": notice.text, "told": notice.told,
+    }  # fmt: skip
 
 
-def of_pending(event: dict[str, Any]) -> dict[str, Any]:
-    return {"trigger": event["trigger"], "at": rfc3339(event["at"]), "session": event["session"] or None}
+def of_pending(event: PendingEvent) -> dict[str, Any]:
+    return {"trigger": event.trigger, "at": rfc3339(event.at), "session": event.session or None}
 
 
 def of_usage(usage: Usage) -> dict[str, Any]:
@@ -168,14 +173,14 @@ def of_usage(usage: Usage) -> dict[str, Any]:
     }
 
 
-def of_worker(worker: dict[str, Any]) -> dict[str, Any]:
-    saved = worker["last_save"]
+def of_worker(worker: LivingWorker) -> dict[str, Any]:
+    saved = worker.last_save
     return {
-        "kind": worker["kind"],
-        "pid": worker["pid"],
-        "since": rfc3339(worker["since"]),
+        "kind": worker.kind,
+        "pid": worker.pid,
+        "since": rfc3339(worker.since),
         "last_save": rfc3339(saved) if saved else None,
-        "version": f"v{worker['version']}" if saved else None,
+        "version": f"v{worker.version}" if saved else None,
     }
 
 

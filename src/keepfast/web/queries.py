@@ -143,7 +143,7 @@ class Desk:
         from keepfast.state.notices import read
 
         row, since = self.row(workspace), self.now() - 7 * DAY
-        found = [notice for notice in read(self.engine.notice_folders(row.path, row.id)) if notice["at"] > since]
+        found = [notice for notice in read(self.engine.notice_folders(row.path, row.id)) if notice.at > since]
         return [of_notice(notice) for notice in reversed(found)]
 
     def _cut_off(self, row: WorkspaceRow) -> dict[str, Any] | None:
@@ -151,12 +151,12 @@ class Desk:
 
         restorer = Restorer(self.engine, row.path, row)
         try:
-            said = restorer.cut_off()
+            cut = restorer.cut_off()
         except KeepfastError as error:
             return {"state": "damaged", "target": None, "before": None, "text": str(error)}
-        if said is None:
+        if cut is None:
             return {"state": "running", "target": None, "before": None} if restorer.is_running() else None
-        return {"state": "cut off", "target": f"v{said['target']}", "before": f"v{said['before']}"}
+        return {"state": "cut off", "target": f"v{cut.target}", "before": f"v{cut.before}"}
 
     # Checkpoints
 

@@ -19,6 +19,7 @@ from keepfast.runner.actions.vault import agent_of, values
 from keepfast.runner.db.tables import Run, Task
 from keepfast.runner.process.drivers import driver
 from keepfast.secrets.cuts import head
+from keepfast.state.pending_events import PendingEvent
 from keepfast.store.conversations import Conversation, checked
 from keepfast.store.rows import Query
 
@@ -245,11 +246,9 @@ def _event(ground: Ground, engine: Engine, located: tuple[bytes, str], task: Tas
     """The event as a hook would tell it: conversation, notes and tokens with it, the task's secrets struck out."""
     root, workspace = located
     how = driver(agent_of(ground, task), ground.options)
-    told = {
-        "session": session, "transcript": how.transcript(session, ground.variables), "model": "", "trigger": reason,
-        "agent": how.client, "cwd": os.fsdecode(root), "at": ground.now(),
-    }  # fmt: skip
-    event = event_of(engine, root, engine.place.folder(workspace), told)
+    transcript = how.transcript(session, ground.variables)
+    seen = PendingEvent(reason, ground.now(), session, how.client, os.fsdecode(root), transcript)
+    event = event_of(engine, root, engine.place.folder(workspace), seen)
     event.message = head(f"{task.title}: {reason.replace('_', ' ')}", 200)
     event.task, event.created_by, event.pinned = task.id, documents.BY.get(reason, "system"), reason in KEPT
     # An agent that ended its turn has said something, a person has decided: the document tells where that leaves the task.

@@ -160,7 +160,7 @@ def needed_by_restore(folder: str, workspace: str) -> set[int]:
     if not folder:
         return set()
     journal = Journal(f"{folder}/workspaces/{workspace}", durable=True).read()
-    return {journal["target"], journal["before"]} if journal is not None else set()
+    return {journal.target, journal.before} if journal is not None else set()
 
 
 def compact(
