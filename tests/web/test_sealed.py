@@ -7,13 +7,13 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import pytest
 
 from keepfast.app.worker import save
 from keepfast.state.pending_events import PendingEvent
+from keepfast.web.sessions import Audited
 from sessions import Session
 from web.scene import Scene, begin, submit
 from web.served import Answer, Served
@@ -60,8 +60,8 @@ def by(served: Served, role: str) -> Callable[[str], Answer]:
     return lambda path: served.ask("GET", path, headers=headers)
 
 
-def opened(served: Served) -> list[dict[str, Any]]:
-    return [one for one in served.book.audited(1_000) if one["action"] == "OPEN"]
+def opened(served: Served) -> list[Audited]:
+    return [one for one in served.book.audited(1_000) if one.action == "OPEN"]
 
 
 @pytest.mark.parametrize("role", ["viewer", "approver", "operator"])
@@ -96,8 +96,8 @@ def test_an_operator_who_asks_sees_it_and_that_is_recorded(sealed: Served, name:
     assert [path for path, one in zip(looks(sealed, name), answers, strict=True) if not tells(one)] == []
     rows = opened(sealed)
     assert len(rows) == len(answers)
-    assert {(one["role"], one["who"], one["outcome"]) for one in rows} == {("operator", "a test", "done")}
-    assert all(one["target"].endswith(f"?path={name}") for one in rows)
+    assert {(one.role, one.who, one.outcome) for one in rows} == {("operator", "a test", "done")}
+    assert all(one.target.endswith(f"?path={name}") for one in rows)
     assert name in sealed.ask("GET", "/health").body.decode()
 
 

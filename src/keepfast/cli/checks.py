@@ -183,13 +183,13 @@ def _keys(session: Session) -> Found:
     from keepfast.store.key_use import use_of_keys
 
     listed = [one for one, _ in sealer.keys.sets()]
-    closed = [one for one in use_of_keys(session.repository) if not one["opens"]]
+    closed = [one for one in use_of_keys(session.repository) if not one.opens]
     if sealer.keys.problem():
         yield PROBLEM, f"{sealer.keys.problem()}.", "Run `keepfast verify --repair`."
     for one in closed:
         yield (
-            PROBLEM if one["id"] in listed else NOTE,  # without: a bundle's, whose passphrase was not given
-            f"The key of the key set {one['id']} is not here: {plural(one['contents'], 'content')} cannot be opened.",
+            PROBLEM if one.id in listed else NOTE,  # without: a bundle's, whose passphrase was not given
+            f"The key of the key set {one.id} is not here: {plural(one.contents, 'content')} cannot be opened.",
             "Run `keepfast key import` with its backup.",
         )
     if not sealer.keys.is_in_use():
@@ -313,18 +313,18 @@ def _verified(session: Session) -> Found:
     from keepfast.present.terminal import age_in_words
     from keepfast.store.maintenance.last_verify import last
 
-    said = last(session.engine.place.path)
-    if said is None:
+    verified = last(session.engine.place.path)
+    if verified is None:
         return
-    age = age_in_words(said["at"], session.now())
-    if not said["problems"]:
+    age = age_in_words(verified.at, session.now())
+    if not verified.problems:
         yield FINE, f"nothing was found damaged when it was last verified, {age}"
         return
-    for one in said["found"]:
-        named = f" ({', '.join(one['checkpoints'])})" if one["checkpoints"] else ""
-        yield PROBLEM, f"Found {age} by `keepfast verify`: {one['text']}{named}.", MEND
-    if said["problems"] > len(said["found"]):
-        yield PROBLEM, f"… and {said['problems'] - len(said['found']):,} more.", MEND
+    for one in verified.found:
+        named = f" ({', '.join(one.checkpoints)})" if one.checkpoints else ""
+        yield PROBLEM, f"Found {age} by `keepfast verify`: {one.text}{named}.", MEND
+    if verified.problems > len(verified.found):
+        yield PROBLEM, f"… and {verified.problems - len(verified.found):,} more.", MEND
 
 
 def _workspace(session: Session) -> Found:

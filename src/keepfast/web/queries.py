@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from keepfast.app.inspect import as_compared, coverage, pending
 from keepfast.app.worker import settled
@@ -22,6 +22,7 @@ from keepfast.workspace.marker import show
 if TYPE_CHECKING:
     from keepfast.app.checkpoint import Engine
     from keepfast.runner.actions.environment import Ground
+    from keepfast.store.maintenance.last_verify import Finding
     from keepfast.store.repository import Repository
     from keepfast.web.restores import Bringing
     from keepfast.web.task_timeline import Mark
@@ -29,6 +30,16 @@ if TYPE_CHECKING:
 
 KEPT_BY = ("retention.keep_last", "retention.hourly_hours", "retention.max_size", "checkpoint.cleanup_after_days")
 DAY = 86_400_000_000_000
+
+
+class Verified(NamedTuple):
+    """What the last verify found (`store/maintenance/last_verify.py`), its time as pages show it."""
+
+    at: str
+    quick: bool
+    problems: int
+    checkpoints: int | None
+    found: list[Finding]
 
 
 class Desk:
@@ -299,12 +310,14 @@ class Desk:
 
     # The store
 
-    def verified(self) -> dict[str, Any] | None:
+    def verified(self) -> Verified | None:
         """When everything was last read and compared, and what came of it."""
         from keepfast.store.maintenance.last_verify import last
 
         found = last(self.engine.place.path)
-        return {**found, "at": rfc3339(found["at"])} if found is not None else None
+        if found is None:
+            return None
+        return Verified(rfc3339(found.at), found.quick, found.problems, found.checkpoints, found.found)
 
     def storage(self) -> dict[str, Any]:
         from keepfast.store.maintenance.space import store_size
