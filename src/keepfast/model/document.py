@@ -76,8 +76,6 @@ class Header:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Header) and self.members == other.members
 
-    __hash__ = None  # type: ignore[assignment]
-
     def with_members(self, **members: object) -> Header:
         """The same with these members instead, or added."""
         return Header({**self.members, **members})
