@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from keepfast.store.repository import Repository
 
     Progress = Callable[[int, int], None]
+    from keepfast.store.records import Record
 
 ATTEMPTS = 5
 TRIGGER, TAG = "import", "imported from "
@@ -127,7 +128,7 @@ class _Importing:
             self.saving.abort()
             return result
         numbers = self._numbers(wanted, is_new)
-        records: list[dict[str, Any]] = []
+        records: list[Record] = []
         for header, key in self._documents(wanted, numbers, is_new):
             number = header.version
             result.versions.append((wanted[len(records)].version, number, header.id))
@@ -199,13 +200,13 @@ class _Importing:
             },
         }  # fmt: skip
 
-    def _commit(self, records: list[dict[str, Any]], is_new: bool) -> None:
+    def _commit(self, records: list[Record], is_new: bool) -> None:
         repository, saving, row = self.repository, self.saving, self.saving.row
         for writer in saving.writers:
             writer.sync()
         names = [writer.name for writer in saving.writers]
 
-        def work(tx: Transaction, now: WorkspaceRow | None) -> list[dict[str, Any]]:
+        def work(tx: Transaction, now: WorkspaceRow | None) -> list[Record]:
             ledger = repository.ledger
             if (now is None) != is_new or (now is not None and now.version != row.version):
                 raise Swept("The workspace got a newer version in the meantime.")

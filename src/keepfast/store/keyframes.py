@@ -12,9 +12,8 @@ from keepfast.store.rows import DOCUMENT, Query
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from keepfast.store.ports import Transaction
+    from keepfast.store.records import Record
     from keepfast.store.repository import Repository
     from keepfast.store.rows import CheckpointRow, WorkspaceRow
 
@@ -48,7 +47,7 @@ def write_keyframe(
         writer.abort()
         raise
 
-    def work(tx: Transaction, row: WorkspaceRow | None) -> list[dict[str, Any]]:
+    def work(tx: Transaction, row: WorkspaceRow | None) -> list[Record]:
         tx.add_pack(writer.name, writer.size, writer.entries())
         writer.finish()
         record = {"r": "keyframe", "v": version, "doc": key.hex(), "pack": writer.name}

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from keepfast.model.document import Header
     from keepfast.model.entry import Entry
     from keepfast.store.ports import Blobs, Ledger, Records, Transaction
+    from keepfast.store.records import Record
     from keepfast.store.rows import CheckpointRow, PackRow
 
 MAY_STAND = (
@@ -155,7 +156,7 @@ class Repository:
     def commit(
         self,
         workspace: str,
-        work: Callable[[Transaction, WorkspaceRow | None], list[dict[str, Any]]],
+        work: Callable[[Transaction, WorkspaceRow | None], list[Record]],
         ready: Callable[[], None] | None = None,
     ) -> WorkspaceRow:
         """Run `work` inside one transaction and append the records it returns; the rows follow from the records.
@@ -178,7 +179,7 @@ class Repository:
     def _commit(
         self,
         workspace: str,
-        work: Callable[[Transaction, WorkspaceRow | None], list[dict[str, Any]]],
+        work: Callable[[Transaction, WorkspaceRow | None], list[Record]],
         ready: Callable[[], None] | None,
     ) -> WorkspaceRow:
         before: int | None = None
@@ -293,7 +294,7 @@ class Repository:
         return row
 
     def replay(
-        self, tx: Transaction, row: WorkspaceRow | None, record: dict[str, Any], log_size: int, log_head: bytes
+        self, tx: Transaction, row: WorkspaceRow | None, record: Record, log_size: int, log_head: bytes
     ) -> WorkspaceRow:
         """Make the rows that follow from one record. Saving, adopting and rebuilding all pass through here."""
         kind = record.get("r")
@@ -338,12 +339,12 @@ class Repository:
         tx.update_workspace(row)
         return row
 
-    def base_in_log(self, workspace: str, size: int, *more: dict[str, Any]) -> list[Any] | None:
+    def base_in_log(self, workspace: str, size: int, *more: Record) -> list[Any] | None:
         """What the folder is at, by so many bytes of its log and these records after them."""
         records = Chain(self.records.read(workspace)[:size]).records
         return base_after(self.ledger, workspace, [*records, *more])
 
-    def _replay_checkpoint(self, tx: Transaction, row: WorkspaceRow, record: dict[str, Any]) -> WorkspaceRow:
+    def _replay_checkpoint(self, tx: Transaction, row: WorkspaceRow, record: Record) -> WorkspaceRow:
         key = bytes.fromhex(record["doc"])
         if record["v"] <= row.version:
             raise Damaged(f"The log of workspace {row.id} has v{record['v']} after v{row.version}.")
@@ -370,7 +371,7 @@ class Repository:
         self,
         tx: Transaction,
         row: WorkspaceRow,
-        record: dict[str, Any],
+        record: Record,
         header: Header,
         rows: list[Entry],
         known: Container[bytes] | None = None,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
+    from keepfast.store.records import Record
     from keepfast.store.repository import Repository
 
 FIELDS: dict[str, tuple[type, ...]] = {
@@ -91,9 +92,9 @@ class UnderWay:
             self.base, self.was,
         )  # fmt: skip
 
-    def record(self, workspace: str, at: int) -> dict[str, Any]:
+    def record(self, workspace: str, at: int) -> Record:
         """The record in the log of `workspace` that it is done."""
-        record: dict[str, Any] = {
+        record: Record = {
             "r": "restore", "target": self.target, "before": self.before, "paths": self.paths, "made": self.made, "at": at,
             **_noted(self.reversal),
         }  # fmt: skip
@@ -106,7 +107,7 @@ class UnderWay:
 class PastRestore:
     """A restore that is done, as the log tells of it; `number` counts them."""
 
-    def __init__(self, number: int, record: dict[str, Any]) -> None:
+    def __init__(self, number: int, record: Record) -> None:
         self.number, self.reversal = number, _reversal(record)
         self.target: int = record.get("target", 0)
         self.before: int = record.get("before", 0)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, NamedTuple
+    from typing import NamedTuple
 
     from keepfast.model.document import Header
+    from keepfast.store.records import Record
 
     class Location(NamedTuple):
         """Where a blob lies: pack, its frame (offset, stored length), and its place in the unpacked frame."""
@@ -108,7 +109,7 @@ SAFETY = ("before_restore", "patch")
 CONTENT, CHUNKS, DOCUMENT, SEALED, LIST = 0, 1, 2, 3, 4
 
 
-def checkpoint_row(workspace: str, record: dict[str, Any], header: Header, rows: int) -> CheckpointRow:
+def checkpoint_row(workspace: str, record: Record, header: Header, rows: int) -> CheckpointRow:
     """What the ledger keeps of a checkpoint, from the log's line, and its document's header and number of rows."""
     changed = header.changed if header.changed is not None else rows
     return CheckpointRow(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from keepfast.model.entry import Entry
     from keepfast.store.ports import Transaction
+    from keepfast.store.records import Record
     from keepfast.store.repository import Repository
     from keepfast.store.rows import CheckpointRow, WorkspaceRow
 
@@ -262,7 +263,7 @@ class Saving:
             "size": sum(writer.size for writer in self.writers),
         }  # fmt: skip
 
-        def work(tx: Transaction, now: WorkspaceRow | None) -> list[dict[str, Any]]:
+        def work(tx: Transaction, now: WorkspaceRow | None) -> list[Record]:
             if now is None or now.version != row.version:
                 raise Swept("The workspace got a newer version while it was saved.")
             ledger = repository.ledger

@@ -11,12 +11,10 @@ from keepfast.store.rows import DOCUMENT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from keepfast.store.ports import Records
+    from keepfast.store.records import Record
     from keepfast.store.repository import Repository
 
-    Record = dict[str, Any]
     Told = dict[str, tuple[document.Header, str]]
     """Documents of one workspace: header and pack by digest in hex."""
 

@@ -20,9 +20,9 @@ from keepfast.store.save import CHUNK_AVERAGE, CHUNK_MAX, CHUNK_MIN
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any
 
     from keepfast.store.packs import PackWriter
+    from keepfast.store.records import Record
     from keepfast.store.repository import Repository
     from keepfast.store.rows import CheckpointRow, Location, WorkspaceRow
 
@@ -63,16 +63,16 @@ def log_from_ledger(repository: Repository, row: WorkspaceRow) -> tuple[bytes, b
     return b"".join(lines), head
 
 
-def _records(repository: Repository, row: WorkspaceRow) -> list[dict[str, Any]]:
-    first: dict[str, Any] = {
+def _records(repository: Repository, row: WorkspaceRow) -> list[Record]:
+    first: Record = {
         "r": "workspace", "id": row.id, "path": row.path.decode("utf-8", "surrogateescape"), "at": row.created_at,
     }  # fmt: skip
     if row.parent:
         first["parent"] = row.parent
     found = repository.ledger.find(Query(workspace=row.id, forgotten=True))[::-1]
     places = repository.ledger.locate([checkpoint.document for checkpoint in found])
-    made: list[dict[str, Any]] = []
-    named: list[dict[str, Any]] = []
+    made: list[Record] = []
+    named: list[Record] = []
     for checkpoint in found:
         place = places.get(checkpoint.document)
         made.append(
@@ -90,7 +90,7 @@ def _records(repository: Repository, row: WorkspaceRow) -> list[dict[str, Any]]:
     return [first, *made, *hidden, *_keyframes(repository, found), *named]
 
 
-def _keyframes(repository: Repository, found: list[CheckpointRow]) -> list[dict[str, Any]]:
+def _keyframes(repository: Repository, found: list[CheckpointRow]) -> list[Record]:
     """Keyframes are found again by what their own headers say."""
     versions = {checkpoint.id: checkpoint.version for checkpoint in found}
     own = {checkpoint.document for checkpoint in found}
