@@ -41,6 +41,13 @@ class Restored:
         """What the target left out and what is not there."""
 
 
+class Unfinished:
+    """A restore that has not come to its end. `state`: cut off, running, or damaged; then `error` says what its journal has."""
+
+    def __init__(self, state: str, cut: UnderWay | None = None, error: KeepfastError | None = None) -> None:
+        self.state, self.cut, self.error = state, cut, error
+
+
 class Restorer:
     """Restores in one workspace. `ask(preview)` is called before anything is touched; False stops without a trace."""
 
@@ -173,6 +180,16 @@ class Restorer:
     def is_running(self) -> bool:
         """Is another process restoring here at this moment?"""
         return self._turn().is_held()
+
+    def unfinished(self) -> Unfinished | None:
+        """A restore here that is under way, or was and did not come to its end; None if there is none."""
+        try:
+            cut = self.cut_off()
+        except KeepfastError as error:
+            return Unfinished("damaged", error=error)
+        if cut is None:
+            return Unfinished("running") if self.is_running() else None
+        return Unfinished("cut off", cut)
 
     def restore_parts(
         self, target: CheckpointRow, contents: dict[bytes, tuple[Entry, bytes]], *, mtimes: bool = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,6 +12,7 @@ from keepfast.present.supervision import NOT_BELIEVED, STOOD_DOWN
 
 if TYPE_CHECKING:
     from keepfast.app.inspect import Change, Coverage
+    from keepfast.app.restore import Unfinished
     from keepfast.model.budget import Usage
     from keepfast.state.notices import Notice
     from keepfast.state.pending_events import PendingEvent
@@ -43,7 +44,7 @@ class Standing:
     versions: int
     forgotten: int
     """Versions that the retention policy, the size cap or a person let go."""
-    restore: dict[str, Any] | None
+    restore: Unfinished | None
     """A restore that was cut off, or is under way."""
     workers: list[LivingWorker]
     pending: list[PendingEvent]
@@ -65,6 +66,7 @@ def status(session: Session) -> None:
 
 def _look(session: Session) -> Standing:
     from keepfast.app.inspect import not_covered
+    from keepfast.app.restore import Restorer
     from keepfast.cli.client_files import hooks_in_hint, last_failure, launcher_path, not_starting
     from keepfast.state.notices import read
     from keepfast.store.maintenance.space import store_size
@@ -90,7 +92,7 @@ def _look(session: Session) -> Standing:
     found.size = store_size(session.repository)
     found.versions = session.repository.count(row.id)
     found.forgotten = max(0, row.version - found.versions)
-    found.restore = _restore(session, root, row)
+    found.restore = Restorer(session.engine, root, row).unfinished()
     _look_at_hooks(session, found)
     with session.progress("Looking") as progress:
         session.engine.progress = progress
@@ -162,20 +164,15 @@ def _look_at_hooks(session: Session, found: Standing) -> None:
     found.usage = usage if usage.used else None
 
 
-def _restore(session: Session, root: bytes, row: WorkspaceRow) -> dict[str, Any] | None:
-    from keepfast.app.restore import Restorer
-
-    restorer = Restorer(session.engine, root, row)
-    try:
-        cut = restorer.cut_off()
-    except KeepfastError as error:
-        return {"state": "damaged", "target": None, "before": None, "text": f"{error} {error.hint}"}
+def _about(restore: Unfinished) -> str:
+    """What to know, and to do, about a restore that has not come to its end."""
+    if restore.error is not None:
+        return f"{restore.error} {restore.error.hint}"
+    cut = restore.cut
     if cut is None:
-        running = {"state": "running", "target": None, "before": None, "text": "A restore is under way."}
-        return running if restorer.is_running() else None
+        return "A restore is under way."
     target, before = f"v{cut.target}", f"v{cut.before}"
-    text = f"A restore of {target} was cut off: `keepfast restore --continue` ends it, `--abort` goes back to {before}."
-    return {"state": "cut off", "target": target, "before": before, "text": text}
+    return f"A restore of {target} was cut off: `keepfast restore --continue` ends it, `--abort` goes back to {before}."
 
 
 def _way_in(session: Session) -> str:
@@ -206,6 +203,7 @@ def _as_json(session: Session, standing: Standing) -> None:
         of_notice,
         of_path,
         of_pending,
+        of_unfinished,
         of_usage,
         of_worker,
     )
@@ -227,7 +225,9 @@ def _as_json(session: Session, standing: Standing) -> None:
             "not_covered": [of_path(path) for path in standing.not_covered],
             "notices": [of_notice(notice) for notice in standing.notices],
             "remarks": standing.remarks,
-            "restore": standing.restore,
+            "restore": {**of_unfinished(standing.restore), "text": _about(standing.restore)}
+            if standing.restore
+            else None,
             "warnings": session.settings.warnings,
             "workers": [of_worker(worker) for worker in standing.workers],
             "pending": [of_pending(event) for event in standing.pending],
@@ -271,7 +271,7 @@ def _as_text(session: Session, standing: Standing) -> None:
         if standing.not_covered:
             session.print("Not kept   " + git_folders(standing.not_covered))
     if standing.restore is not None:
-        session.print("Restore    " + paint("bold yellow", standing.restore["text"]))
+        session.print("Restore    " + paint("bold yellow", _about(standing.restore)))
     _print_hooks(session, standing)
     _print_changes(session, standing)
     _print_notices(session, standing)

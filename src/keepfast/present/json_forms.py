@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from keepfast.app.inspect import Change, Coverage
     from keepfast.app.preview import Missing
-    from keepfast.app.restore import Restored
+    from keepfast.app.restore import Restored, Unfinished
     from keepfast.app.state_document import Document
     from keepfast.model.budget import Usage
     from keepfast.model.document import Header
@@ -107,6 +107,15 @@ def of_restored(done: Restored) -> dict[str, Any]:
         "modes": applied.modes,
         "kept": [{**of_path(path), "why": why} for path, why in applied.kept],
         "missing": of_missing(done.missing),
+    }
+
+
+def of_unfinished(restore: Unfinished) -> dict[str, Any]:
+    cut = restore.cut
+    return {
+        "state": restore.state,
+        "target": f"v{cut.target}" if cut is not None else None,
+        "before": f"v{cut.before}" if cut is not None else None,
     }
 
 

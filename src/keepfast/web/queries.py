@@ -12,7 +12,16 @@ from keepfast.app.inspect import as_compared, coverage, pending
 from keepfast.app.worker import settled
 from keepfast.model.errors import Conflict, KeepfastError, NotFound, NoWorkspace
 from keepfast.model.event import Event
-from keepfast.present.json_forms import made_after, of_change, of_checkpoint, of_coverage, of_notice, of_path, of_worker
+from keepfast.present.json_forms import (
+    made_after,
+    of_change,
+    of_checkpoint,
+    of_coverage,
+    of_notice,
+    of_path,
+    of_unfinished,
+    of_worker,
+)
 from keepfast.present.terminal import rfc3339
 from keepfast.store.bases import previous
 from keepfast.store.rows import CheckpointRow, Query, WorkspaceRow
@@ -160,14 +169,10 @@ class Desk:
     def _cut_off(self, row: WorkspaceRow) -> dict[str, Any] | None:
         from keepfast.app.restore import Restorer
 
-        restorer = Restorer(self.engine, row.path, row)
-        try:
-            cut = restorer.cut_off()
-        except KeepfastError as error:
-            return {"state": "damaged", "target": None, "before": None, "text": str(error)}
-        if cut is None:
-            return {"state": "running", "target": None, "before": None} if restorer.is_running() else None
-        return {"state": "cut off", "target": f"v{cut.target}", "before": f"v{cut.before}"}
+        found = Restorer(self.engine, row.path, row).unfinished()
+        if found is None:
+            return None
+        return {**of_unfinished(found), **({"text": str(found.error)} if found.error is not None else {})}
 
     # Checkpoints
 
