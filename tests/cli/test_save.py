@@ -236,8 +236,8 @@ def test_notices_are_bounded_and_whole(box: Box) -> None:
     kept = notices.read([folder])
 
     assert (box.project / "notices").stat().st_size <= notices.MOST
-    assert kept[-1]["text"] == "the disk is on fire, 1999"
-    assert [notice["at"] for notice in kept] == list(range(kept[0]["at"], 2_000))
+    assert kept[-1].text == "the disk is on fire, 1999"
+    assert [notice.at for notice in kept] == list(range(kept[0].at, 2_000))
 
 
 def test_notices_that_are_not_whole_are_passed_over(box: Box) -> None:
@@ -245,7 +245,7 @@ def test_notices_that_are_not_whole_are_passed_over(box: Box) -> None:
     with (box.project / "notices").open("ab") as file:
         file.write(b'{"at": "x"}\n[1]\n\xff\n{"at": 2, "kind": "fa')
 
-    assert [notice["text"] for notice in notices.read([str(box.project)])] == ["good"]
+    assert [notice.text for notice in notices.read([str(box.project)])] == ["good"]
 
 
 # status
@@ -324,7 +324,7 @@ def test_the_hook_keeps_its_notices_in_the_same_place(kept: Box) -> None:
 
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     found = notices.read([str(kept.project / ".keepfast")])
-    assert [(notice["kind"], notice["trigger"]) for notice in found] == [("skipped", "auto")]
+    assert [(notice.kind, notice.trigger) for notice in found] == [("skipped", "auto")]
 
 
 def test_a_file_that_is_too_large_is_named_at_every_save(box: Box) -> None:

@@ -234,7 +234,7 @@ def test_events_that_pile_up_become_one_checkpoint_of_each_kind(started: Ground)
 def kill_worker(ground: Ground) -> None:
     def pid() -> int:
         worker = workers.living(str(ground.folder), workers.HOOKS)
-        return worker["pid"] if worker is not None else 0
+        return worker.pid if worker is not None else 0
 
     wait(lambda: pid() > 1)
     victim = pid()
@@ -354,7 +354,7 @@ def test_status_shows_what_is_under_way(started: Ground) -> None:
     started.settle()
     (started.project / "a.txt").write_text("two\n")
     folder = str(started.folder)
-    pending.append(folder, {"trigger": "turn", "at": time.time_ns(), "session": "s"})
+    pending.append(folder, pending.PendingEvent("turn", time.time_ns(), "s"))
     lock = workers.begin(folder, time.time_ns())
     try:
         shown = subprocess.run(command, env=started.variables, cwd=started.project, capture_output=True, check=True)

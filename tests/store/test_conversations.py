@@ -57,11 +57,13 @@ def save(saver: Saver, transcript: Path | str, **more: Any) -> Outcome:
 
 def told(saver: Saver, outcome: Outcome) -> dict[str, Any]:
     repository = saver._read()
-    return dict(repository.document(outcome.checkpoint)[0].get("conversation") or {})
+    return dict(repository.document(outcome.checkpoint)[0].conversation)
 
 
 def content(saver: Saver, kept: dict[str, Any]) -> bytes:
-    return b"".join(load(saver._read(), kept))
+    found = checked({"session": "", **kept})
+    assert found is not None
+    return b"".join(load(saver._read(), found.transcript))
 
 
 def packs(saver: Saver) -> int:

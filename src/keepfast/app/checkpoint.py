@@ -169,7 +169,7 @@ class Engine:
         found = self.near(cwd)
         known = read(self.notice_folders(*found)) if found is not None else []
         since = self.clock() - DAY
-        if any((one["kind"], one["text"]) == (kind, text) and one["at"] >= since for one in known):
+        if any((one.kind, one.text) == (kind, text) and one.at >= since for one in known):
             return True
         return self.note(cwd, kind, trigger, text)
 

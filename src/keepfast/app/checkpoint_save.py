@@ -83,7 +83,7 @@ def _attempt(engine: Engine, event: Event, folder: Folder, saving: Saving, chang
     git, now = facts(folder.root), engine.clock()
     header = header_of(event, folder.root, event.cwd, started, now, git, notices, engine.settings)
     if conversation is not None:
-        header["conversation"] = conversation
+        header["conversation"] = conversation.to_json()
     if event.partial:
         header["partial"] = [path.decode("utf-8", "surrogateescape") for path in event.partial]
     checkpoint = saving.finish(header, changed, old)

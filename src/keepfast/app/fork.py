@@ -156,9 +156,9 @@ class Forking:
 
     def _commit(self) -> tuple[str, GitFacts]:
         """The commit that the checkpoint was made at, and the repository that has it."""
-        said = self.repository.document(self.checkpoint)[0].get("git") or {}
-        commit = said.get("commit")
-        if not isinstance(commit, str) or len(commit) not in (40, 64) or commit.strip("0123456789abcdef"):
+        git = self.repository.document(self.checkpoint)[0].git
+        commit = git.commit if git is not None else ""
+        if len(commit) not in (40, 64) or commit.strip("0123456789abcdef"):
             raise NotFound(
                 f"v{self.checkpoint.version} was not made at a commit of a git repository.", "Fork without --git."
             )

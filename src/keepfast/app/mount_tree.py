@@ -268,7 +268,7 @@ def _from_documents(repository: Repository, row: CheckpointRow) -> list[Entry]:
         header, entries = repository.document(one._replace(document=key))
         for entry in entries:
             state.setdefault(entry.path, entry)
-        if header["keyframe"]:
+        if header.keyframe:
             break
     return sorted([entry for entry in state.values() if entry.kind != GONE])
 

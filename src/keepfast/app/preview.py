@@ -257,12 +257,10 @@ class Planner:
         if target.created_by != "auto":
             return []  # it is made before a command of an agent's
         try:
-            said = header(self.repository.contents.load(target.document)).get("partial")
+            partial = header(self.repository.contents.load(target.document)).partial
         except Damaged:
             return []
-        if not isinstance(said, list):
-            return []
-        return [path.encode("utf-8", "surrogateescape") for path in said if isinstance(path, str) and path]
+        return [path.encode("utf-8", "surrogateescape") for path in partial if path]
 
     def plan_between(self, old: CheckpointRow, new: CheckpointRow, scope: Scope) -> Plan:
         found = list(self._between(old, new, scope.paths, scope.made))
@@ -332,7 +330,7 @@ class Planner:
 
     def _knows_pointers(self, target: CheckpointRow) -> bool:
         try:
-            return bool(self.repository.document(target)[0].get("git_files"))
+            return self.repository.document(target)[0].git_files
         except Damaged:
             return False
 
@@ -344,7 +342,7 @@ class Planner:
             header, entries = self.repository.document(before)
         except Damaged:
             return False
-        if header["keyframe"] or len(entries) != len(preview.seen):
+        if header.keyframe or len(entries) != len(preview.seen):
             return False
         return all(entry.path in preview.seen and _is_it(entry, preview.seen[entry.path]) for entry in entries)
 

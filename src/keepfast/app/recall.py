@@ -223,7 +223,7 @@ class _Asked:
                 header, entries = self.repository.document(row)
             except Damaged:
                 continue
-            if not header["keyframe"]:
+            if not header.keyframe:
                 recent.update(dict.fromkeys([entry.path for entry in entries if entry.kind == FILE]))
         yield from recent
         for path, entry in here.items():

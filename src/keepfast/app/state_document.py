@@ -5,7 +5,7 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from keepfast.app.checkpoint_header import BOUNDS, made_by_tools
+from keepfast.app.checkpoint_header import made_by_tools
 from keepfast.app.inspect import between
 from keepfast.app.known_secrets import KnownSecrets
 from keepfast.app.session_files import changed_by
@@ -18,8 +18,9 @@ from keepfast.store.rows import Query
 from keepfast.workspace.marker import show
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from keepfast.model.document import Header
     from keepfast.settings import Settings
     from keepfast.store.repository import Repository
     from keepfast.store.rows import CheckpointRow
@@ -27,13 +28,63 @@ if TYPE_CHECKING:
 STATEFUL = "stateful"
 MOST_FILES, MOST_FOLDERS, NAMED = 1_000, 50, 40
 TOO_LARGE = ("over checkpoint.max_file_size", "over checkpoint.max_checkpoint_size with the others")
-ANALYSIS = {"current_task": "", "next_steps": [], "decisions_made": [], "blockers": [], "relevant_docs": []}
+
+
+class Bounds(NamedTuple):
+    """What may be told of the work: settings `checkpoint.*`."""
+
+    mode: str
+    capture_files: bool
+    capture_analysis: bool
+    max_checkpoint_size: int
+    max_file_size: int
+    exclude_patterns: list[str]
+
+
+class Analysis(NamedTuple):
+    """What was worked on, and how it stands."""
+
+    current_task: str = ""
+    next_steps: Sequence[str] = ()
+    decisions_made: Sequence[str] = ()
+    blockers: Sequence[str] = ()
+    relevant_docs: Sequence[str] = ()
+
+    def with_secrets_redacted(self, secrets: KnownSecrets) -> Analysis:
+        return Analysis(*[secrets.strike_all(part) for part in (self[0], *map(list, self[1:]))])
+
+
+class Context(NamedTuple):
+    """Where it was worked, and with what."""
+
+    working_directory: str
+    relevant_packages: list[str]
+    recent_commands: list[str]
+    git_branch: str | None
+    git_commit: str | None
+
+
+class StateFile(NamedTuple):
+    """A file of the work. `hash` is the SHA-256 of its content, `content` what it is called in the store."""
+
+    path: str
+    content: str
+    hash: str
+    size_bytes: int
+    last_modified: int
+
+
+class Document(NamedTuple):
+    files: list[StateFile]
+    analysis: Analysis
+    context: Context
+    total_size_bytes: int
 
 
 class State(NamedTuple):
     """`document` is None where only a summary is wanted. `left_out` names what did not fit, and why."""
 
-    document: dict[str, Any] | None
+    document: Document | None
     left_out: list[str]
 
 
@@ -56,49 +107,42 @@ class _Judged(NamedTuple):
     why: str
 
 
-def state(repository: Repository, row: CheckpointRow, header: dict[str, Any], root: str, settings: Settings) -> State:
+def state(repository: Repository, row: CheckpointRow, header: Header, root: str, settings: Settings) -> State:
     """Describe the checkpoint: what the session changed, read and decided. The snapshot itself has everything in any case."""
     bounds = bounds_of(header, settings)
-    if bounds["mode"] != STATEFUL:
+    if bounds.mode != STATEFUL:
         return State(None, [])
-    notes = _notes(header)
-    files: dict[str, Any] = {}
-    total = 0
-    found = _paths(repository, row, header, notes, root) if bounds["capture_files"] else _Paths([], [])
+    files: list[StateFile] = []
+    found = _paths(repository, row, header, root) if bounds.capture_files else _Paths([], [])
     left_out = [f"{show(folder)}/: made by a tool" for folder in found.made]
     for path in found.wanted:
-        left_out += _never_kept(repository, row, path, bounds["exclude_patterns"])
+        left_out += _never_kept(repository, row, path, bounds.exclude_patterns)
     for entry, refused in _judged(repository, row, found.wanted, bounds):
         described = refused or _described(repository, entry)
         if isinstance(described, str):
             left_out.append(f"{show(entry.path)}: {described}")
         else:
-            files[described["path"]] = described
-            total += entry.size
+            files.append(described)
     secrets = KnownSecrets(repository, row.workspace)
-    told = {"analysis": analysis(notes, bounds), "context": _context(header, notes, root)}
-    told["context"]["recent_commands"] = secrets.strike_all(told["context"]["recent_commands"])
-    document = {"files": files, "analysis": secrets.strike_all(told["analysis"]), "context": told["context"]}
-    return State({**document, "total_size_bytes": total}, left_out)
+    context = _context(header, root)
+    context = context._replace(recent_commands=secrets.strike_all(context.recent_commands))
+    total = sum([file.size_bytes for file in files])
+    return State(Document(files, analysis(header, bounds).with_secrets_redacted(secrets), context, total), left_out)
 
 
-def working_files(
-    repository: Repository, row: CheckpointRow, header: dict[str, Any], root: str, settings: Settings
-) -> Working:
+def working_files(repository: Repository, row: CheckpointRow, header: Header, root: str, settings: Settings) -> Working:
     """What that document holds, and what is too large for it; no content is read."""
     bounds = bounds_of(header, settings)
-    if bounds["mode"] != STATEFUL or not bounds["capture_files"]:
+    if bounds.mode != STATEFUL or not bounds.capture_files:
         return Working([], 0, [])
-    paths = _paths(repository, row, header, _notes(header), root)
+    paths = _paths(repository, row, header, root)
     found = list(_judged(repository, row, paths.wanted, bounds))
     kept = [one.entry for one in found if not one.why]
     large = [f"{show(one.entry.path)} ({in_words(one.entry.size)})" for one in found if one.why.endswith(TOO_LARGE)]
     return Working([show(entry.path) for entry in kept], sum([entry.size for entry in kept]), large, paths.more)
 
 
-def too_large(
-    repository: Repository, row: CheckpointRow, header: dict[str, Any], root: str, settings: Settings
-) -> list[str]:
+def too_large(repository: Repository, row: CheckpointRow, header: Header, root: str, settings: Settings) -> list[str]:
     """A sentence that names what is too large for the document, as a list; nothing if all of it fits."""
     large = working_files(repository, row, header, root, settings).too_large
     more = f" and {len(large) - NAMED:,} more" if len(large) > NAMED else ""
@@ -112,14 +156,13 @@ def in_words(size: int) -> str:
     return f"{size / 1000:.0f} KB" if size < 1_000_000 else f"{size / 1_000_000:.1f} MB"
 
 
-def bounds_of(header: dict[str, Any], settings: Settings) -> dict[str, Any]:
+def bounds_of(header: Header, settings: Settings) -> Bounds:
     """What may be told: by the settings of now and by those that the checkpoint was made with, whichever is stricter.
 
     A checkpoint that does not say what it was made with is bounded by the settings of now alone.
     """
-    bounds = {key: settings["checkpoint." + key] for key in BOUNDS}
-    then = header.get("bounds")
-    for key, value in then.items() if isinstance(then, dict) else ():
+    bounds = {key: settings["checkpoint." + key] for key in Bounds._fields}
+    for key, value in header.bounds.items():
         now = bounds.get(key)
         if key == "mode" and now == STATEFUL and isinstance(value, str):
             bounds[key] = value
@@ -129,12 +172,10 @@ def bounds_of(header: dict[str, Any], settings: Settings) -> dict[str, Any]:
             bounds[key] = min(now, value)
         elif isinstance(now, list) and isinstance(value, list):
             bounds[key] = list(dict.fromkeys([*now, *[one for one in value if isinstance(one, str)]]))
-    return bounds
+    return Bounds(**bounds)
 
 
-def _judged(
-    repository: Repository, row: CheckpointRow, paths: list[bytes], bounds: dict[str, Any]
-) -> Iterator[_Judged]:
+def _judged(repository: Repository, row: CheckpointRow, paths: list[bytes], bounds: Bounds) -> Iterator[_Judged]:
     total = 0
     for path in paths:
         entry = repository.at(row.workspace, row.version, path)
@@ -145,11 +186,6 @@ def _judged(
         yield _Judged(entry, why)
 
 
-def _notes(header: dict[str, Any]) -> dict[str, Any]:
-    kept = header.get("notes")
-    return kept if isinstance(kept, dict) else {}
-
-
 class _Paths(NamedTuple):
     """`made` are folders that a tool makes, in which something changed; `more`: not all that is wanted is named."""
 
@@ -158,16 +194,14 @@ class _Paths(NamedTuple):
     more: bool = False
 
 
-def _paths(
-    repository: Repository, row: CheckpointRow, header: dict[str, Any], notes: dict[str, Any], root: str
-) -> _Paths:
+def _paths(repository: Repository, row: CheckpointRow, header: Header, root: str) -> _Paths:
     """Files that the session wrote or read, newest first, then what changed in this version and in its others; each once.
 
     What lies in a folder that a tool makes counts only if the agent edited it by name.
     """
-    edited = [name for name in header.get("active_files") or [] if isinstance(name, str)]
+    edited = list(header.active_files)
     others: list[str] = []
-    for file in notes.get("files") or []:
+    for file in header.notes.get("files") or []:
         path = file.get("path") if isinstance(file, dict) else None
         if isinstance(path, str):
             (edited if file.get("edited") else others).append(path.removeprefix(root.rstrip("/") + "/"))
@@ -199,16 +233,16 @@ def _changed_before(repository: Repository, row: CheckpointRow) -> list[bytes]:
     return [entry.path for entries in found for entry in entries if entry.kind == FILE]
 
 
-def _refused(entry: Entry, total: int, bounds: dict[str, Any]) -> str:
+def _refused(entry: Entry, total: int, bounds: Bounds) -> str:
     path = show(entry.path)
-    pattern = excluded_by(path, bounds["exclude_patterns"])
+    pattern = excluded_by(path, bounds.exclude_patterns)
     if pattern:
         return f"excluded by {pattern}"
     if by_name(entry.path) or entry.flags & SEALED:
         return "secret"
-    if entry.size > bounds["max_file_size"]:
+    if entry.size > bounds.max_file_size:
         return f"{entry.size:,} bytes, {TOO_LARGE[0]}"
-    if total + entry.size > bounds["max_checkpoint_size"]:
+    if total + entry.size > bounds.max_checkpoint_size:
         return TOO_LARGE[1]
     return ""
 
@@ -221,41 +255,41 @@ def _never_kept(repository: Repository, row: CheckpointRow, path: bytes, pattern
     return [f"{show(path)}: {f'excluded by {pattern}' if pattern else 'made by a tool'}"]
 
 
-def _described(repository: Repository, entry: Entry) -> dict[str, Any] | str:
+def _described(repository: Repository, entry: Entry) -> StateFile | str:
     try:
         content = repository.contents.load(entry.content)
     except KeepfastError as error:
         return str(error)
-    return {
-        "path": show(entry.path),
-        "content": f"blake3:{entry.content.hex()}",
-        "hash": sha256(content).hexdigest(),
-        "size_bytes": entry.size,
-        "last_modified": entry.mtime,
-    }
+    key, hashed = f"blake3:{entry.content.hex()}", sha256(content).hexdigest()
+    return StateFile(show(entry.path), key, hashed, entry.size, entry.mtime)
 
 
-def analysis(notes: dict[str, Any], bounds: dict[str, Any]) -> dict[str, Any]:
+def analysis(header: Header, bounds: Bounds) -> Analysis:
     """What the agent stated comes before what was read from its conversation."""
-    if not bounds["capture_analysis"]:
-        return dict(ANALYSIS)
-    found, said = notes.get("analysis"), notes.get("stated")
-    known = {**ANALYSIS, **(found if isinstance(found, dict) else {})}
-    stated = said if isinstance(said, dict) else {}
-    known["current_task"] = stated.get("current_task") or known["current_task"]
-    known["next_steps"] = stated.get("next_steps") or known["next_steps"]
-    known["blockers"] = stated.get("blockers") or known["blockers"]
-    known["decisions_made"] = list(dict.fromkeys([*(stated.get("decisions") or []), *known["decisions_made"]]))
-    return known
+    if not bounds.capture_analysis:
+        return Analysis()
+    inferred, stated = _part(header, "analysis"), _part(header, "stated")
+    known = Analysis(**{name: inferred[name] for name in Analysis._fields if name in inferred})
+    return Analysis(
+        stated.get("current_task") or known.current_task,
+        stated.get("next_steps") or known.next_steps,
+        list(dict.fromkeys([*(stated.get("decisions") or []), *known.decisions_made])),
+        stated.get("blockers") or known.blockers,
+        known.relevant_docs,
+    )
 
 
-def _context(header: dict[str, Any], notes: dict[str, Any], root: str) -> dict[str, Any]:
-    found, git = notes.get("context"), header.get("git") or {}
-    known: dict[str, Any] = found if isinstance(found, dict) else {}
-    return {
-        "working_directory": f"{root}/{header['cwd']}" if header.get("cwd") else root,
-        "relevant_packages": known.get("relevant_packages", []),
-        "recent_commands": known.get("recent_commands", []),
-        "git_branch": git.get("branch"),
-        "git_commit": git.get("commit"),
-    }
+def _context(header: Header, root: str) -> Context:
+    around, git = _part(header, "context"), header.git
+    return Context(
+        f"{root}/{header.cwd}" if header.cwd else root,
+        around.get("relevant_packages", []),
+        around.get("recent_commands", []),
+        git.branch or None if git is not None else None,
+        git.commit or None if git is not None else None,
+    )
+
+
+def _part(header: Header, name: str) -> dict[str, Any]:
+    part = header.notes.get(name)
+    return part if isinstance(part, dict) else {}

@@ -183,13 +183,13 @@ def _keys(session: Session) -> Found:
     from keepfast.store.key_use import use_of_keys
 
     listed = [one for one, _ in sealer.keys.sets()]
-    closed = [one for one in use_of_keys(session.repository) if not one["opens"]]
+    closed = [one for one in use_of_keys(session.repository) if not one.opens]
     if sealer.keys.problem():
         yield PROBLEM, f"{sealer.keys.problem()}.", "Run `keepfast verify --repair`."
     for one in closed:
         yield (
-            PROBLEM if one["id"] in listed else NOTE,  # without: a bundle's, whose passphrase was not given
-            f"The key of the key set {one['id']} is not here: {plural(one['contents'], 'content')} cannot be opened.",
+            PROBLEM if one.id in listed else NOTE,  # without: a bundle's, whose passphrase was not given
+            f"The key of the key set {one.id} is not here: {plural(one.contents, 'content')} cannot be opened.",
             "Run `keepfast key import` with its backup.",
         )
     if not sealer.keys.is_in_use():
@@ -313,18 +313,18 @@ def _verified(session: Session) -> Found:
     from keepfast.present.terminal import age_in_words
     from keepfast.store.maintenance.last_verify import last
 
-    said = last(session.engine.place.path)
-    if said is None:
+    verified = last(session.engine.place.path)
+    if verified is None:
         return
-    age = age_in_words(said["at"], session.now())
-    if not said["problems"]:
+    age = age_in_words(verified.at, session.now())
+    if not verified.problems:
         yield FINE, f"nothing was found damaged when it was last verified, {age}"
         return
-    for one in said["found"]:
-        named = f" ({', '.join(one['checkpoints'])})" if one["checkpoints"] else ""
-        yield PROBLEM, f"Found {age} by `keepfast verify`: {one['text']}{named}.", MEND
-    if said["problems"] > len(said["found"]):
-        yield PROBLEM, f"… and {said['problems'] - len(said['found']):,} more.", MEND
+    for one in verified.found:
+        named = f" ({', '.join(one.checkpoints)})" if one.checkpoints else ""
+        yield PROBLEM, f"Found {age} by `keepfast verify`: {one.text}{named}.", MEND
+    if verified.problems > len(verified.found):
+        yield PROBLEM, f"… and {verified.problems - len(verified.found):,} more.", MEND
 
 
 def _workspace(session: Session) -> Found:
@@ -369,9 +369,9 @@ def _workspace(session: Session) -> Found:
     except OSError as error:
         yield PROBLEM, f"{show(root)} cannot be looked at: {error.strerror}.", "Check who may read it."
         return
-    if failed is not None and failed["kind"] != TooMany.kind:
-        ago = age_in_words(failed["at"], session.now())
-        yield PROBLEM, f"The last save of {show(root)} failed, {ago}: {failed['text']}", "`keepfast save` tries again."
+    if failed is not None and failed.kind != TooMany.kind:
+        ago = age_in_words(failed.at, session.now())
+        yield PROBLEM, f"The last save of {show(root)} failed, {ago}: {failed.text}", "`keepfast save` tries again."
     else:
         yield FINE, f"{show(root)}, {f'newest version v{row.version}' if row.version else 'no checkpoint yet'}"
 
@@ -440,11 +440,11 @@ def _supervision(session: Session) -> Found:
 
     found = session.engine.near(session.cwd)
     notices = read(session.engine.notice_folders(*found)) if found is not None else []
-    recent = [notice for notice in notices if notice["at"] >= session.now() - WEEK]
+    recent = [notice for notice in notices if notice.at >= session.now() - WEEK]
     kinds = (supervision.STOOD_DOWN, supervision.NOT_BELIEVED)
-    told = [next((one for one in reversed(recent) if one["kind"] == kind), None) for kind in kinds]
+    told = [next((one for one in reversed(recent) if one.kind == kind), None) for kind in kinds]
     for notice in filter(None, told):
-        yield NOTE, f"{age_in_words(notice['at'], session.now())}: {notice['text']}"
+        yield NOTE, f"{age_in_words(notice.at, session.now())}: {notice.text}"
     if not any(told):
         yield FINE, "hooks have not stood down for anybody"
     if session.around.text(supervision.SUPERVISED) and not supervision.run_above(session.around):
@@ -511,7 +511,7 @@ def _launcher(path: str, own: Folders) -> Found:
             f"Set HOME, XDG_CONFIG_HOME and XDG_DATA_HOME as they were at its install. If these are right: {again}",
         )
     elif failed is not None:
-        yield NOTE, f"Hooks start now; one did not: {failed['text']}", "In an upgrade that is to be expected."
+        yield NOTE, f"Hooks start now; one did not: {failed.text}", "In an upgrade that is to be expected."
     else:
         yield FINE, f"{path} starts the hooks"
 

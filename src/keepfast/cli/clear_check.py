@@ -116,8 +116,8 @@ def _unsaved(session: Session, root: bytes, row: WorkspaceRow, live: LiveSession
     # A folder that is left out, such as node_modules, is nothing that a checkpoint would keep.
     changes = [change for change in found if any(side and side.kind in CAPTURED for side in (change.old, change.new))]
     diffs = [diff for diff in map(counted, changes) if diff is not None]
-    folder, told = session.engine.place.folder(row.id), live.told("before_clear", os.fsdecode(root), 0)
-    talk = not live.is_around and moved_on(session.engine, root, folder, told)
+    folder, event = session.engine.place.folder(row.id), live.event("before_clear", os.fsdecode(root), 0)
+    talk = not live.is_around and moved_on(session.engine, root, folder, event)
     added, removed = sum(one.added for one in diffs), sum(one.removed for one in diffs)
     # Folders that come or go are changes too, even if no file is in them.
     return Unsaved(len(diffs) or len(changes), added, removed, last, talk)
@@ -183,12 +183,12 @@ def _save(
     from keepfast.app.worker import event_of, moved_on
 
     folder = session.engine.place.folder(row.id)
-    told = live.told("before_clear", os.fsdecode(session.cwd), session.now())
-    event = event_of(session.engine, root, folder, told)
+    seen = live.event("before_clear", os.fsdecode(session.cwd), session.now())
+    event = event_of(session.engine, root, folder, seen)
     event.created_by = "user"
     if message:
         event.message = event.summary = message
-    event.moved_on = bool(unsaved) or moved_on(session.engine, root, folder, told)
+    event.moved_on = bool(unsaved) or moved_on(session.engine, root, folder, seen)
     return session.engine.handle(event)
 
 

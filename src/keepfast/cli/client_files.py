@@ -6,12 +6,13 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from keepfast.agents import launcher
 from keepfast.cli.session import Session
 from keepfast.model.errors import Failed, KeepfastError, Unreachable
 from keepfast.present.environment import Surroundings, default_folders, now_ns
+from keepfast.state.notices import Notice
 
 SCOPES = {"user": "settings.json", "project": "settings.json", "local": "settings.local.json"}
 BACKUP = ".before-keepfast"
@@ -344,11 +345,11 @@ def start_of(command: list[str]) -> str:
     failed = last_failure(command[0])
     # The launcher is silent where Python fails, and remembers it until a hook starts again.
     if failed is not None and os.path.exists(command[0] + launcher.FAILING):
-        return f"The hook does not start: {failed['text']}"
+        return f"The hook does not start: {failed.text}"
     return ""
 
 
-def last_failure(path: str) -> dict[str, Any] | None:
+def last_failure(path: str) -> Notice | None:
     """The last hook that the launcher at `path` could not start, as a notice; None if it could start all."""
     try:
         at = os.stat(path + launcher.LOG).st_mtime_ns
@@ -356,13 +357,7 @@ def last_failure(path: str) -> dict[str, Any] | None:
             lines = file.read(MOST).strip().splitlines()
     except OSError:
         return None
-    return {
-        "at": at,
-        "kind": "failed",
-        "trigger": "hook",
-        "text": f"A hook did not start: {lines[-1] if lines else ''}",
-        "told": False,
-    }
+    return Notice(at, "failed", "hook", f"A hook did not start: {lines[-1] if lines else ''}")
 
 
 def users(session: Session) -> list[str]:

@@ -52,16 +52,16 @@ def _conversing(session: Session, reference: str) -> Conversing:
 
 
 def _dry_run(session: Session, conversing: Conversing, reference: str, files: bool, how: dict[str, Any]) -> int:
-    told = conversing.told
-    facts = {"agent": told.get("agent"), "session": told["session"], "bytes": told["bytes"]}
+    kept = conversing.kept
+    facts = {"agent": kept.agent, "session": kept.session, "bytes": kept.transcript.size}
     if not files:
         if session.json:
             write_json({"dry_run": True, "conversation": facts})
         else:
-            session.print(f"Would bring back {size(told['bytes'])} of session {told['session']} as a new session.")
+            session.print(f"Would bring back {size(kept.transcript.size)} of session {kept.session} as a new session.")
         return 0
     if not session.json:
-        session.print(f"Would bring back {size(told['bytes'])} of session {told['session']} as a new session.")
+        session.print(f"Would bring back {size(kept.transcript.size)} of session {kept.session} as a new session.")
     return bring.restore(session, reference, (), dry_run=True, also=lambda: {"conversation": facts}, **how)
 
 

@@ -42,7 +42,9 @@ def show(session: Session) -> None:
                 "key_file": sealer.keys.key_in_use() or None,
                 "key_files": [{"file": file, "sets": ids} for file, ids in sealer.keys.key_files().items()],
                 "in_use": sealer.keys.is_in_use(),
-                "sets": sets,
+                "sets": [
+                    {"id": one.id, "opens": one.opens, "seals": one.seals, "contents": one.contents} for one in sets
+                ],
                 "backed_up": backed_up,
                 "problem": problem or None,
             }
@@ -52,9 +54,9 @@ def show(session: Session) -> None:
     if not sets:
         session.print("Nothing is sealed yet; the first secret file or conversation makes the key.")
     for one in sets:
-        state = "opens" if one["opens"] else "does not open: its key is not here"
-        state += ", seals what is new" if one["seals"] else ""
-        session.print(f"set     {one['id']}  {plural(one['contents'], 'content')}, {state}")
+        state = "opens" if one.opens else "does not open: its key is not here"
+        state += ", seals what is new" if one.seals else ""
+        session.print(f"set     {one.id}  {plural(one.contents, 'content')}, {state}")
     if problem:
         session.warn(f"{problem}; `keepfast verify --repair` brings it back from the copy beside the key.")
     if sets and not backed_up:

@@ -96,12 +96,12 @@ def _show_end(session: Session, restorer: Restorer, abort: bool) -> int:
     """What ending a restore that was cut off would do; nothing is changed."""
     goal, preview = restorer.outlook(aborting=abort)
     what, missing = f"v{goal.version}", restorer.planner.missing(goal, preview.scope.paths)
-    said = restorer.cut_off() or {}
+    cut = restorer.cut_off()
     if not session.json:
         end = f"--abort would go back to {what}" if abort else f"--continue would end it at {what}"
         left = len(preview.plan.steps)
         session.print(
-            f"A restore of v{said.get('target', goal.version)} was cut off; {end}: {left:,} of its steps are left."
+            f"A restore of v{cut.target if cut is not None else goal.version} was cut off; {end}: {left:,} of its steps are left."
         )
     _show(session, preview, what, dry_run=True, also=lambda: {"target": what}, missing=missing)
     return 0

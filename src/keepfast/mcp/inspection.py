@@ -102,22 +102,22 @@ def checkpoint_show(visits: Visits, reference: Reference = "latest") -> answers.
         before = previous(visit.repository, row)
         (row,) = as_compared(visit.repository, [row])
         changes = compare(visit.engine, visit.root, visit.row, before, row)
-        git = header.get("git") or {}
+        git = header.git
         return answers.Shown(
             checkpoint=telling.checkpoint(row, visit.now()),
-            summary=telling.told(header.get("summary") or ""),
-            working_directory=telling.told(header.get("cwd") or ""),
-            git_branch=git.get("branch"),
-            git_commit=git.get("commit"),
-            tokens_used=header.get("tokens_used"),
-            token_budget=header.get("token_budget"),
-            key_points=telling.texts(header.get("key_points")),
-            notes=telling.tidy(header.get("notes") or {}),
-            active_files=telling.texts(header.get("active_files")),
+            summary=telling.told(header.summary),
+            working_directory=telling.told(header.cwd),
+            git_branch=git.branch or None if git is not None else None,
+            git_commit=git.commit or None if git is not None else None,
+            tokens_used=header.tokens_used or None,
+            token_budget=header.token_budget or None,
+            key_points=telling.texts(header.key_points),
+            notes=telling.tidy(header.notes),
+            active_files=telling.texts(header.active_files),
             previous=f"v{before.version}" if before is not None else None,
             changes=telling.changed(changes, MOST_CHANGES, with_lines=False),
             changes_left_out=max(0, len(changes) - MOST_CHANGES),
-            notices=telling.texts(header.get("notices")),
+            notices=telling.texts(header.notices),
         )
 
 

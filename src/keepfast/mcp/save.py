@@ -17,6 +17,7 @@ from keepfast.model.event import Event
 from keepfast.present.json_forms import kept
 from keepfast.secrets.cuts import head
 from keepfast.secrets.redaction import redact
+from keepfast.state.pending_events import PendingEvent
 
 Line = Annotated[str, Field(max_length=1_000)]
 SHORT = 80
@@ -62,14 +63,10 @@ def checkpoint_save(
 
 def _of_session(visit: Visit, session: dict[str, Any]) -> Event:
     """A save by hand that knows the session it is made in, as far as hooks have noted it."""
-    told = {
-        "cwd": os.fsdecode(visit.cwd),
-        "at": visit.now(),
-        "trigger": "manual",
-        "agent": "claude-code" if session else "",
-        **{key: str(session.get(key) or "") for key in ("session", "transcript", "model")},
-    }
-    event = event_of(visit.engine, visit.root, visit.engine.place.folder(visit.row.id), told)
+    name, transcript, model = [str(session.get(key) or "") for key in ("session", "transcript", "model")]
+    agent = "claude-code" if session else ""
+    seen = PendingEvent("manual", visit.now(), name, agent, os.fsdecode(visit.cwd), transcript, model=model)
+    event = event_of(visit.engine, visit.root, visit.engine.place.folder(visit.row.id), seen)
     event.created_by = "system"
     return event
 

@@ -11,7 +11,7 @@ from keepfast.model.header import refuse_long, refuse_odd, refuse_odd_attributes
 from keepfast.model.restore_plan import refuse_crafted
 from keepfast.store.bundle import MOST_BLOBS
 from keepfast.store.contents import MOST_NESTED, MOST_PARTS
-from keepfast.store.conversations import checked, ids_of
+from keepfast.store.conversations import checked
 from keepfast.store.digest import add, weight
 from keepfast.store.rows import CONTENT, DOCUMENT, LIST, SEALED
 from keepfast.store.save import CHUNK_MAX
@@ -20,8 +20,8 @@ from keepfast.store.sealed import length_of
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any
 
+    from keepfast.model.document import Header
     from keepfast.model.entry import Entry
     from keepfast.store.bundle import Bundle, Carried
 
@@ -55,7 +55,7 @@ class Checked:
         """Names in the lists of all sealed files: whoever restores them follows each."""
         self._contents()
 
-    def versions(self) -> Iterator[tuple[Carried, dict[str, Any], list[Entry], dict[bytes, Entry]]]:
+    def versions(self) -> Iterator[tuple[Carried, Header, list[Entry], dict[bytes, Entry]]]:
         """Yield each version, its header, the rows that changed, and the whole state, which goes on changing."""
         bundle = self.bundle
         state: dict[bytes, Entry] = {}
@@ -64,7 +64,7 @@ class Checked:
             if one.doc not in bundle.places or bundle.places[one.doc].kind != DOCUMENT:
                 raise bundle.damaged(f"it lacks the document of v{one.version}")
             header, rows = self._decode(one)
-            said = header.get("workspace"), header["id"], header["tree"], header["keyframe"], header.get("parent")
+            said = header.workspace, header.id, header.tree, header.keyframe, header.members.get("parent")
             if said != (bundle.workspace, one.id, one.tree, parent is None, parent):
                 raise bundle.damaged(f"the document of v{one.version} is another one")
             for row in rows:
@@ -79,7 +79,7 @@ class Checked:
             parent = one.doc.hex()
             yield one, header, rows, state
 
-    def _decode(self, one: Carried) -> tuple[dict[str, Any], list[Entry]]:
+    def _decode(self, one: Carried) -> tuple[Header, list[Entry]]:
         bundle, data = self.bundle, self.bundle.blob(one.doc)
         if int.from_bytes(data[8:16], "little") > MOST_HEADER:
             raise bundle.damaged(
@@ -87,19 +87,17 @@ class Checked:
             )  # before it is read: that takes 30 times its size
         try:
             header, rows = document.decode(data)
-            refuse_odd(header)
+            refuse_odd(header.members)
             refuse_long(rows)
             refuse_odd_attributes(rows)
             refuse_crafted([row for row in rows if row.kind != GONE])
         except KeepfastError as error:
             raise bundle.damaged(str(error).rstrip(".")) from None
-        said = header.get("conversation")
-        told = checked(said)
-        if told is None and said and said != {"left_out": True}:
+        conversation = checked(header.conversation)
+        if conversation is None and header.conversation not in ({}, {"left_out": True}):
             raise bundle.damaged("a header has a conversation that makes no sense")
-        if told is not None:
-            lengths = [one["bytes"] for one in (told, *told.get("beside", []))]
-            self.conversations.update(zip(ids_of(header), lengths, strict=True))
+        if conversation is not None:
+            self.conversations.update({one.id: one.size for one in conversation.transcripts()})
         for row in rows:
             if row.kind == FILE and self.sizes.setdefault(row.content, row.size) != row.size:
                 raise bundle.damaged("one content has two sizes")

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Sequence
     from typing import Any
 
+    from keepfast.model.document import Header
     from keepfast.model.entry import Entry
     from keepfast.store.ports import Blobs, Ledger, Records, Transaction
+    from keepfast.store.records import Record
     from keepfast.store.rows import CheckpointRow, PackRow
 
 MAY_STAND = (
@@ -42,7 +44,7 @@ class Repository:
         """Where it lies, if that is a disk: what is saved there leaves room for the reserve."""
         self.dropped = 0
         """Bytes of contents that the last forgetting let go."""
-        self._at_hand: dict[bytes, tuple[dict[str, Any], list[Entry], Container[bytes]]] = {}
+        self._at_hand: dict[bytes, tuple[Header, list[Entry], Container[bytes]]] = {}
         """Documents that were just written and need not be read back."""
 
     # Workspaces
@@ -154,7 +156,7 @@ class Repository:
     def commit(
         self,
         workspace: str,
-        work: Callable[[Transaction, WorkspaceRow | None], list[dict[str, Any]]],
+        work: Callable[[Transaction, WorkspaceRow | None], list[Record]],
         ready: Callable[[], None] | None = None,
     ) -> WorkspaceRow:
         """Run `work` inside one transaction and append the records it returns; the rows follow from the records.
@@ -177,7 +179,7 @@ class Repository:
     def _commit(
         self,
         workspace: str,
-        work: Callable[[Transaction, WorkspaceRow | None], list[dict[str, Any]]],
+        work: Callable[[Transaction, WorkspaceRow | None], list[Record]],
         ready: Callable[[], None] | None,
     ) -> WorkspaceRow:
         before: int | None = None
@@ -292,7 +294,7 @@ class Repository:
         return row
 
     def replay(
-        self, tx: Transaction, row: WorkspaceRow | None, record: dict[str, Any], log_size: int, log_head: bytes
+        self, tx: Transaction, row: WorkspaceRow | None, record: Record, log_size: int, log_head: bytes
     ) -> WorkspaceRow:
         """Make the rows that follow from one record. Saving, adopting and rebuilding all pass through here."""
         kind = record.get("r")
@@ -337,12 +339,12 @@ class Repository:
         tx.update_workspace(row)
         return row
 
-    def base_in_log(self, workspace: str, size: int, *more: dict[str, Any]) -> list[Any] | None:
+    def base_in_log(self, workspace: str, size: int, *more: Record) -> list[Any] | None:
         """What the folder is at, by so many bytes of its log and these records after them."""
         records = Chain(self.records.read(workspace)[:size]).records
         return base_after(self.ledger, workspace, [*records, *more])
 
-    def _replay_checkpoint(self, tx: Transaction, row: WorkspaceRow, record: dict[str, Any]) -> WorkspaceRow:
+    def _replay_checkpoint(self, tx: Transaction, row: WorkspaceRow, record: Record) -> WorkspaceRow:
         key = bytes.fromhex(record["doc"])
         if record["v"] <= row.version:
             raise Damaged(f"The log of workspace {row.id} has v{record['v']} after v{row.version}.")
@@ -369,16 +371,16 @@ class Repository:
         self,
         tx: Transaction,
         row: WorkspaceRow,
-        record: dict[str, Any],
-        header: dict[str, Any],
+        record: Record,
+        header: Header,
         rows: list[Entry],
         known: Container[bytes] | None = None,
     ) -> WorkspaceRow:
         """Add the rows of one checkpoint whose document is at hand; `known`: which of its paths were there up to now."""
-        version, counts = record["v"], header["counts"]
-        tx.apply(row.id, version, rows, whole=header["keyframe"], known=known)
+        version = record["v"]
+        tx.apply(row.id, version, rows, whole=header.keyframe, known=known)
         tx.add_checkpoint(checkpoint_row(row.id, record, header, len(rows)))
-        if header.get("conversation"):
+        if header.conversation:
             from keepfast.store.conversations import ids_of
 
             tx.set_kept(row.id, version, ids_of(header))
@@ -388,7 +390,7 @@ class Repository:
             if before is not None and before.forgotten:
                 tx.drop_intervals(row.id, self._living_before(row.id, version), version)
         return row._replace(
-            version=version, document=bytes.fromhex(record["doc"]), tree=header["tree"], counts=dumps(counts),
+            version=version, document=bytes.fromhex(record["doc"]), tree=header.tree, counts=dumps(header.counts),
             keyframe=row.keyframe or version,
         )  # fmt: skip
 
@@ -426,7 +428,7 @@ class Repository:
 
     # Loading
 
-    def document(self, checkpoint: CheckpointRow) -> tuple[dict[str, Any], list[Entry]]:
+    def document(self, checkpoint: CheckpointRow) -> tuple[Header, list[Entry]]:
         """Return header and changes of a checkpoint."""
         return document.decode(self.contents.load(checkpoint.document))
 

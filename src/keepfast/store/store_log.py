@@ -8,13 +8,12 @@ from keepfast.store.records import STORE_LOG, Chain, line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from keepfast.store.ports import Transaction
+    from keepfast.store.records import Record
     from keepfast.store.repository import Repository
 
 
-def append_store_record(repository: Repository, tx: Transaction, record: dict[str, Any]) -> int:
+def append_store_record(repository: Repository, tx: Transaction, record: Record) -> int:
     """Append to the store's own log inside a transaction; return the size before, to cut it off if that fails."""
     before = repository.records.size(STORE_LOG)
     chain = Chain(repository.records.read(STORE_LOG))

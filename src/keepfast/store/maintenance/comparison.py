@@ -298,10 +298,7 @@ class _Comparing:
             record = {"v": row.version, "doc": row.document.hex(), "seq": row.seq, "size": row.added}
             said = checkpoint_row(mine.id, record, header, len(changes))
             # Labels may have been given later.
-            if (
-                said != row._replace(name=said.name, pinned=said.pinned)
-                or header["tree"] != f"{sums[row.version]:064x}"
-            ):
+            if said != row._replace(name=said.name, pinned=said.pinned) or header.tree != f"{sums[row.version]:064x}":
                 wrong.add(row.version)
         return wrong
 

@@ -20,10 +20,10 @@ from keepfast.store.store_log import check_store_log, settle_store_log
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
     from keepfast.store.maintenance.compaction import Progress
     from keepfast.store.ports import Transaction
+    from keepfast.store.records import Record
     from keepfast.store.repository import Repository
     from keepfast.store.rows import WorkspaceRow
 
@@ -111,7 +111,7 @@ def forget(repository: Repository, workspace: str, versions: Sequence[int], why:
     """
     wanted = sorted(set(versions))
 
-    def work(tx: Transaction, row: WorkspaceRow | None) -> list[dict[str, Any]]:
+    def work(tx: Transaction, row: WorkspaceRow | None) -> list[Record]:
         for version in wanted:
             found = repository.ledger.checkpoint(workspace, version)
             if found is None or found.forgotten:
@@ -160,7 +160,7 @@ def needed_by_restore(folder: str, workspace: str) -> set[int]:
     if not folder:
         return set()
     journal = Journal(f"{folder}/workspaces/{workspace}", durable=True).read()
-    return {journal["target"], journal["before"]} if journal is not None else set()
+    return {journal.target, journal.before} if journal is not None else set()
 
 
 def compact(
