@@ -205,7 +205,7 @@ def test_an_agent_without_hooks_is_told_another_way(box: Box, verb: str) -> None
     result = box.call(verb, "codex")
 
     assert (result.code, result.out) == (2, "")
-    assert "There are no hooks for 'codex', only for claude." in result.err
+    assert "No hooks exist for 'codex', only for claude." in result.err
     assert "`keepfast watch` saves while any agent works" in result.err
 
 

@@ -316,5 +316,5 @@ def test_forgetting_changes_no_count_and_says_what_is_compared_instead(box: Box)
 
     assert in_between == (0, 0, "v4", ["f5", "f6"])
     assert alone == (0, 0, None, ["a", *[f"f{number}" for number in range(1, 7)]])
-    assert "0 changes since v6, which came directly before." in said
+    assert "0 changes since v6, the version directly before." in said
     assert "7 changes against an empty folder:" in said

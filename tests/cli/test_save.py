@@ -23,7 +23,7 @@ def test_the_first_save_says_what_was_kept(box: Box) -> None:
     result = box.call("save", "-m", "hello")
 
     assert box.plain(result.out) == 'Created v1 "hello" (Nms)\n'
-    assert result.err == "Kept 1 file, 5B.\nLeft out: 1 not looked at; `keepfast show --left-out` names them.\n"
+    assert result.err == "Kept 1 file, 5B.\nExcluded: 1 not looked at. Run `keepfast show --excluded` to list them.\n"
 
 
 def test_a_manual_save_of_an_unchanged_tree_makes_a_version(kept: Box) -> None:
@@ -129,7 +129,7 @@ def test_a_save_that_captures_nothing_is_loud(box: Box) -> None:
     result = box.call("save")
 
     assert result.code == 0
-    assert "Warning: no file was captured. The folder is empty." in result.err
+    assert "Warning: no file was saved. The folder is empty." in result.err
 
 
 def test_a_save_that_leaves_out_more_than_it_keeps_is_loud_even_when_quiet(box: Box) -> None:

@@ -146,7 +146,7 @@ def test_a_signal_ends_it_and_leaves_no_mount(box: Box, number: int) -> None:
         assert not mount.path.exists()
         assert mount.process.stdout is not None
         said = mount.process.stdout.read().decode()
-        assert said == f"All versions can be read at {mount.path}. Press Ctrl-C to unmount.\nUnmounted.\n"
+        assert said == f"Mounted all versions at {mount.path}. Press Ctrl-C to unmount.\nUnmounted.\n"
 
 
 @needs_fuse

@@ -191,8 +191,8 @@ def test_on_a_terminal_it_shows_how_things_stand(box: Box) -> None:
     shown = _terminal(box)
 
     assert "Watching " in shown
-    assert "Nothing changed so far" in shown
-    assert "No longer watched." in shown
+    assert "No changes yet" in shown
+    assert "Stopped watching." in shown
 
 
 def _terminal(box: Box) -> str:
