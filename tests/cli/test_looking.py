@@ -165,7 +165,7 @@ def test_folders_and_what_is_left_out_have_their_own_lines(kept: Box) -> None:
 
     assert "# new folder: empty/" in lines
     assert "# changed folder: src/ (mode 0755 to 0711)" in lines
-    assert "# not compared: node_modules (left out: excluded by its name)" in lines
+    assert "# not compared: node_modules (excluded: matching capture.exclude)" in lines
     assert not [line for line in lines if line.startswith("# new folder: full")]
 
 

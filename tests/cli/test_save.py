@@ -23,7 +23,7 @@ def test_the_first_save_says_what_was_kept(box: Box) -> None:
     result = box.call("save", "-m", "hello")
 
     assert box.plain(result.out) == 'Created v1 "hello" (Nms)\n'
-    assert result.err == "Kept 1 file, 5B.\nExcluded: 1 not looked at. Run `keepfast show --excluded` to list them.\n"
+    assert result.err == "Saved 1 file, 5B.\nExcluded: 1 matching an exclusion rule. Run `keepfast show --excluded` to list them.\n"
 
 
 def test_a_manual_save_of_an_unchanged_tree_makes_a_version(kept: Box) -> None:

@@ -66,7 +66,7 @@ def test_what_was_left_out_is_absent_and_listed(box: Box) -> None:
     with mounted(box) as mount:
         assert sorted(path.name for path in (mount.path / "v1").iterdir()) == ["a"]
         assert sorted(path.name for path in (mount.path / "v2").iterdir()) == [".keepfast-left-out", "a"]
-        assert (mount.path / "v2/.keepfast-left-out").read_text() == "node_modules\tnot looked at\n"
+        assert (mount.path / "v2/.keepfast-left-out").read_text() == "node_modules\tmatching an exclusion rule\n"
 
 
 @needs_fuse

@@ -112,7 +112,7 @@ def test_a_path_that_is_nowhere_is_named(box: Box, more: tuple[str, ...]) -> Non
 
     result = box.call("restore", "v1", *more, "--", "a.txt", "src/typo.txt")
 
-    assert (result.code, result.err.splitlines()[0]) == (4, "keepfast: src/typo.txt is neither in v1 nor here.")
+    assert (result.code, result.err.splitlines()[0]) == (4, "keepfast: src/typo.txt is neither in v1 nor on disk.")
     assert box.state() == before
 
 

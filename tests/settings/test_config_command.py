@@ -29,7 +29,7 @@ def test_explain_names_every_source_and_why_it_was_not_taken(box: Box) -> None:
     told = box.call("config", "explain", key, "--json").json()
 
     assert "Now 75, from KEEPFAST_CHECKPOINT_THRESHOLD." in text
-    assert "says 90: ignored, it may only tighten" in text
+    assert "says 90: ignored, it can only tighten the user's settings" in text
     assert "at least 70 and at most 95" in text
     assert [(one["value"], one["taken"]) for one in told["considered"]] == [(80, True), (90, False), (75, True)]
     assert told["range"] == [70, 95]

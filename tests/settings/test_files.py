@@ -82,7 +82,7 @@ def test_a_folder_a_pipe_and_a_huge_file_are_sentences_and_defaults_in_a_hook(co
     os.mkfifo(pipe)
     huge.write_bytes(b" " * (2 << 20))
 
-    for path, said in ((config, "a folder"), (pipe, "not an ordinary file"), (huge, "larger than 1 MB")):
+    for path, said in ((config, "a folder"), (pipe, "not a regular file"), (huge, "larger than 1 MB")):
         with pytest.raises(Failed, match=said):
             load(str(path), {})
         assert said in load(str(path), {}, hook=True).warnings[0]
@@ -181,8 +181,8 @@ def test_a_project_tightens_and_cannot_loosen(config: Path, workspace: Path) -> 
     assert len(settings.warnings) == 7
     assert {why for heard in settings.considered.values() for _, _, why in heard} == {
         "",
-        "it may only tighten",
-        "only the user may set it",
+        "it can only tighten the user's settings",
+        "only the user can set it",
     }
 
 

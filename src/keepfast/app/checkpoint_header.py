@@ -44,7 +44,7 @@ def conversation_of(event: Event, root: bytes, saving: Saving, notices: list[str
         return before  # a client makes the file when it has something to say
     except (OSError, KeepfastError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
-        notices.append(f"The conversation was not kept: {why}.".replace("..", "."))
+        notices.append(f"The conversation was not saved: {why}.".replace("..", "."))
         return before
     last = told.last_message(newest) if told is not None else ""
     found = {

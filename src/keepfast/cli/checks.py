@@ -180,7 +180,7 @@ def _keys(session: Session) -> Found:
     except NoWorkspace:
         return
     if find_spec("cryptography") is None:
-        yield PROBLEM, "The package The package cryptography is missing: nothing can be sealed.", "Reinstall keepfast."
+        yield PROBLEM, "The package cryptography is missing: nothing can be sealed.", "Reinstall keepfast."
     from keepfast.present.terminal import plural
     from keepfast.store.key_use import use_of_keys
 
@@ -249,7 +249,7 @@ def _store(session: Session) -> Found:
     if seen.st_uid != os.getuid():
         yield PROBLEM, f"{path} belongs to user {seen.st_uid}, not to you.", "Use a store of your own (`store.url`)."
     elif seen.st_mode & 0o077:
-        yield PROBLEM, f"Others may look into {path} (mode {seen.st_mode & 0o777:o}).", f"Run `chmod 700 {path}`."
+        yield PROBLEM, f"Other users can read {path} (mode {seen.st_mode & 0o777:o}).", f"Run `chmod 700 {path}`."
     elif not os.access(path, os.W_OK | os.X_OK):
         yield PROBLEM, f"{path} cannot be written.", "Check the permissions and the file system."
     else:

@@ -3,7 +3,7 @@
 
 def extra(name: str) -> str:
     """How a missing extra is installed. Never by a name that a package index resolves: there it is somebody else's."""
-    return f"Run `pip install '.[{name}]'` in keepfast's repository."
+    return f"Run `pip install '.[{name}]'` in the repository of keepfast."
 
 
 SHORT_OF_MEMORY = (
@@ -37,7 +37,7 @@ class DiskFull(KeepfastError):
     """No space left where the store lives."""
 
     kind = "disk_full"
-    hint = "Free some space, or run `keepfast forget`: it works on a full disk."
+    hint = "Free some space, or run `keepfast forget`, which works on a full disk."
 
 
 class OutOfMemory(KeepfastError):
@@ -72,7 +72,7 @@ class NoWorkspace(KeepfastError):
 
     exit_code = 3
     kind = "no_workspace"
-    hint = "Run `keepfast init` in the folder that you want to protect."
+    hint = "Run `keepfast init` in the folder to protect."
 
 
 class NotFound(KeepfastError):
@@ -80,7 +80,7 @@ class NotFound(KeepfastError):
 
     exit_code = 4
     kind = "not_found"
-    hint = "`keepfast list` shows what there is."
+    hint = "Run `keepfast list` to see all checkpoints."
 
 
 class Unreachable(KeepfastError):
@@ -102,7 +102,8 @@ class MissingStore(Unreachable):
 
     kind = "store_missing"
     hint = (
-        "If it moved, run `keepfast --store NEWPATH init`; `keepfast init --new-store` begins a new history without it."
+        "If it was moved, run `keepfast --store NEWPATH init`. To start a new history without it, run "
+        "`keepfast init --new-store`."
     )
 
 
@@ -132,7 +133,7 @@ class Damaged(KeepfastError):
 
     exit_code = 13
     kind = "damaged"
-    hint = "Run `keepfast verify --repair`; whole checkpoints stay usable."
+    hint = "Run `keepfast verify --repair`. Undamaged checkpoints remain usable."
 
 
 class Conflict(KeepfastError):
@@ -173,7 +174,7 @@ def shortage(error: BaseException) -> OutOfMemory | None:
         return error
     text = str(error)
     if isinstance(error, MemoryError) or any(sign in text for sign in SHORT_OF_MEMORY):
-        return OutOfMemory("There is not enough memory for this.")
+        return OutOfMemory("Not enough memory.")
     return None
 
 

@@ -59,7 +59,7 @@ def append(folder: str, event: Mapping[str, object]) -> str:
         finally:
             close(fd)
         return name
-    raise FileExistsError(17, "No name is free for an event", folder)
+    raise FileExistsError(17, "No free file name for an event", folder)
 
 
 def names(folder: str) -> list[str]:
