@@ -203,7 +203,7 @@ def test_cat_of_what_is_not_a_file_says_so(kept: Box) -> None:
     kept.save()
 
     assert (kept.call("cat", "v3", "README").code, kept.call("cat", "v3", "src").code) == (4, 2)
-    assert "was left out of v4: socket, pipe or device" in kept.call("cat", "v4", "pipe").err
+    assert "was excluded from v4: socket, pipe or device" in kept.call("cat", "v4", "pipe").err
 
 
 def test_a_terminal_sees_escapes_as_text(kept: Box) -> None:

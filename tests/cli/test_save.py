@@ -141,7 +141,7 @@ def test_a_save_that_leaves_out_more_than_it_keeps_is_loud_even_when_quiet(box: 
     result = box.call("-q", "save")
 
     assert result.out == ""
-    assert "Warning: 3 entries were left out, more than the 1 captured" in result.err
+    assert "Warning: 3 entries were excluded, more than the 1 saved" in result.err
 
 
 def test_quiet_says_nothing(kept: Box) -> None:
@@ -294,10 +294,10 @@ def test_status_outside_says_the_way_in(box: Box) -> None:
     assert "keepfast install claude" in box.call("status").err
 
     assert box.call("install", "claude").code == 0
-    assert "hooks do it by themselves" in box.call("status").err
+    assert "let hooks do it" in box.call("status").err
 
     (box.project / ".git").mkdir()
-    assert "hooks do it by themselves" in box.call("status").err
+    assert "let hooks do it" in box.call("status").err
 
     box.config.parent.mkdir(parents=True, exist_ok=True)
     box.config.write_text('{"adopt": "marked"}')

@@ -116,7 +116,7 @@ def test_after_the_key_is_lost_saving_goes_on_and_says_so(box: Box) -> None:
 
     said = box.call("save", "-m", "third")
 
-    assert "key of what was sealed so far is missing" in said.out + said.err
+    assert "key of the sealed contents is missing" in said.out + said.err
     assert box.call("cat", "latest", ".env").out == "PASSWORD=another-one-17\n"
     assert box.call("cat", "v1", ".env").code == 12
     key_file(box).write_bytes(kept)

@@ -80,8 +80,8 @@ def test_every_setting_about_hooks_has_the_value_that_a_hook_loads(box: Box) -> 
     [
         ("store.url", "Set in your file only."),
         ("capture.max_files", "Set in your file or KEEPFAST_CAPTURE_MAX_FILES."),
-        ("analysis.llm", "from loose to tight: command, anthropic, off"),
-        ("budget.tokens", "tighter is lower, where 0 is no limit"),
+        ("analysis.llm", "in this order: command, anthropic, off"),
+        ("budget.tokens", "tighten it: lower, where 0 is no limit"),
     ],
 )
 def test_explain_says_who_may_set_it(box: Box, key: str, said: str) -> None:
@@ -117,7 +117,7 @@ def test_set_says_when_another_source_has_the_last_word(box: Box) -> None:
     by_project = box.call("config", "set", "capture.ignored", "none")
 
     assert "KEEPFAST_CAPTURE_MAX_FILES is also set, and overrides it." in by_variable.err
-    assert f"{box.project}/.keepfast/config.json has the last word" in by_project.err
+    assert f"{box.project}/.keepfast/config.json overrides it" in by_project.err
 
 
 def test_paths_of_both_files(box: Box) -> None:

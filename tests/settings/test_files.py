@@ -115,7 +115,7 @@ def test_an_empty_file_and_a_byte_order_mark_are_fine(config: Path) -> None:
 def test_a_missing_file_is_fine_unless_it_was_asked_for(config: Path) -> None:
     assert load(str(config), {}).values == Settings().values
     assert load(str(config / "below"), {}).values == Settings().values
-    with pytest.raises(Usage, match="no settings file"):
+    with pytest.raises(Usage, match="not found"):
         load(str(config), {}, required=True)
 
 
@@ -129,7 +129,7 @@ def test_unknown_keys_are_warned_about_with_the_nearest_name(config: Path) -> No
     assert "did you mean capture.max_files?" in settings.warnings[1]
     assert settings.warnings[2].endswith("unknown setting 'zzz'.")
     assert settings.warnings[3] == (
-        "KEEPFAST_HOOKS_VERIFY_BEFORE_CLEER is no setting; did you mean KEEPFAST_HOOKS_VERIFY_BEFORE_CLEAR?"
+        "KEEPFAST_HOOKS_VERIFY_BEFORE_CLEER is not a setting; did you mean KEEPFAST_HOOKS_VERIFY_BEFORE_CLEAR?"
     )
     assert len(settings.warnings) == 4
 

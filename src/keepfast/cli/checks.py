@@ -457,7 +457,7 @@ def _supervision(session: Session) -> Found:
     for notice in filter(None, told):
         yield NOTE, f"{age_in_words(notice['at'], session.now())}: {notice['text']}"
     if not any(told):
-        yield FINE, "hooks have not been inactive for a supervisor"
+        yield FINE, "hooks were not suspended for a supervisor"
     if session.around.text(supervision.SUPERVISED) and not supervision.run_above(session.around):
         yield (
             NOTE,

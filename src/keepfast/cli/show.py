@@ -120,8 +120,8 @@ def _print_head(
         ("name", row.name),
         ("tags", ", ".join(row.tags.split("\n"))),
         ("pinned", "yes" if row.pinned else ""),
-        ("made", f"{local(row.created_at)}, {age_in_words(row.created_at, session.now())}"),
-        ("why", f"{row.trigger}, by {row.created_by}"),
+        ("created", f"{local(row.created_at)}, {age_in_words(row.created_at, session.now())}"),
+        ("trigger", f"{row.trigger}, by {row.created_by}"),
         ("command", printable(" ".join(str(header.get("command") or "").split()))),
         ("session", row.session),
         ("task", row.task),
@@ -129,16 +129,16 @@ def _print_head(
         ("git", _git(where) if isinstance(where, dict) else ""),
         ("agent", header.get("agent") or ""),
         ("tokens", _tokens(header)),
-        ("talk", _talk(header)),
-        ("kept", kept(Coverage(header["counts"]))),
-        ("not kept", git_folders(git)),
+        ("conversation", _talk(header)),
+        ("saved", kept(Coverage(header["counts"]))),
+        ("not saved", git_folders(git)),
         ("stored", f"{size(row.added)} of new contents"),
     ]
     for name, value in facts:
         if value:
-            session.print(f"{name:<8} {value}")
+            session.print(f"{name:<12} {value}")
     for notice in notices:
-        session.print(f"{'notice':<8} {printable(notice)}")
+        session.print(f"{'notice':<12} {printable(notice)}")
 
 
 def _print_changes(

@@ -48,14 +48,14 @@ class OutOfMemory(KeepfastError):
 
 
 class Usage(KeepfastError):
-    """The command's words are off."""
+    """Invalid command line."""
 
     exit_code = 2
     kind = "usage"
 
 
 class Refused(KeepfastError):
-    """This folder is not one to protect as a whole."""
+    """The folder must not be protected as a whole."""
 
     exit_code = 2
     kind = "refused"
@@ -68,7 +68,7 @@ class TooMany(Refused):
 
 
 class NoWorkspace(KeepfastError):
-    """The folder belongs to no workspace, or there is no store yet."""
+    """The folder is not in a workspace, or there is no store yet."""
 
     exit_code = 3
     kind = "no_workspace"
@@ -84,7 +84,7 @@ class NotFound(KeepfastError):
 
 
 class Unreachable(KeepfastError):
-    """The store is there but cannot be opened."""
+    """The store exists but cannot be opened."""
 
     exit_code = 5
     kind = "unreachable"
@@ -98,7 +98,7 @@ class NewerFormat(Unreachable):
 
 
 class MissingStore(Unreachable):
-    """The store that keeps a folder's checkpoints is not where it was."""
+    """The store with the folder's checkpoints was not found."""
 
     kind = "store_missing"
     hint = (
@@ -114,7 +114,7 @@ class OtherStore(Unreachable):
 
 
 class Busy(KeepfastError):
-    """Somebody else holds what we need, for longer than we wait."""
+    """Another process holds a lock for too long."""
 
     exit_code = 11
     kind = "busy"
@@ -122,7 +122,7 @@ class Busy(KeepfastError):
 
 
 class WrongKey(KeepfastError):
-    """What is sealed cannot be opened with the key at hand."""
+    """Sealed contents cannot be decrypted with the available keys."""
 
     exit_code = 12
     kind = "wrong_key"
@@ -137,7 +137,7 @@ class Damaged(KeepfastError):
 
 
 class Conflict(KeepfastError):
-    """Work by someone else is in the way."""
+    """Unsaved changes or other work would be overwritten."""
 
     exit_code = 14
     kind = "conflict"
@@ -154,7 +154,7 @@ class Elsewhere(Conflict):
 
 
 class NotCompacted(KeepfastError):
-    """What was to go is gone, but its space was not given back, or not all of it."""
+    """Forgotten or removed, but not all space was freed."""
 
     exit_code = 15
     kind = "not_compacted"
@@ -162,7 +162,7 @@ class NotCompacted(KeepfastError):
 
 
 class Limited(KeepfastError):
-    """The agent's account is limited for now; the command can be run again later."""
+    """The agent's usage limit is reached; run the command again later."""
 
     exit_code = 75
     kind = "limited"
