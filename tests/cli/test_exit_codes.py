@@ -97,7 +97,7 @@ def test_outside_of_any_workspace_the_exit_code_is_3(box: Box, words: list[str])
 
 @pytest.mark.parametrize("words", [["verify"], ["compact"], ["rebuild"], ["list", "--all-workspaces"]])
 def test_without_a_store_the_exit_code_is_3(box: Box, words: list[str]) -> None:
-    check(box, box.call(*words), 3, "There is no store")
+    check(box, box.call(*words), 3, "No store at")
     assert not box.store.exists()
 
 
@@ -133,7 +133,7 @@ def test_a_store_of_a_newer_format_is_left_alone(kept: Box, words: list[str]) ->
     path.write_text(path.read_text().replace("version 1", "version 2"))
     before = kept.state()
 
-    check(kept, kept.call(*words), 5, "has format 2; this keepfast knows 1")
+    check(kept, kept.call(*words), 5, "has format 2; this keepfast supports only 1")
     assert kept.state() == before
     error = kept.call(*words, "--json").json()["error"]
     assert (error["kind"], error["exit_code"]) == ("newer_format", 5)

@@ -111,7 +111,7 @@ def test_a_path_that_is_nowhere_is_named(box: Box, more: tuple[str, ...]) -> Non
 
     result = box.call("restore", "v1", *more, "--", "a.txt", "src/typo.txt")
 
-    assert (result.code, result.err.splitlines()[0]) == (4, "keepfast: src/typo.txt is neither in v1 nor here.")
+    assert (result.code, result.err.splitlines()[0]) == (4, "keepfast: src/typo.txt is neither in v1 nor on disk.")
     assert box.state() == before
 
 
@@ -170,7 +170,7 @@ def test_whose_version_counts_is_said_once(box: Box, words: tuple[str, ...]) -> 
 
         assert (said.code, said.err.splitlines()[0]) == (
             2,
-            "keepfast: --keep-mine and --theirs exclude each other.",
+            "keepfast: --keep-mine and --theirs cannot be combined.",
         )
 
 
@@ -205,7 +205,7 @@ def test_what_is_kept_as_it_is_is_said_to_be(box: Box) -> None:
     told = box.call("restore", "v1", "-n", "--keep-mine", "--json").json()
     alone = box.call("restore", "v1", "-y", "--keep-mine", "--", "a.txt")
 
-    assert "a.txt is kept as it is" in shown.out and "outside" not in shown.out and "nothing to do" not in shown.out
+    assert "a.txt (kept)" in shown.out and "outside" not in shown.out and "nothing to do" not in shown.out
     assert told["conflicts"] == told["steps"] == []
     assert "a.txt" in alone.err and "is as in" not in alone.out
     assert text(box, "a.txt") == "mine\n"

@@ -22,7 +22,10 @@ def test_the_first_save_says_what_was_kept(box: Box) -> None:
     result = box.call("save", "-m", "hello")
 
     assert box.plain(result.out) == 'Created v1 "hello" (Nms)\n'
-    assert result.err == "Kept 1 file, 5B.\nLeft out: 1 not looked at; `keepfast show --left-out` names them.\n"
+    assert (
+        result.err
+        == "Saved 1 file, 5B.\nExcluded: 1 matching an exclusion rule. Run `keepfast show --excluded` to list them.\n"
+    )
 
 
 def test_a_manual_save_of_an_unchanged_tree_makes_a_version(kept: Box) -> None:
@@ -128,7 +131,7 @@ def test_a_save_that_captures_nothing_is_loud(box: Box) -> None:
     result = box.call("save")
 
     assert result.code == 0
-    assert "Warning: no file was captured. The folder is empty." in result.err
+    assert "Warning: no file was saved. The folder is empty." in result.err
 
 
 def test_a_save_that_leaves_out_more_than_it_keeps_is_loud_even_when_quiet(box: Box) -> None:
@@ -140,7 +143,7 @@ def test_a_save_that_leaves_out_more_than_it_keeps_is_loud_even_when_quiet(box: 
     result = box.call("-q", "save")
 
     assert result.out == ""
-    assert "Warning: 3 entries were left out, more than the 1 captured" in result.err
+    assert "Warning: 3 entries were excluded, more than the 1 saved" in result.err
 
 
 def test_quiet_says_nothing(kept: Box) -> None:
@@ -293,10 +296,10 @@ def test_status_outside_says_the_way_in(box: Box) -> None:
     assert "keepfast install claude" in box.call("status").err
 
     assert box.call("install", "claude").code == 0
-    assert "hooks do it by themselves" in box.call("status").err
+    assert "let hooks do it" in box.call("status").err
 
     (box.project / ".git").mkdir()
-    assert "hooks do it by themselves" in box.call("status").err
+    assert "let hooks do it" in box.call("status").err
 
     box.config.parent.mkdir(parents=True, exist_ok=True)
     box.config.write_text('{"adopt": "marked"}')

@@ -212,7 +212,7 @@ def test_an_odd_transcript_is_at_most_a_notice(saver: Saver, transcript: Path, o
     assert outcome.version == 1
     assert saver.read("file") == odd.encode()
     if odd in ("folder", "pipe", "huge"):
-        assert "conversation was not kept" in outcome.notices[0]
+        assert "conversation was not saved" in outcome.notices[0]
     if odd != "NUL":
         assert not told(saver, outcome)
 
@@ -336,7 +336,7 @@ def test_without_its_key_nothing_is_written(saver: Saver, transcript: Path, tmp_
 def test_a_checkpoint_without_a_conversation_says_so(saver: Saver, root: Path, tmp_path: Path) -> None:
     outcome = saver.save(trigger="manual")
 
-    with pytest.raises(NotFound, match="holds no conversation"):
+    with pytest.raises(NotFound, match="has no conversation"):
         converse(saver, outcome, tmp_path, root)
 
 

@@ -46,7 +46,7 @@ def conversation_of(event: Event, root: bytes, saving: Saving, notices: list[str
         return before  # a client makes the file when it has something to say
     except (OSError, KeepfastError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
-        notices.append(f"The conversation was not kept: {why}.".replace("..", "."))
+        notices.append(f"The conversation was not saved: {why}.".replace("..", "."))
         return before
     last = (client.last_message(newest) if client is not None else "") or (before.last if before is not None else "")
     text = root.decode("utf-8", "surrogateescape")

@@ -78,10 +78,10 @@ class Conversing:
             return found
         if header.conversation.get("left_out"):
             raise NotFound(
-                f"The conversation of v{self.row.version} was left out of the file that it came in.",
+                f"The conversation of v{self.row.version} was excluded when its bundle was exported.",
                 "Export it again with `--with-secrets`.",
             )
-        raise NotFound(f"v{self.row.version} holds no conversation.", "`keepfast list --session ID` shows others.")
+        raise NotFound(f"v{self.row.version} has no conversation.", "Run `keepfast list --session ID` to see others.")
 
     def _sessions(self) -> Sessions:
         from keepfast.agents.registry import sessions
@@ -89,7 +89,7 @@ class Conversing:
         agent = self.kept.agent
         found = sessions(agent)
         if found is None:
-            raise Failed(f"It is not known how {agent or 'that agent'} goes on with a conversation.")
+            raise Failed(f"keepfast cannot resume a conversation of {agent or 'this agent'}.")
         return found
 
     def _places(self, cwd: str) -> list[tuple[str, str]]:

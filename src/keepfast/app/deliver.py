@@ -131,7 +131,10 @@ class Delivery:
             sessions.keep_inherited(self.folder, self.event.session, **struck(left.to_json()))
         except OSError as error:
             self.engine.note(
-                self.resuming.root, "failed", "session_start", f"Work is not taken over: {error.strerror}."
+                self.resuming.root,
+                "failed",
+                "session_start",
+                (f"Unsaved work of the previous session was not recorded: {error.strerror}."),
             )
 
     def _is_wanted(self, source: str, told: Told) -> bool:

@@ -294,7 +294,7 @@ class Attending:
         found = [one for one in read(self.engine.notice_folders(self.root, self.workspace)) if one.kind == "failed"]
         if not found or not sessions.claim(self.folder, self.event.session, "never saved", self.clock(), DAY):
             return ""
-        return f"This folder is not protected: {found[-1].text} `keepfast status` tells more."
+        return f"This folder is not protected: {found[-1].text} Run `keepfast status` for details."
 
     # Later
 
@@ -576,7 +576,7 @@ class Attending:
             found = None
         if not isinstance(found, dict):
             self._ease(trigger)
-            return {"status": "failed", "why": "the saving process was ended"}
+            return {"status": "failed", "why": "the saving process was terminated"}
         if found.get("torn"):
             raise ImportError(found["why"])  # for both of us: files of our own are missing
         return found
@@ -591,7 +591,9 @@ class Attending:
             try:
                 rescues.note(self.folder, row.version, self.clock())
             except OSError as error:
-                self.engine.note(self.root, "failed", trigger, f"v{row.version} is not spared a day: {error.strerror}.")
+                self.engine.note(
+                    self.root, "failed", trigger, (f"v{row.version} could not be kept for a day: {error.strerror}.")
+                )
         return result
 
     def _save(self, trigger: str, threat: Threat | None = None, report: int = -1) -> dict[str, Any]:
@@ -850,7 +852,7 @@ class Attending:
             self.root,
             "not protected",
             "pending",
-            f"A tool went on before {amount(len(waiting), 'pending event')} could be saved.",
+            f"A tool ran before {amount(len(waiting), 'pending event')} could be saved.",
         )
 
     # Both

@@ -133,8 +133,8 @@ class Planner:
             except OSError:
                 if not self._rows(target, (path,)):
                     raise NotFound(
-                        f"{show(path)} is neither in v{target.version} nor here.",
-                        f"`keepfast search {show(path)}` finds versions that have it.",
+                        f"{show(path)} is neither in v{target.version} nor on disk.",
+                        f"Run `keepfast search {show(path)}` to find versions that have it.",
                     ) from None
 
     def _refuse_left_out(self, target: CheckpointRow, path: bytes) -> None:
@@ -145,7 +145,7 @@ class Planner:
             lost = self._missing(row, target)
             what = show(path) if above == path else f"{show(path)} lies in {show(above)}, which"
             raise NotFound(
-                f"{what} was left out of v{target.version}: {lost.why}.",
+                f"{what} was excluded from v{target.version}: {lost.why}.",
                 _way_out(row, lost),
             )
 
@@ -295,7 +295,11 @@ class Planner:
             for path in deleted
             if not any(since <= target.version for since, _, _ in repository.history(target.workspace, path))
         }
-        return made.without(unknown, "that checkpoint does not know of git's pointer files") if unknown else made
+        return (
+            made.without(unknown, ("that checkpoint was made before `.git` pointer files were saved"))
+            if unknown
+            else made
+        )
 
     def _may_write(self, pointer: Entry, kind: Kinds, on_disk: bool = False) -> bool:
         """May this `.git` be written? Only if it can be read, and leads neither here nor to a folder above."""
@@ -422,7 +426,7 @@ class Planner:
             if now is None:
                 found.append(path)
             elif now.kind in (FILE, LINK, SPECIAL, OVERSIZE, IGNORED):
-                raise Conflict(f"{show(path)} is not a folder any more.", f"Restore it as a whole: -- {show(path)}")
+                raise Conflict(f"{show(path)} is no longer a folder.", f"Restore the whole path: -- {show(path)}")
         return found
 
     def _is_unsaved(self, path: bytes, now: Entry) -> bool:
@@ -444,10 +448,10 @@ class Planner:
 def _way_out(row: Entry, lost: Missing) -> str:
     """The hint for something that a version left out; no version has git's own folders, nor sockets and the like."""
     if lost.command:
-        return f"`{lost.command}` makes it again."
+        return f"Run `{lost.command}` to recreate it."
     if row.kind == SPECIAL or row.path.rpartition(b"/")[2].lower() == GIT:
         return "No version has it."
-    return "`keepfast search` finds versions that have it."
+    return "Run `keepfast search` to find versions that have it."
 
 
 def _is_it(recorded: Entry, seen: Entry | None) -> bool:

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from keepfast.store.rows import CheckpointRow, WorkspaceRow
 
 ASK, MINE, THEIRS = "ask", "mine", "theirs"
-FOREIGN = "it is neither as before nor as after"
-CLOSED = "it is sealed, and its key is not at hand"
-KEY_HINT = "`keepfast key import FILE` brings the key back from its backup."
+FOREIGN = "it matches neither the old nor the new state"
+CLOSED = "it is sealed, and its key is missing"
+KEY_HINT = "Run `keepfast key import FILE` with the backup of the key."
 
 
 class Restored:
@@ -148,7 +148,7 @@ class Restorer:
         done = self._history().done
         if not done:
             raise NotFound(
-                "There is no restore to undo.", "`keepfast list` shows the checkpoints; any of them can be restored."
+                "No restore to undo.", "Run `keepfast list` to see checkpoints; any of them can be restored."
             )
         return self._back(done[-1], Reversal("undo", done[-1].number), options)
 
@@ -157,7 +157,7 @@ class Restorer:
         self._refuse_if_cut_off(self._turn())
         undone = self._history().undone
         if not undone:
-            raise NotFound("There is no undo to take back.")
+            raise NotFound("No undo to redo.")
         undo = undone[-1].reversal
         assert undo is not None
         return self._back(undone[-1], Reversal("redo", undo.number), options)
@@ -213,7 +213,8 @@ class Restorer:
             changed = [one.path for one in preview.plan.steps if differ(one.old, contents[one.path][0])]
             if changed:
                 raise Conflict(
-                    f"{show(changed[0])} was changed while hunks were chosen; nothing was done.", "Choose again."
+                    f"{show(changed[0])} changed while hunks were chosen; nothing was restored.",
+                    "Choose the hunks again.",
                 )
             return True
 
@@ -243,9 +244,7 @@ class Restorer:
         """Leave out what is sealed with a key that is not at hand. Raises `WrongKey` if nothing else is to be done."""
         closed = self.repository.contents.closed(one.new for one in preview.plan.steps)
         if closed and len(closed) == len(preview.plan.steps):
-            raise WrongKey(
-                f"What is to be restored is sealed, and its key is not at hand: {show(min(closed))}.", KEY_HINT
-            )
+            raise WrongKey(f"The key of a sealed file to restore is missing: {show(min(closed))}.", KEY_HINT)
         return preview.without(closed, CLOSED) if closed else preview, closed
 
     def _safety(self, made: Plan, only: tuple[bytes, ...], message: str) -> CheckpointRow:
@@ -261,7 +260,9 @@ class Restorer:
         )
         checkpoint: CheckpointRow | None = self.engine.handle(event).checkpoint
         if checkpoint is None:  # its marker went, or cannot be read any more
-            raise Failed(f"{show(self.root)} could not be saved before the restore: it is in no workspace.", UNTOUCHED)
+            raise Failed(
+                (f"{show(self.root)} could not be saved before the restore: it is not inside a workspace."), UNTOUCHED
+            )
         step("restore:safe")
         if checkpoint.workspace != self.row.id:
             self.planner.row = self.row._replace(id=checkpoint.workspace)
@@ -298,7 +299,7 @@ class Restorer:
         )
         applied = self.execution.carry_out(journal, restore, made, target, made, begun)
         self._record(journal, restore)
-        applied.kept += [(path, "it was changed after the question") for path in sorted(late)]
+        applied.kept += [(path, "it changed after the confirmation") for path in sorted(late)]
         done = Restored(target.version, before.version, applied, made, _way_back(reversal))
         done.missing = self.planner.missing(target, scope.paths)
         return done
@@ -313,7 +314,7 @@ class Restorer:
         left = {path for path, _ in preview.plan.untouched}
         made = self.planner.plan_between(before, target, preview.scope).without(mine).without(left)
         late = set() if everything else {one.path for one in made.steps if not _is_agreed(agreed.get(one.path), one)}
-        made = made.without(late, "it was changed after the question")
+        made = made.without(late, "it changed after the confirmation")
         # A safety checkpoint of a few paths does not name what is left alone beside them; the preview did.
         made.untouched = list(dict.fromkeys([*preview.plan.untouched, *made.untouched]))
         return made, late
@@ -364,7 +365,7 @@ class Restorer:
         cut = journal.read()
         if cut is not None:
             raise Conflict(
-                f"A restore of v{cut.target} was cut off.",
+                f"A restore of v{cut.target} was interrupted.",
                 "Run `keepfast restore --continue` or `keepfast restore --abort` first.",
             )
 
@@ -382,13 +383,13 @@ class Restorer:
     def _cut(self, journal: Journal) -> UnderWay:
         cut = journal.read()
         if cut is None:
-            raise NotFound("No restore was cut off.", "Nothing is to be continued or aborted.")
+            raise NotFound("No interrupted restore.", "There is nothing to continue or abort.")
         return cut
 
     def _version(self, version: int, workspace: str = "") -> CheckpointRow:
         found = self.repository.checkpoint(workspace or self.row.id, version)
         if found is None or found.forgotten:
-            raise NotFound(f"v{version} is not there any more.")
+            raise NotFound(f"v{version} no longer exists.")
         return found
 
 
@@ -427,8 +428,8 @@ def conflict(paths: Collection[bytes]) -> Conflict:
     """The error that names what would be overwritten."""
     names = sorted(paths)
     shown = ", ".join(show(path) for path in names[:5]) + (" …" if len(names) > 5 else "")
-    count = "1 file was" if len(names) == 1 else f"{len(names):,} files were"
+    count = "1 file" if len(names) == 1 else f"{len(names):,} files"
     return Conflict(
-        f"{count} changed since the last checkpoint and would be overwritten: {shown}.",
-        "Say -y or --theirs to take the checkpoint's (what is there is saved first), --keep-mine to leave them.",
+        f"Unsaved changes in {count} would be overwritten: {shown}.",
+        "Use --theirs or -y to overwrite them (they are saved first), or --keep-mine to keep them.",
     )

@@ -210,13 +210,13 @@ class Execution:
         hint = "Free some space, or restore fewer paths at a time. Nothing was changed."
         if room.missing:
             raise DiskFull(
-                f"There is no room for this restore: {_megabytes(room.free)} are free,"
-                f" {_megabytes(room.missing)} more are needed.",
+                f"Not enough disk space for this restore: {_megabytes(room.free)} free, "
+                f"{_megabytes(room.missing)} more needed.",
                 hint,
             )
         if room.missing_files:
             raise DiskFull(
-                f"There is no room for this restore: {room.missing_files:,} files too many for this disk.", hint
+                f"There is no room for this restore: {room.missing_files:,} files too many for this file system.", hint
             )
         return room
 

@@ -100,7 +100,7 @@ class Told(NamedTuple):
 
 def _beginning(told: Told) -> str:
     """What there is to say of the state that a history begins with: nobody's work."""
-    return f"No work yet: v{told.row.version} is the state that the history begins with, before anything was done."
+    return f"No work yet: v{told.row.version} is the first state of this history."
 
 
 class Lines(NamedTuple):

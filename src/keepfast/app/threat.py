@@ -32,9 +32,9 @@ MOST_LOOKED_AT = 2_000
 TOO_MANY = b"."
 """In the place of a file: there are more than anybody looks at."""
 GIT_FOLDER = "git's own folder, which is not covered"
-NO_ROOM = "there is no room for it where the store is"
+NO_ROOM = "the disk of the store has no space for it"
 UNREADABLE = "it cannot be read"
-SETTINGS = "left out by the setting capture.exclude"
+SETTINGS = "excluded by the setting capture.exclude"
 UNIQUE = "nothing"
 """In the place of a command: no tool makes it again."""
 

@@ -84,7 +84,7 @@ def settle(engine: Engine, root: bytes, workspace: str, seconds: float) -> None:
         try:
             finish(engine, root, workspace)
         except OSError as error:
-            engine.note(root, "failed", "pending", f"Pending events are not done: {error.strerror}.")
+            engine.note(root, "failed", "pending", f"Pending events were not saved: {error.strerror}.")
 
 
 def _finish_all(engine: Engine, root: bytes, folder: str, tidy: Callable[[bytes], None] | None, own: str) -> None:
@@ -127,7 +127,7 @@ def _finish(engine: Engine, root: bytes, folder: str, told: PendingEvent, tidy: 
         try:
             sessions.note_saved(folder, told.client, told.session, **result)
         except OSError as error:
-            engine.note(root, "failed", "before_clear", f"The cleared session was not noted: {error.strerror}.")
+            engine.note(root, "failed", "before_clear", f"The cleared session was not recorded: {error.strerror}.")
 
 
 def _note_cut_off(engine: Engine, root: bytes, folder: str, session: str, is_kept: bool) -> None:
@@ -136,7 +136,7 @@ def _note_cut_off(engine: Engine, root: bytes, folder: str, session: str, is_kep
     try:
         sessions.remember(folder, session, **known)
     except OSError as error:
-        engine.note(root, "failed", sessions.CUT_OFF, f"The crashed session was not noted: {error.strerror}.")
+        engine.note(root, "failed", sessions.CUT_OFF, f"The crashed session was not recorded: {error.strerror}.")
 
 
 def _ease(engine: Engine, folder: str, told: PendingEvent) -> None:
@@ -422,9 +422,9 @@ def _warn_of_poor(engine: Engine, root: bytes, outcome: Outcome, trigger: str) -
         return
     found = coverage(row)
     if found.files + found.links == 0:
-        engine.note(root, "empty", trigger, f"v{outcome.version} holds no file.")
+        engine.note(root, "empty", trigger, f"v{outcome.version} has no files.")
     elif found.is_poor:
         left = sum(found.left_out.values())
-        engine.note(root, "poor", trigger, f"v{outcome.version} leaves out {left:,} entries, more than it holds.")
+        engine.note(root, "poor", trigger, f"v{outcome.version} leaves out {left:,} entries, more than it has.")
     for notice in outcome.notices:
         engine.note(root, "noticed", trigger, notice)

@@ -52,7 +52,9 @@ def read(path: str) -> File:
     except FileNotFoundError:
         return File(path, "", False)
     except UnicodeDecodeError as error:
-        raise Failed(f"{path} is not UTF-8 at byte {error.start}.", "Mend it; nothing was changed.") from None
+        raise Failed(
+            f"{path} is not UTF-8 at byte {error.start}.", "Fix it and try again; nothing was changed."
+        ) from None
     except OSError as error:
         raise Failed(f"{path} cannot be read: {error.strerror}.", "Nothing was changed.") from None
 
@@ -118,7 +120,7 @@ def interpreter() -> str:
     ):
         if path and os.path.isabs(path) and os.access(path, os.X_OK) and not _is_script(path):
             return path
-    raise Failed("The path of this Python cannot be found out.", "Install keepfast into a virtual environment.")
+    raise Failed("The path of this Python is unknown.", "Install keepfast into a virtual environment.")
 
 
 def _is_script(path: str) -> bool:
@@ -163,7 +165,9 @@ def renew_launcher(session: Session) -> bool:
 
 
 def renew_for_new_name(around: Surroundings, line: str) -> None:
-    """Say what was taken over, and let launcher and plugin start this version where an earlier one wrote what they go by."""
+    """Say what was taken over, and let launcher and plugin start this version where an earlier one wrote what they go
+    by.
+    """
     print(f"keepfast: {line}", file=sys.stderr)
     session = Session(around, now_ns, 0.0)
     try:
@@ -176,7 +180,9 @@ def renew_for_new_name(around: Surroundings, line: str) -> None:
 
 
 def _folders(session: Session, path: str) -> Sequence[str]:
-    """What hooks are told of the user's folders. An agent, whose variables may be a repository's, changes nothing of it."""
+    """What hooks are told of the user's folders. An agent, whose variables may be a repository's, changes nothing of
+    it.
+    """
     written = launcher.folders(_text_of(path))
     return written if written and session.around.is_agents() else session.around.folders
 
@@ -226,18 +232,18 @@ def not_starting(session: Session) -> str:
         try:
             found = look(read(path).text, path)
         except Failed as error:
-            return f"The client's hooks are in doubt: {error}"
+            return f"The client's hooks could not be checked: {error}"
         if found.disabled and found.commands:
-            return f"Hooks in {path} do not start, so nothing is saved by itself: `disableAllHooks` is set there."
+            return f"Hooks in {path} do not start, so nothing is saved automatically: `disableAllHooks` is set there."
         for command in found.commands:
             wrong = _obstacle(command)
             if wrong:
-                text = f"Hooks in {path} do not start, so nothing is saved by itself: {wrong}."
-                return f"{text} `keepfast install claude` mends it."
+                text = f"Hooks in {path} do not start, so nothing is saved automatically: {wrong}."
+                return f"{text} Run `keepfast install claude` to fix it."
     wrong = _obstacle(launcher.hook(launcher_path(session))) if PLUGIN in users(session) else ""
     if wrong:
-        text = f"The plugin's hooks do not start, so nothing is saved by itself: {wrong}."
-        return f"{text} `keepfast install claude --plugin` mends it."
+        text = f"The plugin's hooks do not start, so nothing is saved automatically: {wrong}."
+        return f"{text} Run `keepfast install claude --plugin` to fix it."
     return ""
 
 
@@ -248,9 +254,7 @@ def about_hooks(session: Session) -> str:
     if PLUGIN in users(session) or any(_commands(path) for path in _own_settings(session)):
         return ""
     own = settings_path(session, "user")
-    return (
-        f"There are no hooks of keepfast in {own}, so nothing is saved by itself: `keepfast install claude` adds them."
-    )
+    return f"{own} has no keepfast hooks, so nothing is saved automatically. Run `keepfast install claude` to add them."
 
 
 @contextmanager
@@ -281,14 +285,14 @@ def _obstacle(command: str) -> str:
     """Why this hook's command starts nothing; empty if it does."""
     place = launcher.place_of(command)
     if place:
-        return harm(place) or "".join(f"{file} is gone" for file in _lacking(place)[:1])
-    return "".join(f"{file} is gone" for file in gone(command)[:1])
+        return harm(place) or "".join(f"{file} no longer exists" for file in _lacking(place)[:1])
+    return "".join(f"{file} no longer exists" for file in gone(command)[:1])
 
 
 def harm(path: str) -> str:
     """What is wrong with the launcher itself; empty if it is whole and can be run."""
     if not os.path.exists(path):
-        return f"{path} is gone"
+        return f"{path} no longer exists"
     if not os.access(path, os.X_OK):
         return f"{path} is not executable"
     return "" if launcher.is_whole(_text_of(path)) else f"{path} is damaged"

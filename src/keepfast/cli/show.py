@@ -25,14 +25,16 @@ TOLD = ("agent", "summary", "command", "tokens_used", "token_budget", "active_fi
 
 @click.command()
 @click.argument("reference", metavar="[REF]", type=REFERENCE, default="latest")
-@click.option("--left-out", "all_left_out", is_flag=True, help="Name everything that was left out, and nothing else.")
-@click.option("--all", "everything", is_flag=True, help="Name every changed path.")
+@click.option("--excluded", "all_left_out", is_flag=True, help="List only the excluded paths.")
+@click.option("--left-out", "former_option", is_flag=True, hidden=True)
+@click.option("--all", "everything", is_flag=True, help="List every changed path.")
 @common
-def show(session: Session, reference: str, all_left_out: bool, everything: bool) -> None:
-    """Show a checkpoint, by default the newest: why it was made, what changed, what was left out."""
+def show(session: Session, reference: str, all_left_out: bool, former_option: bool, everything: bool) -> None:
+    """Show a checkpoint (default: the newest): trigger, changes, and excluded paths."""
     from keepfast.app.inspect import Coverage, as_compared, compare, not_covered
     from keepfast.store.bases import previous
 
+    all_left_out = all_left_out or former_option
     root, workspace = session.workspace()
     row = session.resolve(workspace, reference)
     header, own = session.repository.document(row)
@@ -113,8 +115,8 @@ def _print_head(session: Session, row: CheckpointRow, header: Header, git: list[
         ("name", row.name),
         ("tags", ", ".join(row.tags.split("\n"))),
         ("pinned", "yes" if row.pinned else ""),
-        ("made", f"{local(row.created_at)}, {age_in_words(row.created_at, session.now())}"),
-        ("why", f"{row.trigger}, by {row.created_by}"),
+        ("created", f"{local(row.created_at)}, {age_in_words(row.created_at, session.now())}"),
+        ("trigger", f"{row.trigger}, by {row.created_by}"),
         ("command", printable(" ".join(header.command.split()))),
         ("session", row.session),
         ("task", row.task),
@@ -122,16 +124,16 @@ def _print_head(session: Session, row: CheckpointRow, header: Header, git: list[
         ("git", _git(header.git) if header.git is not None else ""),
         ("agent", header.agent),
         ("tokens", _tokens(header)),
-        ("talk", _talk(header)),
-        ("kept", kept(Coverage(header.counts))),
-        ("not kept", git_folders(git)),
-        ("stored", f"{size(row.added)} for what was new"),
+        ("conversation", _talk(header)),
+        ("saved", kept(Coverage(header.counts))),
+        ("not saved", git_folders(git)),
+        ("stored", f"{size(row.added)} of new contents"),
     ]
     for name, value in facts:
         if value:
-            session.print(f"{name:<8} {value}")
+            session.print(f"{name:<12} {value}")
     for notice in notices:
-        session.print(f"{'notice':<8} {printable(notice)}")
+        session.print(f"{'notice':<12} {printable(notice)}")
 
 
 def _print_changes(
@@ -144,7 +146,7 @@ def _print_changes(
     after = made_after(row, before, len(changes))
     session.print()
     if after:
-        session.print(f"{plural(row.changed, 'change')} since v{after}, which came directly before.")
+        session.print(f"{plural(row.changed, 'change')} since v{after}, the version directly before.")
     session.print(f"{plural(len(changes), 'change')}{since}{':' if changes else '.'}")
     for change in changes if everything else changes[:SHOWN]:
         letter, text = changed_line(change)
@@ -159,15 +161,15 @@ def _print_odd(session: Session, coverage: Any, odd: list[Entry], all_left_out: 
 
     if not coverage.left_out and not odd:
         if all_left_out:
-            session.print("Nothing was left out.")
+            session.print("Nothing was excluded.")
         return
     if coverage.left_out:
-        session.print(f"Left out: {left_out(coverage)}.")
+        session.print(f"Excluded: {left_out(coverage)}.")
     for entry in odd if all_left_out else odd[:SHOWN]:
         session.print(f"  {show_path(entry.path)}: {_why(entry)}")
     named = sum(entry.kind in LEFT_OUT for entry in odd[:SHOWN])
     if not all_left_out and named < sum(coverage.left_out.values()):
-        session.print("  `keepfast show --left-out` names all of them.")
+        session.print("  Run `keepfast show --excluded` to list all of them.")
 
 
 def _conversation(header: Header) -> dict[str, Any] | None:
@@ -186,7 +188,7 @@ def _talk(header: Header) -> str:
     kept = checked(header.conversation)
     if kept is None:
         return ""
-    return f"{size(kept.transcript.size)}, sealed; `keepfast restore --both` goes back to it"
+    return f"{size(kept.transcript.size)}, sealed; `keepfast restore --both` restores it"
 
 
 def _tokens(header: Header) -> str:
@@ -208,7 +210,7 @@ def _losses(entry: Entry) -> list[str]:
     if entry.flags & UNSTEADY and entry.kind not in LEFT_OUT:
         losses.append("changed while it was read")
     if entry.flags & ATTRIBUTES and b'"xattr_lost"' in entry.extra:
-        losses.append("extended attributes too large, lost")
+        losses.append("extended attributes too large, not saved")
     return losses
 
 

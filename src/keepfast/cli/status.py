@@ -56,7 +56,7 @@ class Standing:
 @click.command()
 @common
 def status(session: Session) -> None:
-    """Say what protects this workspace: last checkpoint, changes since, what is left out, what went wrong."""
+    """Show the last checkpoint of this workspace, unsaved changes, excluded paths and problems."""
     standing = _look(session)
     if session.json:
         _as_json(session, standing)
@@ -99,7 +99,7 @@ def _look(session: Session) -> Standing:
         try:
             found.changes, found.remarks = _changes(session, root, row, found.base)
         except KeepfastError as error:
-            found.changes, found.remarks = None, [f"What changed is not known: {error}"]
+            found.changes, found.remarks = None, [f"Unsaved changes are unknown: {error}"]
     found.remarks = [*found.remarks, *_keys(session), *filter(None, [not_starting(session)])]
     return found
 
@@ -134,9 +134,9 @@ def _keys(session: Session) -> list[str]:
         if not sealer.keys.is_in_use():
             return []
         if any(not opens for _, opens in sealer.keys.sets()):
-            return ["Some contents are sealed with a key that is not here: `keepfast key`."]
+            return ["Some contents are sealed with a key that is missing here: see `keepfast key`."]
         if not sealer.keys.is_backed_up():
-            return ["There is no backup of the key to what is sealed: `keepfast key export FILE`."]
+            return ["The encryption key has no backup: run `keepfast key export FILE`."]
     except KeepfastError as error:
         return [str(error)]
     return []
@@ -170,9 +170,12 @@ def _about(restore: Unfinished) -> str:
         return f"{restore.error} {restore.error.hint}"
     cut = restore.cut
     if cut is None:
-        return "A restore is under way."
+        return "A restore is in progress."
     target, before = f"v{cut.target}", f"v{cut.before}"
-    return f"A restore of {target} was cut off: `keepfast restore --continue` ends it, `--abort` goes back to {before}."
+    return (
+        f"The restore of {target} was interrupted. Run `keepfast restore --continue` to finish it, or `--abort` "
+        f"to go back to {before}."
+    )
 
 
 def _way_in(session: Session) -> str:
@@ -185,14 +188,14 @@ def _way_in(session: Session) -> str:
     try:
         root = root_for(session.cwd, b"", session.settings["adopt"], session.engine.home)
     except Refused as error:
-        return f"Hooks pass it over: {error} {error.hint}"
+        return f"Hooks do not protect it: {error} {error.hint}"
     if session.engine.is_unprotected(root or session.cwd):
-        return "Its protection was ended by `keepfast unprotect`; `keepfast init` goes on with it."
+        return "It was unprotected by `keepfast unprotect`. Run `keepfast init` to protect it again."
     if root is None:
-        return f"Run `keepfast init {show(folder)}`; the setting `adopt` keeps hooks from doing it."
+        return f"Run `keepfast init {show(folder)}`. The setting `adopt` keeps hooks from doing it."
     if dead := about_hooks(session):
         return f"Run `keepfast init {show(root)}`. {dead}"
-    return f"Run `keepfast init {show(root)}`; hooks do it by themselves at their first event."
+    return f"Run `keepfast init {show(root)}`, or let hooks do it at their first event."
 
 
 def _as_json(session: Session, standing: Standing) -> None:
@@ -246,7 +249,7 @@ def _as_text(session: Session, standing: Standing) -> None:
     most: int = session.settings["retention.max_size"]
     text = f"{session.engine.place.path}, {size(standing.size)}"
     if standing.size > most:
-        text += paint("bold yellow", f", over its cap of {size(most)} (retention.max_size)")
+        text += paint("bold yellow", f", over its limit of {size(most)} (retention.max_size)")
     session.print(f"Store      {text}")
     if last is None:
         session.print("Last       " + paint("yellow", "no checkpoint yet; run `keepfast save`"))
@@ -256,20 +259,18 @@ def _as_text(session: Session, standing: Standing) -> None:
         )
         base = standing.base
         if standing.restore is not None:
-            session.print(
-                "At         " + paint("bold yellow", "neither one state nor another: a restore is unfinished")
-            )
+            session.print("At         " + paint("bold yellow", "unfinished restore"))
         elif base is not None and (base.workspace, base.version) != (last.workspace, last.version):
             session.print(f"At         {title(base)}, restored")
         if standing.forgotten:
-            text = f"{standing.versions:,}; {standing.forgotten:,} more were thinned by retention or forgotten by hand"
+            text = f"{standing.versions:,}; {standing.forgotten:,} more were forgotten, by retention or by hand"
             session.print(f"Versions   {text}")
-        session.print(f"Kept       {kept(standing.coverage)}")
+        session.print(f"Saved      {kept(standing.coverage)}")
         if standing.coverage.left_out:
             text = left_out(standing.coverage)
-            session.print("Left out   " + (paint("bold yellow", text) if standing.coverage.is_poor else text))
+            session.print("Excluded   " + (paint("bold yellow", text) if standing.coverage.is_poor else text))
         if standing.not_covered:
-            session.print("Not kept   " + git_folders(standing.not_covered))
+            session.print("Not saved  " + git_folders(standing.not_covered))
     if standing.restore is not None:
         session.print("Restore    " + paint("bold yellow", _about(standing.restore)))
     _print_hooks(session, standing)
@@ -287,23 +288,23 @@ def _print_hooks(session: Session, standing: Standing) -> None:
         names = ", ".join(dict.fromkeys([event.trigger for event in standing.pending]))
         since = age_in_words(standing.pending[0].at, session.now())
         session.print(
-            "Under way  " + session.paint("yellow", f"{len(standing.pending)} to save ({names}), since {since}")
+            "Pending    " + session.paint("yellow", f"{len(standing.pending)} to save ({names}), since {since}")
         )
     usage = standing.usage
     if usage is None:
         return
     if usage.budget:
-        text = f"{usage.used:,} of {usage.budget:,} ({usage.reached}%); used as {usage.used_from} says,"
-        session.print(f"Tokens     {text} budget as {usage.budget_from} says")
+        text = f"{usage.used:,} of {usage.budget:,} ({usage.reached}%); used according to {usage.used_from},"
+        session.print(f"Tokens     {text} budget according to {usage.budget_from}")
     else:
-        session.print(f"Tokens     {usage.used:,} as {usage.used_from} says; of how many is not known")
+        session.print(f"Tokens     {usage.used:,} according to {usage.used_from}; limit unknown")
 
 
 def _worker(session: Session, worker: LivingWorker) -> str:
     from keepfast.present.terminal import age_in_words
 
     if worker.kind == "hooks":
-        return f"saving for hooks, pid {worker.pid}"
+        return f"saving events of hooks, pid {worker.pid}"
     saved = worker.last_save
     last = f"last save v{worker.version} {age_in_words(saved, session.now())}" if saved else "nothing saved yet"
     return f"watch, pid {worker.pid}, {last}"
@@ -316,12 +317,12 @@ def _print_changes(session: Session, standing: Standing) -> None:
     changes, base = standing.changes or [], standing.base
     if changes or (base is not None and standing.changes is not None):
         since = f"since v{base.version}" if base is not None else "to save"
-        session.print(f"{plural(len(changes), 'change')} {since}:" if changes else f"Nothing changed {since}.")
+        session.print(f"{plural(len(changes), 'change')} {since}:" if changes else f"No changes {since}.")
     for change in changes[:SHOWN]:
         letter, text = changed_line(change)
         session.print(f"  {session.paint(COLOURS[letter], letter)}  {text}")
     if len(changes) > SHOWN:
-        session.print(f"  … and {len(changes) - SHOWN:,} more; `keepfast diff --name-only` names them.")
+        session.print(f"  … and {len(changes) - SHOWN:,} more; run `keepfast diff --name-only` to list them.")
     for remark in standing.remarks:
         session.print(session.paint("yellow", remark))
 
@@ -331,12 +332,12 @@ def _print_notices(session: Session, standing: Standing) -> None:
 
     if not standing.notices:
         return
-    session.print(session.paint("bold yellow", "In the last week:"))
+    session.print(session.paint("bold yellow", "Problems in the last 7 days:"))
     for notice in reversed(standing.notices[-NOTICES:]):
         became = "" if notice.kind == "noticed" else f" {notice.kind}"
-        told = " (told then)" if notice.told else ""
+        told = " (already reported)" if notice.told else ""
         age = age_in_words(notice.at, session.now())
         what = f"{age}, a checkpoint ({notice.trigger}){became}" if notice.kind not in ABOUT_HOOKS else age
         session.print(printable(f"  {what}: {notice.text}{told}"))
     if len(standing.notices) > NOTICES:
-        session.print(f"  … and {len(standing.notices) - NOTICES:,} more; `keepfast status --json` has them.")
+        session.print(f"  … and {len(standing.notices) - NOTICES:,} more; run `keepfast status --json` to list them.")

@@ -234,9 +234,9 @@ def changed_line(change: Change) -> tuple[str, str]:
         text += f" (mode {change.old.mode:04o} to {change.new.mode:04o})"
     if change.kind == "left out":
         if change.new is not None and change.new.kind in REASONS:
-            text += f" (left out: {why(change.new)})"
+            text += f" (excluded: {why(change.new)})"
         elif change.new is None:
-            text += " (was left out, is gone)"
+            text += " (was excluded, is deleted)"
         else:
-            text += " (was left out, is captured now)"
+            text += " (was excluded, is saved now)"
     return letter(change), text

@@ -78,7 +78,7 @@ def append(folder: str, event: PendingEvent) -> str:
         finally:
             close(fd)
         return name
-    raise FileExistsError(17, "No name is free for an event", folder)
+    raise FileExistsError(17, "No free file name for an event", folder)
 
 
 def names(folder: str) -> list[str]:

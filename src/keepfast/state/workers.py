@@ -51,7 +51,9 @@ class Worker:
                 close(self.fd)
                 other = living(folder)
                 who = f"process {other.pid}" if other else "another process"
-                raise Busy(f"This workspace is watched already, by {who}.", "One watcher is enough.") from None
+                raise Busy(
+                    f"This workspace is already watched by {who}.", "Stop it first to start another one."
+                ) from None
         self._write()
 
     def saved(self, at: int, version: int) -> None:

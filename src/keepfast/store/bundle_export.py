@@ -154,7 +154,7 @@ class _Exporting:
             now = self.repository.ledger.checkpoint(row.workspace, row.version)
             if now is None or now.forgotten:
                 raise NotFound(f"v{row.version} was forgotten in the meantime.")
-            raise Damaged(f"The state of v{row.version} does not add up; nothing was exported.")
+            raise Damaged(f"The stored state of v{row.version} is inconsistent; nothing was exported.")
         if self.keys is not None:
             return header.with_members(tree=row.tree), rows
         return self._without_secrets(header), [self._open(entry) for entry in rows]
@@ -213,7 +213,7 @@ class _Exporting:
             total.update(data)
             self._add(chunk, data, kind)
         if total.digest() != key:
-            raise Damaged(f"The chunks of {key.hex()} do not add up to their digest; nothing was exported.")
+            raise Damaged(f"The chunks of {key.hex()} do not match their digest; nothing was exported.")
 
     def _add(self, key: bytes, data: bytes, kind: int) -> None:
         if key not in self.written:

@@ -209,10 +209,10 @@ class _Importing:
         def work(tx: Transaction, now: WorkspaceRow | None) -> list[Record]:
             ledger = repository.ledger
             if (now is None) != is_new or (now is not None and now.version != row.version):
-                raise Swept("The workspace got a newer version in the meantime.")
+                raise Swept("The workspace has a newer version in the meantime.")
             relied = list(saving.relied)
             if len(ledger.locate(relied)) != len(relied):
-                raise Swept("Contents were swept in the meantime.")
+                raise Swept("Contents were removed by a compaction in the meantime.")
             for writer in saving.writers:
                 tx.add_pack(writer.name, writer.size, writer.entries())
                 writer.finish()

@@ -66,7 +66,7 @@ class Checked:
             header, rows = self._decode(one)
             said = header.workspace, header.id, header.tree, header.keyframe, header.members.get("parent")
             if said != (bundle.workspace, one.id, one.tree, parent is None, parent):
-                raise bundle.damaged(f"the document of v{one.version} is another one")
+                raise bundle.damaged(f"the document of v{one.version} is a different one")
             for row in rows:
                 old = state.pop(row.path, None)
                 if old is not None:
@@ -75,16 +75,14 @@ class Checked:
                     state[row.path] = row
                     total = add(total, plus=weight(row))
             if f"{total:064x}" != one.tree:
-                raise bundle.damaged(f"the state of v{one.version} does not add up")
+                raise bundle.damaged(f"the state of v{one.version} is inconsistent")
             parent = one.doc.hex()
             yield one, header, rows, state
 
     def _decode(self, one: Carried) -> tuple[Header, list[Entry]]:
         bundle, data = self.bundle, self.bundle.blob(one.doc)
         if int.from_bytes(data[8:16], "little") > MOST_HEADER:
-            raise bundle.damaged(
-                "a header is larger than any may be"
-            )  # before it is read: that takes 30 times its size
+            raise bundle.damaged("a header exceeds the size limit")  # before it is read: that takes 30 times its size
         try:
             header, rows = document.decode(data)
             refuse_odd(header.members)
@@ -95,7 +93,7 @@ class Checked:
             raise bundle.damaged(str(error).rstrip(".")) from None
         conversation = checked(header.conversation)
         if conversation is None and header.conversation not in ({}, {"left_out": True}):
-            raise bundle.damaged("a header has a conversation that makes no sense")
+            raise bundle.damaged("a header has an invalid conversation")
         if conversation is not None:
             self.conversations.update({one.id: one.size for one in conversation.transcripts()})
         for row in rows:
@@ -131,7 +129,7 @@ class Checked:
             raise self.bundle.damaged(f"the sealed content {key.hex()} has another size")
         self._parts += measure.count if key in self.sizes else 0
         if self._parts > MOST_BLOBS:
-            raise self.bundle.damaged("its sealed files claim to have more parts than any may")
+            raise self.bundle.damaged("its sealed files exceed the limit of parts")
 
     def _measured(self, key: bytes, deep: int) -> _Measure:
         """Asked once of each part, however often lists name it: lists of lists would multiply otherwise."""
@@ -156,11 +154,11 @@ class Checked:
         except KeepfastError as error:
             raise bundle.damaged(str(error).rstrip(".")) from None
         if not data:
-            raise bundle.damaged(f"the list {key.hex()} of a sealed content names nothing")
+            raise bundle.damaged(f"the list {key.hex()} of a sealed content is empty")
         parts = [self._measured(data[at : at + 32], deep - 1) for at in range(0, len(data), 32)]
         length, count = sum([part.length for part in parts]), sum([1 + part.count for part in parts])
         if length >> 63 or count > MOST_PARTS:
-            raise bundle.damaged(f"the sealed content {key.hex()} claims to have more parts than any may")
+            raise bundle.damaged(f"the sealed content {key.hex()} exceeds the limit of parts")
         return _Measure(length, count, 1 + max([part.height for part in parts], default=0))
 
     def _list(self, key: bytes, size: int) -> None:
@@ -174,10 +172,10 @@ class Checked:
             raise bundle.damaged(f"the content {key.hex()} has another size")
         self.expanded += size
         if self.expanded > max(MOST_EXPANDED, MOST_RATIO * bundle.length):
-            raise bundle.damaged("its large contents are much larger than all that is in it")
+            raise bundle.damaged("its large contents are much larger than the bundle")
         total = blake3()
         for chunk in chunks:
             total.update(bundle.blob(chunk))
         if total.digest() != key:
-            raise bundle.damaged(f"the chunks of {key.hex()} do not add up to their digest")
+            raise bundle.damaged(f"the chunks of {key.hex()} do not match their digest")
         self.chunks.update(chunks)

@@ -28,9 +28,7 @@ if TYPE_CHECKING:
     from keepfast.store.records import Record
     from keepfast.store.rows import CheckpointRow, PackRow
 
-MAY_STAND = (
-    "Its record is in the log, so it may be there all the same: see `keepfast list`, once the disk can be written."
-)
+MAY_STAND = "Its record is in the log, so it may exist. Run `keepfast list` when the disk is writable again."
 
 
 class Repository:
@@ -263,14 +261,14 @@ class Repository:
             return row
         if size < known:
             raise Damaged(
-                f"The log of workspace {workspace} is shorter than the ledger says: lines are missing at its end.",
+                f"The log of workspace {workspace} is truncated: the ledger has more lines.",
                 "Run `keepfast verify --repair`.",
             )
         data = self.records.read(workspace)
         if row is not None and data[known - TAIL : known] != row.log_head.hex().encode("ascii") + b"\n":
             # Without this, a wrong number in the ledger would pass a good line off as the trace of a broken write.
             raise Damaged(
-                f"The log of workspace {workspace} does not go on where the ledger stopped.",
+                f"The log of workspace {workspace} does not continue where the ledger ends.",
                 "Run `keepfast verify --repair`.",
             )
         chain = Chain(data[known:], row.log_head if row is not None else ZERO, known)
@@ -280,7 +278,7 @@ class Repository:
                     self._adopt_packs(tx, bytes.fromhex(record["doc"]), [record["pack"]], record["v"])
                 row = self.replay(tx, row, record, end, head)
             except (KeyError, TypeError, ValueError, AttributeError) as error:
-                raise Damaged(f"The log of workspace {workspace} has a line that makes no sense: {error!r}.") from None
+                raise Damaged(f"The log of workspace {workspace} has an invalid line: {error!r}.") from None
         if row is not None and row.id != workspace:
             raise Damaged(f"The log of workspace {workspace} is that of {row.id}.")
         if chain.rest:
@@ -308,7 +306,7 @@ class Repository:
                 return row
             row = row._replace(path=_unescape(record["path"]))
         elif row is None:
-            raise Damaged("A log does not begin with its workspace.")
+            raise Damaged("A log does not start with its workspace.")
         elif kind == "checkpoint":
             row = self._replay_checkpoint(tx, row, record)
         elif kind in ("pin", "unpin", "name"):
@@ -423,7 +421,7 @@ class Repository:
     def _row(self, workspace: str, version: int) -> CheckpointRow:
         found = self.ledger.checkpoint(workspace, version)
         if found is None:
-            raise Damaged(f"A log speaks of v{version}, which the ledger does not have.", "Run `keepfast rebuild`.")
+            raise Damaged(f"A log mentions v{version}, which the ledger does not have.", "Run `keepfast rebuild`.")
         return found
 
     # Loading

@@ -139,7 +139,7 @@ class Journal:
         if not _lock(self._fd):
             close(self._fd)
             self._fd = -1
-            raise Busy("Another restore is under way in this workspace.")
+            raise Busy("Another restore is in progress in this workspace.")
         return self
 
     def __exit__(
@@ -158,21 +158,21 @@ class Journal:
         except (ValueError, OSError) as error:
             raise self._damaged(str(error)) from None
         if not isinstance(journal, dict) or journal.get("v") != 1:
-            raise self._damaged("it is of another version")
+            raise self._damaged("it has another version")
         for name, types in FIELDS.items():
             if not isinstance(journal.get(name), types):
-                raise self._damaged(f"it has no proper `{name}`")
+                raise self._damaged(f"its `{name}` is invalid")
         texts = [*journal["paths"], *journal["made"], *journal["kept"]]
         if not all(isinstance(text, str) for text in texts) or not all(
             isinstance(mode, int) for mode in journal["closed"].values()
         ):
-            raise self._damaged("it has a path that is no text, or a mode that is no number")
+            raise self._damaged("it has an invalid path or mode")
         return UnderWay.from_json(journal)
 
     def _damaged(self, why: str) -> Damaged:
         return Damaged(
             f"The journal of a restore cannot be used: {why}.",
-            f"Look at {self.path}; without it, `keepfast list` shows the checkpoint from before that restore.",
+            f"Inspect {self.path}. If you remove it, the state before that restore is still in `keepfast list`.",
         )
 
     def write(self, restore: UnderWay) -> None:

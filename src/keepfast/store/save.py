@@ -265,11 +265,11 @@ class Saving:
 
         def work(tx: Transaction, now: WorkspaceRow | None) -> list[Record]:
             if now is None or now.version != row.version:
-                raise Swept("The workspace got a newer version while it was saved.")
+                raise Swept("The workspace got a newer version while it was being saved.")
             ledger = repository.ledger
             relied = list(self.relied)
             if len(ledger.known(relied)) != len(relied):
-                raise Swept("Contents were swept while they were saved again.")
+                raise Swept("Contents were removed by a compaction while they were being saved again.")
             for writer in self.writers:
                 tx.add_pack(writer.name, writer.size, writer.entries())
             record["seq"] = repository.sequence() + 1

@@ -30,7 +30,7 @@ def check_store_log(repository: Repository) -> None:
     """Raise `Damaged` if the ledger is older than the last compaction: what it takes for garbage may be all there is."""
     chain = Chain(repository.records.read(STORE_LOG))
     if (repository.ledger.meta("store_log") or _mark_of(0, ZERO)) != _mark_of(chain.size, chain.head):
-        raise Damaged("The ledger does not belong to this state of the packs.", "Run `keepfast rebuild`.")
+        raise Damaged("The ledger does not match the packs.", "Run `keepfast rebuild`.")
 
 
 def settle_store_log(repository: Repository) -> None:

@@ -128,7 +128,7 @@ def put_back_logs(place: Place) -> list[str]:
     for log, data in right.items():
         replace(f"{place.path}/log/{log}.log", data, place.durable, growing=place.path + "/tmp")
         step("rebuild:mended")
-    return [f"The log {log} lay under another name, and was put back." for log in right]
+    return [f"The log {log} had another name; it was renamed back." for log in right]
 
 
 def _mend_logs(place: Place, repository: Repository, result: Rebuilt, by_documents: bool) -> list[str]:
@@ -149,9 +149,9 @@ def _mend_logs(place: Place, repository: Repository, result: Rebuilt, by_documen
         if new == old:
             continue
         if new == old[: state.good]:
-            notices.append(f"{state.size - state.good} bytes at the end of log {log} were set aside.")
+            notices.append(f"{state.size - state.good} bytes at the end of log {log} were moved aside.")
         else:
-            notices.append(f"The log {log} was damaged after byte {state.good}, and mended from documents.")
+            notices.append(f"The log {log} was damaged after byte {state.good}; it was repaired from documents.")
         set_aside(place, f"{log}.log", old)
         replace(f"{place.path}/log/{log}.log", new, place.durable, growing=place.path + "/tmp")
         step("rebuild:mended")
@@ -230,7 +230,7 @@ class _Filling:
             except FileNotFoundError:
                 continue
             except Damaged as error:
-                self.result.notices.append(f"{error}; its contents are taken for lost.")
+                self.result.notices.append(f"{error}; its contents are treated as lost.")
                 continue
             tx.add_pack(name, size, [entry for entry in entries if (name, entry[0]) not in self.bad])
 
@@ -258,7 +258,7 @@ class _Filling:
                     row = self.repository.replay(tx, row, record, end, head)
             # A full disk or a failing one says nothing about the log: it must not be cut for that.
             except (Damaged, KeyError, TypeError, ValueError, AttributeError) as error:
-                self.result.notices.append(f"The log {log} makes no sense after byte {state.good}: {error!r}.")
+                self.result.notices.append(f"The log {log} is invalid after byte {state.good}: {error!r}.")
                 break
             state.good, state.head = end, head
         if row is not None and self.sum is None:

@@ -49,7 +49,7 @@ def header_from_ledger(repository: Repository, row: CheckpointRow) -> document.H
         "trigger": row.trigger, "created_by": row.created_by, "message": row.message, "name": row.name or None,
         "tags": row.tags.split("\n") if row.tags else [], "pinned": bool(row.pinned),
         "session": row.session or None, "task": row.task or None, "cwd": "", "git": None,
-        "notices": ["Written again by repair."], "counts": counts, "tree": row.tree, "tool": "repair",
+        "notices": ["Rewritten by repair."], "counts": counts, "tree": row.tree, "tool": "repair",
     }  # fmt: skip
     return document.Header(members)
 

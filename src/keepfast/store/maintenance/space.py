@@ -115,7 +115,7 @@ def forget(repository: Repository, workspace: str, versions: Sequence[int], why:
         for version in wanted:
             found = repository.ledger.checkpoint(workspace, version)
             if found is None or found.forgotten:
-                raise NotFound(f"There is no v{version} to forget.")
+                raise NotFound(f"v{version} does not exist.")
         return [{"r": "forget", "v": wanted, "why": why}] if wanted else []
 
     step("forget:begun")
@@ -124,7 +124,7 @@ def forget(repository: Repository, workspace: str, versions: Sequence[int], why:
     busy = needed_by_restore(folder, workspace).intersection(wanted)
     if busy:
         raise Conflict(
-            f"v{min(busy)} is needed by a restore that was cut off.",
+            f"v{min(busy)} is needed by an interrupted restore.",
             "Run `keepfast restore --continue` or `--abort` first.",
         )
 
@@ -245,11 +245,13 @@ def _cut_short(repository: Repository, folder: str, before: int, error: Keepfast
         given_back = max(0, before - store_size(repository))
     except KeepfastError:
         given_back = 0
-    told = f"{given_back:,} bytes were given back before" if given_back else "no space was given back"
+    told = f"{given_back:,} bytes were freed before" if given_back else "no space was freed"
     if isinstance(error, NoRoom):
         return NotCompacted(
-            f"The disk is full: {error.left:,} bytes that nothing needs stay in packs that cannot be written anew; {told}.",
-            f"Free {error.missing:,} bytes more on the disk of {folder}, and run `keepfast compact`; or forget more.",
+            f"The disk is full: {error.left:,} bytes of unneeded data remain in packs that cannot be "
+            f"rewritten; {told}.",
+            f"Free {error.missing:,} bytes more on the disk of {folder}, and run `keepfast compact`, or "
+            "forget more checkpoints.",
         )
     if isinstance(error, DiskFull):
         hint = way_out(folder) if folder and error.hint == DiskFull.hint else error.hint
