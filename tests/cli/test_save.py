@@ -22,7 +22,10 @@ def test_the_first_save_says_what_was_kept(box: Box) -> None:
     result = box.call("save", "-m", "hello")
 
     assert box.plain(result.out) == 'Created v1 "hello" (Nms)\n'
-    assert result.err == "Saved 1 file, 5B.\nExcluded: 1 matching an exclusion rule. Run `keepfast show --excluded` to list them.\n"
+    assert (
+        result.err
+        == "Saved 1 file, 5B.\nExcluded: 1 matching an exclusion rule. Run `keepfast show --excluded` to list them.\n"
+    )
 
 
 def test_a_manual_save_of_an_unchanged_tree_makes_a_version(kept: Box) -> None:
@@ -189,7 +192,7 @@ def test_a_store_out_of_reach_is_silent_for_hooks_and_shown_by_status(kept: Box)
 
     away.rename(kept.store)
     kept.now += 5 * MINUTE
-    assert "5 minutes ago, a checkpoint (auto) skipped: The store " in kept.call("status").out
+    assert "5 minutes ago, a checkpoint (auto) skipped: Store " in kept.call("status").out
 
 
 def test_a_failed_hook_is_one_line_and_shown_by_status(kept: Box) -> None:
