@@ -294,7 +294,7 @@ def test_a_save_after_a_restore_is_compared_with_what_was_restored(box: Box) -> 
     assert (previous, paths) == ("v1", ["f3"])
     assert (listed, changed) == (1, 1)
     assert box.call("latest", "--json").json()["changed"] == 1
-    assert "came directly before" not in box.call("show", made).out
+    assert "the version directly before" not in box.call("show", made).out
     assert "1 change since v1:" in box.call("show", made).out
 
 

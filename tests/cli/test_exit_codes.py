@@ -91,7 +91,7 @@ def test_each_command_line_has_its_exit_code_and_changes_nothing(
     ],
 )
 def test_outside_of_any_workspace_the_exit_code_is_3(box: Box, words: list[str]) -> None:
-    check(box, box.call(*words), 3, "is not in a workspace")
+    check(box, box.call(*words), 3, "is not inside a workspace")
     assert not box.store.exists()
 
 
@@ -188,7 +188,7 @@ def test_a_read_only_file_system_can_be_read_and_not_written(box: Box, small_dis
     box.put("a.txt", "changed")
     try:
         read = box.call("verify")
-        assert read.code == 0 and "not noted" in read.err, read
+        assert read.code == 0 and "not recorded" in read.err, read
         assert box.call("verify", "--quick", "--json").json()["problems"] == []
         for words in (["list"], ["show"], ["cat", "v1", "a.txt"], ["diff"], ["search", "before"], ["status"]):
             result = box.call("--store", store, *words)

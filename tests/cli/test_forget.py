@@ -192,5 +192,5 @@ def test_a_dry_run_speaks_of_automatic_ones_only_where_there_are_some(kept: Box)
     with_some = kept.call("forget", "-n", "--keep-size", "1MB")
 
     assert (by_hand.code, with_some.code) == (0, 0)
-    assert "thinned" not in by_hand.out and "manual" in by_hand.out
-    assert "thinned" in with_some.out
+    assert "forgotten too" not in by_hand.out and "manual" in by_hand.out
+    assert "forgotten too" in with_some.out

@@ -192,7 +192,7 @@ def test_a_store_out_of_reach_is_silent_for_hooks_and_shown_by_status(kept: Box)
 
     away.rename(kept.store)
     kept.now += 5 * MINUTE
-    assert "5 minutes ago, a checkpoint (auto) skipped: The store " in kept.call("status").out
+    assert "5 minutes ago, a checkpoint (auto) skipped: Store " in kept.call("status").out
 
 
 def test_a_failed_hook_is_one_line_and_shown_by_status(kept: Box) -> None:

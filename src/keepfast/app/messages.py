@@ -19,7 +19,7 @@ TEXTS = {
     ),
     "compact": (
         'keepfast: the last checkpoint of this workspace is {id} (v{version}, {trigger}): "{summary}". Keep this '
-        "id in the summary; `keepfast restore {id}` brings its files back."
+        "id in the summary; `keepfast restore {id}` restores its files."
     ),
     "resumed": 'Resumed from checkpoint: "{summary}" (saved {age})',
     "offer": 'Last checkpoint: "{summary}" (saved {age}). Run {resume} to continue from it.',

@@ -143,7 +143,7 @@ class Planner:
             if row is None or row.kind not in LEFT_OUT:
                 continue
             lost = self._missing(row, target)
-            what = show(path) if above == path else f"{show(path)} lies in {show(above)}, which"
+            what = show(path) if above == path else f"{show(path)} is in {show(above)}, which"
             raise NotFound(
                 f"{what} was excluded from v{target.version}: {lost.why}.",
                 _way_out(row, lost),

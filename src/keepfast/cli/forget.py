@@ -54,7 +54,10 @@ def forget(
     if chosen:
         _print_chosen(session, chosen, "Forgetting" if yes else "Would forget")
         if not session.agreed(
-            f"Forget {len(chosen):,} of them for good?" if len(chosen) > 1 else "Forget it? This cannot be undone.", yes
+            f"Forget {len(chosen):,} checkpoints? This cannot be undone."
+            if len(chosen) > 1
+            else "Forget it? This cannot be undone.",
+            yes,
         ):
             raise Failed("Nothing was forgotten.")
     from keepfast.store.maintenance.space import forget as forget_versions

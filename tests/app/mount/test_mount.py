@@ -265,7 +265,7 @@ def test_a_folder_where_a_mount_would_do_harm_is_refused(box: Box) -> None:
     assert "the next save would include the mounted versions" in inside.err
     assert "is not empty" in full.err
     assert "is not a folder" in file.err
-    assert "lies in the store" in store.err
+    assert "is inside the store" in store.err
     assert not (box.project / "mnt").exists()
     assert not (box.store / "mnt").exists()
 
