@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from keepfast.runner.actions import dialogue
 from keepfast.runner.actions.dialogue import Dialogue
 from keepfast.runner.actions.documents import VERSION
+from keepfast.runner.db import queries
 from keepfast.runner.db.tables import Tables
 from keepfast.runner.domain import task as machine
 from keepfast.runner.domain.moments import moment
 from keepfast.runner.domain.protocol import VARIABLES
-from keepfast.runner.domain.questions import REFUSED
 from keepfast.runner.domain.records import Prompt, Run, Task
 from keepfast.runner.process import shims as process
 from keepfast.runner.process.redaction import clean
@@ -69,8 +69,8 @@ def describe(
     tables = ground.tables
     state = tables.shown_state(task)
     lives = run is not None and run.state != machine.ENDED
-    prompts = tables.prompts("task = ? AND status IN ('pending', 'presented')", task.id)
-    secrets = tables.variables(task.id)
+    prompts = queries.waiting_prompts_of(tables, task.id)
+    secrets = queries.variables_of(tables, task.id)
     fraction = (seen.fraction if lives else 0.0) or task.fraction
     return {
         "schemaVersion": VERSION,
@@ -101,7 +101,7 @@ def describe(
             "bytes": kept["bytes"] if kept is not None else None,
         },
         "environment": {
-            "variables": {row["name"]: row["sealed"] for row in secrets},
+            "variables": {row.name: row.sealed for row in secrets},
             "dependencies": dependencies(tables, task.id),
         },
         "workspace": seen.workspace,
@@ -115,9 +115,9 @@ def describe(
 
 def dependencies(tables: Tables, id: str) -> list[dict[str, Any]]:
     """What a task was provided with: values for its environment, and what else it needed and somebody has seen to."""
-    values = tables.variables(id)
-    met = tables.prompts("task = ? AND kind = 'secret' AND status = 'answered' AND answer != ?", id, REFUSED)
-    found = [(row["given_at"], row["type"], row["name"]) for row in values]
+    values = queries.variables_of(tables, id)
+    met = queries.met_needs(tables, id)
+    found = [(row.given_at, row.type, row.name) for row in values]
     found += [(one.answered_at, one.category, one.key) for one in met if one.category not in VARIABLES]
     return [{"type": type, "name": name, "providedAt": moment(at)} for at, type, name in sorted(found)]
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from keepfast.model.errors import KeepfastError
 from keepfast.runner.actions import documents, run_outputs
+from keepfast.runner.db import queries
 from keepfast.runner.domain.moments import nanoseconds
 from keepfast.runner.process import shims as process
 from keepfast.runner.process.output import MESSAGES, SHOWN
@@ -48,7 +49,7 @@ def keep(ground: Ground, run: Run, output: Output) -> None:
 
 def _before(ground: Ground, run: Run) -> Dialogue:
     """What was said before a run. Runs that have no note, as those of older versions, are read."""
-    earlier = ground.tables.runs("task = ? AND number < ?", run.task, run.number)
+    earlier = queries.runs_before(ground.tables, run)
     found, unread = Dialogue(), []
     for one in reversed(earlier):
         kept = _kept(one)
@@ -67,14 +68,11 @@ def _before(ground: Ground, run: Run) -> Dialogue:
 
 def documented(ground: Ground, task: str, before: int) -> Dialogue:
     """What the newest document of that time tells: all that is known of runs whose rows were lost."""
-    rows = ground.tables.all(
-        "SELECT c.file, t.workspace FROM checkpoint c JOIN task t ON t.id = c.task "
-        "WHERE c.task = ? AND c.file != '' AND c.made_at < ? ORDER BY c.made_at DESC, c.version DESC LIMIT 10",
-        task, before,
-    )  # fmt: skip
+    rows = queries.documented_before(ground.tables, task, before)
+    workspace = ground.tables.task(task).workspace
     for row in rows:
         with suppress(KeepfastError, KeyError, ValueError):
-            told = documents.read(ground, row["workspace"], row["file"])["conversationHistory"]
+            told = documents.read(ground, workspace, row.file)["conversationHistory"]
             messages = [
                 {
                     "role": one["role"], "content": one["content"], "at": nanoseconds(one["timestamp"]),

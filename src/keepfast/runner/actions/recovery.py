@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from keepfast.model.errors import KeepfastError
 from keepfast.runner.actions import checkpoints, documents, event_files, finals, folders, metadata, vault
+from keepfast.runner.db import queries
 from keepfast.runner.db.rows import MARKED
 from keepfast.runner.domain.moments import moment, nanoseconds
 from keepfast.runner.domain.prompts import aside
@@ -80,7 +81,7 @@ def _take_over(ground: Ground, workspace: str) -> Found:
     id = str(known.get("id", ""))
     if not id or os.path.realpath(str(known.get("workspace", ""))) != workspace:
         return Found(workspace, id, "Workspace validation failed: the document belongs to another folder.")
-    if ground.tables.tasks("id = ?", id):
+    if queries.find_task(ground.tables, id) is not None:
         return Found(workspace, id, "there")
     found, refused = _documents(ground, workspace, id)
     cold = not found and known["state"] not in TERMINAL and known["attempt"] > 0
@@ -159,7 +160,7 @@ def end_unknown(ground: Ground) -> None:
     """Stop agents that no row speaks of, as after a lost database: their task may begin again in the same folder."""
     for task, number, folder in _folders(ground):
         run = f"{task}:{number}"
-        if process.look(folder, run).kind == process.ALIVE and not ground.tables.runs("id = ?", run):
+        if process.look(folder, run).kind == process.ALIVE and queries.find_run(ground.tables, run) is None:
             process.wish(folder, "stop", "no row speaks of this run")
 
 
@@ -167,7 +168,7 @@ def catch_up(ground: Ground) -> None:
     """What is done after the last row of a task, for those whose supervisor was killed just there."""
     vault.seal_older(ground)
     checkpoints.publish_rest(ground)
-    for task in ground.tables.tasks("archived = 0"):
+    for task in queries.current_tasks(ground.tables):
         if not os.path.isdir(task.workspace):
             continue
         newest = checkpoints.latest(ground, task.id)

@@ -25,9 +25,10 @@ from keepfast.runner.actions import rollback as returning
 from keepfast.runner.actions.answers import Answers
 from keepfast.runner.actions.steps import Steps
 from keepfast.runner.actions.views import Views
+from keepfast.runner.db import changes, queries
 from keepfast.runner.domain import prompts as telling
 from keepfast.runner.domain import task as machine
-from keepfast.runner.domain.records import Task
+from keepfast.runner.domain.records import Task, TaskCheckpoint
 from keepfast.runner.domain.task import ACTIVE, BUDGET, DRAFT, UNSAVED, USER_PAUSE, NotAllowed
 from keepfast.runner.process import shims as process
 from keepfast.runner.process.drivers import driver
@@ -194,7 +195,7 @@ class Tasks:
             raise NotAllowed("The task waits for no timer.")
         with self.tables.write():
             if hold.account:
-                self.tables.do("DELETE FROM account WHERE key = ?", hold.account)
+                changes.forget_account(self.tables, hold.account)
             return self.steps.lift(task, "try now", windows=0)
 
     def cancel(self, ref: str) -> Task:
@@ -253,18 +254,19 @@ class Tasks:
         if back is None:
             return None
         target, now = back.checkpoint, self.ground.now()
-        row = self.tables.one("SELECT phase FROM checkpoint WHERE task = ? AND id = ?", task.id, target.id)
-        phase = row["phase"] if row is not None else task.phase
+        row = queries.checkpoint_of_id(self.tables, task.id, target.id)
+        phase = row.phase if row is not None else task.phase
         with self.tables.write():
             milliseconds = (now - started) // 1_000_000
             restores.log(
                 self.tables, task.id, now, target.id, success=True, milliseconds=milliseconds, messages=back.messages
             )
             # From now on this is the newest checkpoint of the task: whoever is told where it stands is told of this one.
-            self.tables.do(
-                "INSERT INTO checkpoint VALUES (?, ?, '', ?, ?, 'restored', ?, ?, '', ?) ON CONFLICT DO NOTHING",
-                f"{task.id}:restored:{task.epoch}", task.id, target.id, target.version, phase, target.tree, now,
+            restored = TaskCheckpoint(
+                f"{task.id}:restored:{task.epoch}", task.id, "", target.id, target.version, "restored", phase, target.tree,
+                "", now,
             )  # fmt: skip
+            changes.keep_restored(self.tables, restored)
             return self.steps.move(
                 task, "restore", "restore", epoch=task.epoch + 1, phase=phase, session=back.session, ended_at=0,
                 next_prompt=telling.restored(f"v{target.version}", bool(back.session)), reworks=0, idle=0, crashes=[],
@@ -288,8 +290,8 @@ class Tasks:
                 made.id, self.ground.now(), fork_of=task.id, phase=task.phase, session=session,
                 next_prompt=telling.forked(folder) if session else "",
             )  # fmt: skip
-            for row in self.tables.all("SELECT * FROM secret WHERE task = ?", task.id):
-                self.tables.keep_secret(made.id, row["name"], row["sealed"], row["type"], row["given_at"])
+            for row in queries.secrets_of(self.tables, task.id):
+                self.tables.keep_secret(made.id, row.name, row.sealed, row.type, row.given_at)
         return self.start(made.id) if start else self.tables.task(made.id)
 
     def home(self, ref: str) -> Task:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 
 @dataclass(frozen=True)
@@ -129,3 +130,68 @@ class Prompt:
     tree: str
     flagged: int
     output: str
+
+
+class TaskCheckpoint(NamedTuple):
+    """A row of `checkpoint`: a checkpoint that was made for a task, and the document that tells of it."""
+
+    key: str
+    """The cause; a cause makes one checkpoint, however often it is tried."""
+    task: str
+    run: str
+    id: str
+    version: int
+    reason: str
+    phase: int
+    tree: str
+    file: str
+    made_at: int
+
+
+class LoggedEvent(NamedTuple):
+    """A row of `event`; `facts` is JSON."""
+
+    sequence: int
+    task: str
+    run: str
+    at: int
+    type: str
+    facts: str
+
+    def read(self) -> dict[str, Any]:
+        """The facts."""
+        facts: dict[str, Any] = json.loads(self.facts)
+        return facts
+
+
+class Notice(NamedTuple):
+    """A row of `notice`: what people are to be told of."""
+
+    id: str
+    task: str
+    at: int
+    kind: str
+    text: str
+    prompt: str
+    sent_at: int
+    tries: int
+
+
+class Secret(NamedTuple):
+    """A row of `secret`: a sealed value of a task."""
+
+    task: str
+    name: str
+    sealed: str
+    type: str
+    given_at: int
+
+
+class Account(NamedTuple):
+    """A row of `account`: a limit that an account has met."""
+
+    key: str
+    due_at: int
+    human: int
+    reason: str
+    since: int

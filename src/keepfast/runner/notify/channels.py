@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 from urllib.request import OpenerDirector, ProxyHandler, Request, build_opener
 
+from keepfast.runner.db import queries
+from keepfast.runner.domain.records import Notice
 from keepfast.runner.process.redaction import clean_text
 
 if TYPE_CHECKING:
@@ -31,16 +33,16 @@ def ring(ground: Ground, kind: str) -> None:
         sys.stderr.flush()
 
 
-def body(ground: Ground, notice: Mapping[str, Any]) -> dict[str, Any]:
+def body(ground: Ground, notice: Notice) -> dict[str, Any]:
     """A notice as it is told outside: what looks like a secret is redacted."""
-    prompts = ground.tables.prompts("id = ?", notice["prompt"]) if notice["prompt"] else []
+    prompt = queries.find_prompt(ground.tables, notice.prompt) if notice.prompt else None
     return {
-        "id": notice["id"],
-        "task": notice["task"],
-        "kind": notice["kind"],
-        "text": clean_text(notice["text"]),
-        "prompt": notice["prompt"],
-        "options": [clean_text(option) for option in prompts[0].options] if prompts else [],
+        "id": notice.id,
+        "task": notice.task,
+        "kind": notice.kind,
+        "text": clean_text(notice.text),
+        "prompt": notice.prompt,
+        "options": [clean_text(option) for option in prompt.options] if prompt is not None else [],
     }
 
 

@@ -15,6 +15,7 @@ from keepfast.runner.actions.logs import Outputs
 from keepfast.runner.actions.questions import tell_progress
 from keepfast.runner.actions.run_outputs import age, began_at, files
 from keepfast.runner.actions.vault import agent_of
+from keepfast.runner.db import queries
 from keepfast.runner.db.tables import Overtaken
 from keepfast.runner.domain.limits import LimitNear
 from keepfast.runner.domain.records import Run
@@ -285,7 +286,6 @@ class _Observer:
             tables.log(self.task.id, self.ground.now(), type, facts, self.run.id)
 
     def _since_last_save(self) -> float:
-        row = self.ground.tables.one("SELECT MAX(made_at) AS at FROM checkpoint WHERE run = ?", self.run.id)
-        at = (row["at"] if row is not None else None) or self.run.started_at
+        at = queries.last_saved(self.ground.tables, self.run.id) or self.run.started_at
         # A clock that was set in between must not make it wait for ever, nor save at once.
         return min(max((self.ground.now() - at) / SECOND, 0.0), self.ground.options.checkpoint_interval)
