@@ -31,9 +31,8 @@ class Views:
 
     def find(self, ref: str) -> Task:
         """The task with this id or title, or the only one whose id or title begins so. Raises `NotFound`, `Usage`."""
-        named = (
-            queries.find_task(self.tables, ref) if ref.isascii() else None
-        )  # no id is; a database takes no broken text
+        # An id is ASCII; a database takes no broken text.
+        named = queries.find_task(self.tables, ref) if ref.isascii() else None
         rows = [named] if named is not None else []
         if not rows and ref:
             tasks = self.tables.tasks()
