@@ -52,8 +52,8 @@ bench-large: install
 	$(BIN)/python -m bench.large
 
 campaign: install
-	$(BIN)/python -m pytest --campaign -p no:xdist -s -m "campaign or not campaign" tests/faults tests/workspace tests/store tests/restore \
-		tests/supervisor tests/hooks tests/mcp_server tests/web tests/sealing
+	$(BIN)/python -m pytest --campaign -p no:xdist -s -m "campaign or not campaign" tests/faults tests/workspace tests/store tests/app \
+		tests/runner tests/hook tests/mcp tests/web tests/secrets tests/agents tests/model tests/shell tests/state tests/fsutil
 
 # Each check of who gets in, what leaks and what wedges, taken out once: its tests must notice.
 mutants: install

@@ -14,17 +14,15 @@ from pathlib import Path
 from statistics import median
 from typing import IO, TYPE_CHECKING, Any
 
+from tests.clients.claude.client import Unavailable, newest
+from tests.clients.claude.endpoint import call, say, use
+
 from .measure import Failed, shuffled, spread
 from .plan import Plan
 from .report import columns
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-
-from claude.client import Unavailable, newest
-from claude.endpoint import call, say, use
-
 if TYPE_CHECKING:
-    from claude.bench import Bench
+    from tests.clients.claude.bench import Bench
 
 THINKING, PAUSE = 0.4, 0.3
 """Seconds that the model takes for an answer, and that a person waits before the next prompt: as quick as it gets."""
@@ -43,7 +41,7 @@ def measure_client(plan: Plan, say_so: Callable[[str], None]) -> list[dict[str, 
         client = newest()
     except Unavailable as reason:
         raise Failed(f"The real client cannot be had: {reason}") from None
-    from claude.bench import Bench
+    from tests.clients.claude.bench import Bench
 
     turns, rounds = (3, 1) if plan.quick else (8, 3)
     trees = {"small": TREES["small"]} if plan.quick else TREES

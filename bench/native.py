@@ -92,7 +92,9 @@ class Variant:
 
 def measure(tree: Tree, names: list[str], ground: Ground, rounds: int, chance: random.Random) -> list[Variant]:
     variants = [make(name, tree, ground) for name in names]
-    files = sorted(str(path) for path in variants[0].tree.rglob("*") if path.is_file() and ".keepfast" not in path.parts)
+    files = sorted(
+        str(path) for path in variants[0].tree.rglob("*") if path.is_file() and ".keepfast" not in path.parts
+    )
     names_of = [os.path.relpath(path, variants[0].tree) for path in files]
     for number in range(rounds):
         say(f"Round {number + 1} of {rounds} …")
@@ -119,7 +121,12 @@ def one(variant: Variant, case: str, changed: list[str], number: int) -> Usage:
     if case == "restore of all":
         return variant.do("restore", "latest", "-y")
     if case == "hook before a command":
-        payload = {"hook_event_name": "PreToolUse", "session_id": "bench", "cwd": str(variant.tree), "tool_name": "Bash"}
+        payload = {
+            "hook_event_name": "PreToolUse",
+            "session_id": "bench",
+            "cwd": str(variant.tree),
+            "tool_name": "Bash",
+        }
         return variant.hook({**payload, "tool_input": {"command": f"rm {changed[1]}"}})
     return variant.do("save", "--quiet")
 

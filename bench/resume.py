@@ -12,16 +12,16 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from tests.clients.claude.client import Unavailable, newest
+from tests.clients.claude.endpoint import call, say, use
+
 from .brief import write
 from .client import talking
 from .measure import Failed
 from .report import columns
 
-from claude.client import Unavailable, newest  # isort: skip  `bench.client` has said where it lies
-from claude.endpoint import call, say, use  # isort: skip
-
 if TYPE_CHECKING:
-    from claude.bench import Bench
+    from tests.clients.claude.bench import Bench
 
 MEGABYTES, ROUNDS, GOAL = 100, 3, 10.0
 OPENING = "Resumed from checkpoint:"
@@ -51,7 +51,7 @@ def measure_resume(megabytes: int, rounds: int = ROUNDS) -> list[dict[str, float
         client = newest()
     except Unavailable as reason:
         raise Failed(f"The real client cannot be had: {reason}") from None
-    from claude.bench import Bench
+    from tests.clients.claude.bench import Bench
 
     found = []
     for _ in range(rounds):

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-import programs
-from saver import Saver
+from tests.equipment import programs
+from tests.equipment.saver import Saver
 
 if TYPE_CHECKING:
-    from postgres import Cluster
+    from tests.equipment.postgres import Cluster
 
 SLOW = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large]
 
@@ -58,7 +58,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    import postgres  # with its client library, which few tests need
+    from tests.equipment import postgres  # with its client library, which few tests need
 
     found = postgres.find()
     if found is None:

@@ -18,6 +18,8 @@ SOURCE = ROOT / "src" / "keepfast"
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
 WALKS = re.findall(r"^\*\*(.+?)\*\*\n((?:\d+\. .+\n)+)", PAGE, re.M)
 
+BESIDE_PACKAGES = {"bench", "clients", "data", "equipment", "faults", "tools"}
+"""Folders of tests that no package gives its name: programs beside it, campaigns, real clients, and what tests share."""
 MOST_BRANCHES = 20
 EXCEPTIONS: dict[str, str] = {}
 """Functions of more branches, each with the reason: a split that was measured, and costs speed in a hot loop."""
@@ -73,6 +75,18 @@ def test_every_module_says_what_it_is() -> None:
     silent = [path for path in SOURCE.rglob("*.py") if not path.read_text().startswith('"""')]
 
     assert silent == []
+
+
+def test_tests_mirror_packages() -> None:
+    """Imports begin at `tests`, so that no folder needs a path of its own and none can hide a library of its name."""
+    tests = ROOT / "tests"
+    packages = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
+    folders = {path.relative_to(tests).parts[0] for path in tests.rglob("*.py") if path.parent != tests}
+    homeless = [path for path in tests.rglob("*.py") if not (path.parent / "__init__.py").exists()]
+
+    assert folders | {"data"} == packages | BESIDE_PACKAGES
+    assert [path.name for path in tests.glob("test_*.py")] == ["test_architecture.py"]
+    assert homeless == []
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in SOURCE.rglob("*ing.py")))

@@ -6,11 +6,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from claude.bench import Bench
-from claude.client import Client, fetched
-from claude.endpoint import call, say, use
+from tests.clients.claude.bench import Bench
+from tests.clients.claude.client import Client, fetched
+from tests.clients.claude.endpoint import call, say, use
 
 
 def show(folder: Path, tell: Callable[[str], None]) -> bool:

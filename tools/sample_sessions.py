@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT))
 
-from sessions import Session  # noqa: E402
+from tests.equipment.sessions import Session  # noqa: E402
 
 TARGET = ROOT / "tests" / "data" / "transcripts"
 NOUNS = "order parcel route invoice voyage ticket sensor recipe oven batch signal tariff harbour cargo ledger".split()

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from folders import marketplace
 from keepfast.agents import launcher
+from tests.equipment.folders import marketplace
 
 SCRIPT = Path(__file__).parents[2] / "plugin/bin/keepfast"
 

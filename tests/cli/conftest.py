@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from .box import Box
+from tests.equipment.box import Box
 
 
 @pytest.fixture

@@ -13,8 +13,7 @@ import pytest
 
 from keepfast.cli.root import TABLE, root
 from keepfast.model import errors
-
-from .box import SOURCE, Box
+from tests.equipment.box import SOURCE, Box
 
 REPOSITORY = SOURCE.parent
 COMMANDS = REPOSITORY / "docs/commands.md"

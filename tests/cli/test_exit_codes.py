@@ -13,7 +13,7 @@ from threading import Timer
 
 import pytest
 
-from .box import SOURCE, Box, Result
+from tests.equipment.box import SOURCE, Box, Result
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else, or to mount")
 NOBODY = 65534

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from .box import DAY, HOUR, Box
+from tests.equipment.box import DAY, HOUR, Box
 
 
 def automatic(box: Box, count: int, size: int = 10, session: str = "") -> None:

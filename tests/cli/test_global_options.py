@@ -9,8 +9,7 @@ import pytest
 
 from keepfast.cli import scripted
 from keepfast.cli.root import TABLE, root
-
-from .box import Box
+from tests.equipment.box import Box
 
 GLOBAL = ("--config", "-C", "--store", "-q", "--quiet", "--color", "--json")
 

@@ -19,8 +19,7 @@ from keepfast.agents.claude import installer as claude_settings
 from keepfast.agents.claude.installer import HOOKS, with_hooks, with_status_line, without_hooks, without_status_line
 from keepfast.agents.launcher import hook, place_of, status_line
 from keepfast.cli.client_files import interpreter
-
-from .box import SOURCE, Box
+from tests.equipment.box import SOURCE, Box
 
 PROGRAM = "/opt/py/bin/python3 -I -S -B /opt/keepfast/hook/launch.py"
 """What settings named before there was a launcher."""

@@ -9,8 +9,7 @@ import click
 import pytest
 
 from keepfast.cli.root import TABLE, root
-
-from .box import SOURCE, Box
+from tests.equipment.box import SOURCE, Box
 
 HEAVY = (
     "sqlite3",

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from .box import Box
+from tests.equipment.box import Box
 
 DAMAGED = 13
 

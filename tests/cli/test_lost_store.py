@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from folders import written
-
-from .box import SOURCE, Box
+from tests.equipment.box import SOURCE, Box
+from tests.equipment.folders import written
 
 MISSING = 5
 

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from keepfast.present.environment import FOLDERS
-
-from .box import SOURCE, Box
+from tests.equipment.box import SOURCE, Box
 
 CONFLICT, NOWHERE = 14, 3
 STRANGE = "0123456789abcdef" * 2

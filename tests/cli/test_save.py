@@ -9,10 +9,9 @@ import sys
 
 import pytest
 
-from folders import written
 from keepfast.state import notices
-
-from .box import DAY, HOUR, MINUTE, SOURCE, Box
+from tests.equipment.box import DAY, HOUR, MINUTE, SOURCE, Box
+from tests.equipment.folders import written
 
 
 def test_the_first_save_says_what_was_kept(box: Box) -> None:

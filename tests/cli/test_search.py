@@ -10,8 +10,7 @@ import sys
 import pytest
 
 from keepfast.store import search as searching
-
-from .box import SOURCE, Box
+from tests.equipment.box import SOURCE, Box
 
 
 def hits(box: Box, text: str) -> list[tuple[str, str]]:

@@ -11,8 +11,7 @@ import pytest
 from keepfast.cli.file_systems import file_system, is_remote, synced_folder
 from keepfast.model.errors import TooMany
 from keepfast.state.notices import note_unsaved
-
-from .box import Box
+from tests.equipment.box import Box
 
 
 def checks(box: Box) -> dict[str, dict[str, str]]:

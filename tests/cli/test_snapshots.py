@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
-from .box import HOUR, Box
+from tests.equipment.box import HOUR, Box
 
 FOLDER = Path(__file__).parent / "snapshots"
 

@@ -19,8 +19,7 @@ from keepfast.present.environment import Surroundings, default_folders
 from keepfast.present.trust import refuse_strange
 from keepfast.settings import Settings, load
 from keepfast.state.notices import read
-
-from .box import Box
+from tests.equipment.box import Box
 
 EVIL = {"analysis": {"llm": "command", "command": ["/bin/false"]}, "capture": {"exclude": ["*"]}}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cli.box import Box
+from tests.equipment.box import Box
 
 SECRET = "DB_PASSWORD=s3cr3t-pA55-phrase\n"
 

@@ -10,8 +10,7 @@ import pytest
 
 from keepfast.model.entry import SEALED
 from keepfast.store.factory import open_store
-
-from .box import SOURCE, Box
+from tests.equipment.box import SOURCE, Box
 
 COMPILED = {"workspace._check", "workspace._marks", "workspace._place", "store._unpack"}
 KEY = "sk-ant-" + "api03-Zm9vYmFyYmF6cXV4MTIzNDU2Nzg5MA"

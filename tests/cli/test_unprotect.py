@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from folders import written
 from keepfast.store.factory import open_store
 from keepfast.store.maintenance.space import forget
-
-from .box import SOURCE, Box
+from tests.equipment.box import SOURCE, Box
+from tests.equipment.folders import written
 
 
 def hook(box: Box, folder: Path, event: str = "SessionStart") -> int:

@@ -19,7 +19,7 @@ from keepfast.store.maintenance import repair as healing
 from keepfast.store.maintenance import space as upkeep
 from keepfast.store.maintenance import verify as check
 from keepfast.workspace.marker import identity
-from observing import observer
+from tests.equipment.observer import observer
 
 from .audit import Audit, compact_patiently, open_engine, rows_of_ledger, save
 from .workload import put

@@ -31,7 +31,7 @@ Finished = subprocess.CompletedProcess[str]
 
 def module(name: str, *arguments: object) -> list[str]:
     """The command line that runs `main` of a module of this package."""
-    paths = [str(ROOT), str(ROOT / "tests"), str(ROOT / "src"), str(SITE)]
+    paths = [str(ROOT), str(ROOT / "src"), str(SITE)]
     start = f"import sys; sys.path[:0] = {paths!r}; from tests.faults.{name} import main; sys.exit(main(sys.argv[1:]))"
     return [*PYTHON, "-c", start, *map(str, arguments)]
 

@@ -12,8 +12,8 @@ from random import Random
 
 import pytest
 
-from cli.box import SOURCE, Box, Result
 from keepfast.store.reserve import needed
+from tests.equipment.box import SOURCE, Box, Result
 
 from .disks import formatted, needs, tmpfs
 from .tracing import needs_strace

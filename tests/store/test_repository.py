@@ -34,7 +34,7 @@ from keepfast.store.records import Chain, line
 from keepfast.store.repository import Repository
 from keepfast.store.rows import CHUNKS, CONTENT, DOCUMENT, CheckpointRow, Location, Query, WorkspaceRow
 from keepfast.store.save import CHUNK_MAX, MANY_ROWS, Saving, Swept
-from memory_store import MemoryBlobs, MemoryLedger, MemoryRecords
+from tests.store.memory_store import MemoryBlobs, MemoryLedger, MemoryRecords
 
 MB = 1 << 20
 NOON = 1_800_000_000_000_000_000

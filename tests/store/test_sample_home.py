@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.box import Box
+from tests.equipment.box import Box
 
 SAMPLE = Path(__file__).parents[1] / "data/home-1"
 PASSPHRASE = "walnut glacier trombone velvet orbit 61"

@@ -15,7 +15,7 @@ import weight_fit
 from recall_score import Cut, Score
 
 from keepfast.resume.ranking import FEATURES
-from sessions import CWD, Session
+from tests.equipment.sessions import CWD, Session
 
 MEASURE = Path(__file__).parent.parent.parent / "tools" / "briefs" / "measure.py"
 DATA = Path(__file__).parent.parent / "data" / "transcripts"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from keepfast.web.sessions import APPROVER, VIEWER
-from web.served import Answer, Served
+from tests.web.served import Answer, Served
 
 SAVE = {"message": "made by an attack"}
 FORM = "application/x-www-form-urlencoded"

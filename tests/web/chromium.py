@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import programs
-from claude.client import _npm, cache
+from tests.clients.claude.client import _npm, cache
+from tests.equipment import programs
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

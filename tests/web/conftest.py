@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from web.chromium import LOOKS
-from web.served import Served
+from tests.web.chromium import LOOKS
+from tests.web.served import Served
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from keepfast.runner.actions.environment import Ground
 from keepfast.runner.actions.tasks import Tasks
-from restore.child import command
-from web.served import Served
+from tests.app.restore.child import command
+from tests.web.served import Served
 
 
 class Request(NamedTuple):

@@ -24,8 +24,8 @@ from keepfast.runner.scheduler.service import make_ground
 from keepfast.web import access as gate
 from keepfast.web import app, server
 from keepfast.web import sessions as book
-from postgres import dump
-from saver import Saver
+from tests.equipment.postgres import dump
+from tests.equipment.saver import Saver
 
 PATIENCE = 30
 HUNG_UP = 444

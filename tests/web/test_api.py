@@ -11,7 +11,7 @@ from typing import Any
 from keepfast.app.checkpoint import Engine
 from keepfast.web.api import document
 from keepfast.web.operations import OPERATIONS
-from web.served import Served, request
+from tests.web.served import Served, request
 
 
 def test_every_operation_of_the_document_is_served(served: Served) -> None:

@@ -14,8 +14,8 @@ import pytest
 from keepfast.web.access import BURST
 from keepfast.web.connection import fault_in
 from keepfast.web.sessions import VIEWER
-from web.attacks import ATTACKS, FORM, SAVE, Attack, as_role, posts, saves, with_host
-from web.served import Answer, Served
+from tests.web.attacks import ATTACKS, FORM, SAVE, Attack, as_role, posts, saves, with_host
+from tests.web.served import Answer, Served
 
 
 def test_there_are_enough_attacks() -> None:
@@ -226,7 +226,7 @@ def test_a_head_is_judged_up_to_its_end() -> None:
 
 def test_the_ticket_is_for_its_owner_alone(tmp_path: Path) -> None:
     """W18, W19: 0600 in 0700, and a link in its place is not followed."""
-    from web.served import Program
+    from tests.web.served import Program
 
     home = tmp_path / "home"
     target = tmp_path / "elsewhere"

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from web.scene import Scene, begin, fail, submit
-from web.served import Answer, Served
+from tests.web.scene import Scene, begin, fail, submit
+from tests.web.served import Answer, Served
 
 NOWHERE = "0" * 32
 NO_TASK, NO_PROMPT = "task_0123456789", "q_000000"

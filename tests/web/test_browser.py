@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from claude.client import Unavailable as NoPackage
-from web import chromium
-from web.chromium import DESKTOP, PHONE
-from web.served import Program
+from tests.clients.claude.client import Unavailable as NoPackage
+from tests.web import chromium
+from tests.web.chromium import DESKTOP, PHONE
+from tests.web.served import Program
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

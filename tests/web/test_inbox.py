@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from keepfast.runner.actions.environment import Ground
-from web.scene import Scene, begin, submit, unsaved
-from web.served import Served
-from web.test_bad_input import post
+from tests.web.scene import Scene, begin, submit, unsaved
+from tests.web.served import Served
+from tests.web.test_bad_input import post
 
 
 def needs_someone(ground: Ground, task: str) -> None:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from web import chromium
-from web.chromium import DESKTOP, PHONE
-from web.scene import Scene, begin, submit
-from web.served import Served
+from tests.web import chromium
+from tests.web.chromium import DESKTOP, PHONE
+from tests.web.scene import Scene, begin, submit
+from tests.web.served import Served
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

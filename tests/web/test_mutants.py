@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 
 from keepfast.model.errors import Failed, Usage
-from web.attacks import FORM, SAVE, as_role, form, half, mixed, posts, reads, saves, whole_as_cookie, with_host
-from web.mutants import MUTANTS, Mutant, world
-from web.served import ELSEWHERE, HUNG_UP, PATIENCE, PROXY, Served
+from tests.web.attacks import FORM, SAVE, as_role, form, half, mixed, posts, reads, saves, whole_as_cookie, with_host
+from tests.web.mutants import MUTANTS, Mutant, world
+from tests.web.served import ELSEWHERE, HUNG_UP, PATIENCE, PROXY, Served
 
 Probe = Callable[[Served], bool]
 DAY = 86_400 * 10**9

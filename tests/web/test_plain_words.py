@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from web.served import Served
-from web.test_bad_input import post
+from tests.web.served import Served
+from tests.web.test_bad_input import post
 
 KOREAN = {"Accept-Language": "ko"}
 

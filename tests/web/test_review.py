@@ -7,8 +7,8 @@ from html import unescape
 from pathlib import Path
 
 from keepfast.runner.actions.environment import Ground
-from web.scene import Scene, begin, submit
-from web.served import Served
+from tests.web.scene import Scene, begin, submit
+from tests.web.served import Served
 
 
 def reviewed(served: Served) -> tuple[str, Path]:

@@ -23,8 +23,8 @@ from schemathesis.specs.openapi.checks import (
 
 from keepfast.web.api import Operation, document
 from keepfast.web.operations import OPERATIONS
-from web.scene import SUCCEEDS, Scene
-from web.served import Answer, Served
+from tests.web.scene import SUCCEEDS, Scene
+from tests.web.served import Answer, Served
 
 CHECKS: Any = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 SAMPLE, CAMPAIGN = 8, 230

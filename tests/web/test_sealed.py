@@ -13,9 +13,9 @@ from urllib.parse import quote
 import pytest
 
 from keepfast.app.worker import save
-from sessions import Session
-from web.scene import Scene, begin, submit
-from web.served import Answer, Served
+from tests.equipment.sessions import Session
+from tests.web.scene import Scene, begin, submit
+from tests.web.served import Answer, Served
 
 SECRET = "ghp_" + "R4nD0mPart" * 3 + "abcdef"
 NEWER, NOW = SECRET.replace("R4nD", "S5oE"), SECRET.replace("R4nD", "T6pF")

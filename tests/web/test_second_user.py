@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from web import chromium
-from web.attacks import READ
-from web.served import PATIENCE, Program, Served
+from tests.web import chromium
+from tests.web.attacks import READ
+from tests.web.served import PATIENCE, Program, Served
 
 NOBODY = 65534
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="Only root can be somebody else.")

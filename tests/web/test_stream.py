@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 import pytest
 
 from keepfast.web.sessions import DAY
-from web.served import PATIENCE, Served
+from tests.web.served import PATIENCE, Served
 
 OUT_OF_TIME = "UPDATE session SET seen_at = 0 WHERE role = 'viewer'"
 LESS_ALLOWED = "UPDATE session SET role = 'viewer' WHERE role = 'approver'"

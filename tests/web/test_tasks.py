@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from claude.client import Unavailable as NoPackage
-from web import chromium
-from web.chromium import PHONE
-from web.served import Program
-from web.test_browser import Visit
+from tests.clients.claude.client import Unavailable as NoPackage
+from tests.web import chromium
+from tests.web.chromium import PHONE
+from tests.web.served import Program
+from tests.web.test_browser import Visit
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

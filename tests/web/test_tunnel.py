@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 
-from web.served import Served, request
+from tests.web.served import Served, request
 
 
 def tunnel(target: int) -> tuple[socket.socket, int]:

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from folders import written
 from keepfast.model.artefacts import ALWAYS, command_of, needs_evidence
 from keepfast.model.entry import BY_GIT, BY_IGNORE, BY_MARKER, BY_NAME
 from keepfast.model.errors import Refused
@@ -27,8 +26,9 @@ from keepfast.workspace.capture import CACHE_TAG, Capture
 from keepfast.workspace.marker import refuse
 from keepfast.workspace.selection import Chooser
 from keepfast.workspace.walk import walk
-from saver import Saver
-from trees import ROOT, disk
+from tests.equipment.folders import written
+from tests.equipment.saver import Saver
+from tests.equipment.trees import ROOT, disk
 
 MB = 1 << 20
 

@@ -25,7 +25,7 @@ from keepfast.workspace.directory import _listing, list_changed, list_folder, ru
 from keepfast.workspace.scan import recheck
 from keepfast.workspace.stat_cache import Cache
 from keepfast.workspace.walk import walk
-from trees import Agent, Step, rounds
+from tests.equipment.trees import Agent, Step, rounds
 
 if TYPE_CHECKING:
     from keepfast.workspace.selection import Listing

@@ -14,7 +14,7 @@ from keepfast.app.inspect import not_covered
 from keepfast.model.entry import BY_GIT, EXCLUDED, FILE, FOLDER, GONE, LINK, Entry
 from keepfast.model.errors import Damaged, NotFound
 from keepfast.model.restore_plan import refuse_crafted
-from restore.ground import Ground
+from tests.app.restore.ground import Ground
 
 VARIABLES = {
     "PATH": os.environ["PATH"],

@@ -16,7 +16,7 @@ import pytest
 from keepfast.model.errors import Failed, KeepfastError, MissingStore
 from keepfast.model.event import CREATED, OUTSIDE, UNCHANGED, Outcome
 from keepfast.workspace.marker import git_root, identity, show
-from saver import Saver
+from tests.equipment.saver import Saver
 
 ODD = ["plain", "with space", "new\nline", "back\\slash", "back\\nslash", "ends\\", "\udcff\udcfe", "한글", "#x"]
 

@@ -17,10 +17,10 @@ import pytest
 from hypothesis import given
 
 import keepfast
-from folders import written
 from keepfast.model.entry import BY_GIT, SEALED
-from saver import Saver
-from trees import Agent, Step, disk, rounds
+from tests.equipment.folders import written
+from tests.equipment.saver import Saver
+from tests.equipment.trees import Agent, Step, disk, rounds
 
 WAYS: dict[str, dict[str, Any]] = {
     "accelerated": {"capture__accelerator": True},

@@ -27,8 +27,8 @@ from keepfast.workspace.directory import list_folder
 from keepfast.workspace.reader import capture
 from keepfast.workspace.scan import recheck
 from keepfast.workspace.walk import walk
-from saver import Saver
-from trees import ROOT, Agent, disk
+from tests.equipment.saver import Saver
+from tests.equipment.trees import ROOT, Agent, disk
 
 pytestmark = pytest.mark.timeout(7200)  # campaigns take long
 NOBODY = 65534

@@ -1,1 +1,0 @@
-"""Forks and bundles: a state that leaves its folder, and comes back."""

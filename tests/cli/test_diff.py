@@ -1,0 +1,319 @@
+"""What `diff` says is what differs: between any two versions, and between any version and the disk."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from keepfast.app import inspect as looking
+from tests.equipment.box import Box
+
+
+def tree(box: Box) -> dict[str, tuple[str, int, bytes]]:
+    """Path → (kind, mode, content) of what is on disk."""
+    found = {}
+    for folder, folders, files in os.walk(box.project):
+        if ".keepfast" in folders:
+            folders.remove(".keepfast")
+        for name in [*folders, *files]:
+            path = Path(folder, name)
+            mode = path.lstat().st_mode & 0o7777
+            text = str(path.relative_to(box.project))
+            if path.is_symlink():
+                found[text] = ("link", 0o777, os.readlink(path).encode())
+                if name in folders:
+                    folders.remove(name)
+            elif path.is_dir():
+                found[text] = ("folder", mode, b"")
+            else:
+                found[text] = ("file", mode, path.read_bytes())
+    return found
+
+
+def expected(old: dict[str, Any], new: dict[str, Any]) -> set[str]:
+    return {path for path in old.keys() | new.keys() if old.get(path) != new.get(path)}
+
+
+def named(box: Box, *words: str) -> set[str]:
+    result = box.call("diff", "--json", *words)
+    assert result.code == 0, result
+    return {change["path"] for change in result.json()["changes"]}
+
+
+def disturb(box: Box, chance: random.Random) -> None:
+    """Change the tree a little, in any way."""
+    names = [f"{folder}{name}" for folder in ("", "d/", "d/e/") for name in "abc"]
+    for name in chance.sample(names, 3):
+        path = box.project / name
+        kind = chance.choice(["write", "write", "remove", "link", "mode"])
+        if path.is_symlink() or kind in ("remove", "link"):
+            path.unlink(missing_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if kind == "write":
+            path.write_bytes(chance.randbytes(20))
+        elif kind == "link":
+            path.symlink_to(chance.choice("abc"))
+        elif kind == "mode" and path.exists():
+            path.chmod(chance.choice([0o644, 0o600, 0o755]))
+
+
+@pytest.mark.parametrize("by_documents", [True, False])
+def test_any_two_states_differ_in_exactly_what_changed(
+    box: Box, by_documents: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not by_documents:
+        monkeypatch.setattr(looking, "MOST_DOCUMENTS", 0)
+    chance = random.Random(7)
+    box.call("init")
+    states = []
+    for _ in range(8):
+        disturb(box, chance)
+        box.save()
+        states.append(tree(box))
+    disturb(box, chance)
+    now = tree(box)
+
+    for one, old in enumerate(states, 1):
+        assert named(box, f"v{one}") == expected(old, now)
+        for other, new in enumerate(states, 1):
+            assert named(box, f"v{one}", f"v{other}") == expected(old, new)
+
+
+def test_forgotten_versions_in_between_do_not_matter(box: Box) -> None:
+    chance = random.Random(3)
+    box.call("init")
+    states = []
+    for _ in range(6):
+        disturb(box, chance)
+        box.save()
+        states.append(tree(box))
+    box.call("forget", "v2", "v3", "v5", "-y")
+    box.call("compact", "--everything")
+
+    for one, other in ((1, 4), (4, 6), (1, 6), (6, 1)):
+        assert named(box, f"v{one}", f"v{other}") == expected(states[one - 1], states[other - 1])
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="lets git apply the patch")
+def test_the_patch_leads_from_one_state_to_the_other(box: Box, tmp_path: Path) -> None:
+    chance = random.Random(11)
+    box.call("init")
+    box.put("tail", "no newline at the end")
+    box.put("space name", "a\nb\n")
+    disturb_text(box, chance)
+    box.save()
+    shutil.copytree(box.project, tmp_path / "old", symlinks=True, ignore=shutil.ignore_patterns(".keepfast"))
+    box.put("tail", "no newline\nat the end")
+    box.put("space name", "a\nc\n")
+    disturb_text(box, chance)
+    (box.project / "one").unlink()
+    (box.project / "one").symlink_to("two")
+    patch = box.call("diff").raw
+
+    subprocess.run(["git", "apply"], input=patch, cwd=tmp_path / "old", check=True, env={"PATH": os.environ["PATH"]})
+
+    box.project, real = tmp_path / "old", box.project
+    applied = tree(box)
+    box.project = real
+    assert applied == tree(box)
+
+
+def disturb_text(box: Box, chance: random.Random) -> None:
+    for name in ("one", "two", "sub/three", "sub/네"):
+        box.put(name, "".join(f"{chance.randrange(20)}\n" for _ in range(30)))
+    (box.project / "two").chmod(0o755)
+
+
+def test_binary_and_large_files_are_named_not_shown(kept: Box) -> None:
+    kept.put("image.png", b"\x89PNG\0" + bytes(range(256)))
+    kept.put("huge.txt", b"line\n" * (4 << 20))
+
+    result = kept.call("diff")
+
+    assert "Binary files /dev/null and b/image.png differ" in result.out
+    assert "Binary files /dev/null and b/huge.txt differ" in result.out
+    assert len(result.out) < 2_000
+    assert "Bin 0 -> 261 bytes" in kept.call("diff", "--stat").out
+
+
+def test_paths_limit_what_is_compared(kept: Box) -> None:
+    kept.put("src/a.py", "x")
+    kept.put("docs/a", "x")
+    kept.put("srcs", "x")
+
+    assert named(kept, "--", "src") == {"src/a.py"}
+    assert named(kept, "v1", "v3", "--", "src", "README") == {"src/a.py", "src/b.py", "README"}
+    assert kept.call("diff", "--name-only", "--", "a.py", cwd=kept.project / "src").out == "M  src/a.py\n"
+    assert kept.call("diff", "--", str(kept.project / "docs")).out.startswith("diff --git a/docs/a")
+    assert kept.call("diff", "--", "/etc").code == 2
+
+
+def test_folders_and_what_is_left_out_have_their_own_lines(kept: Box) -> None:
+    (kept.project / "empty").mkdir()
+    kept.put("full/x", "x")
+    kept.put("node_modules/x", "x")
+    (kept.project / "src").chmod(0o711)
+
+    lines = kept.call("diff").out.splitlines()
+
+    assert "# new folder: empty/" in lines
+    assert "# changed folder: src/ (mode 0755 to 0711)" in lines
+    assert "# not compared: node_modules (left out: excluded by its name)" in lines
+    assert not [line for line in lines if line.startswith("# new folder: full")]
+
+
+def test_a_name_with_a_newline_or_without_utf8_is_one_printable_line(kept: Box) -> None:
+    kept.put(b"new\nline", "x")
+    kept.put(b"caf\xe9", "x")
+    kept.save()
+
+    assert "A  caf\\xe9\n" in kept.call("diff", "--name-only", "v3", "v4").out
+    assert "A  new\\nline\n" in kept.call("diff", "--name-only", "v3", "v4").out
+    assert "caf\\xe9" in kept.call("show").out
+    changes = {change["path"]: change for change in kept.call("show", "--json").json()["changes"]}
+    assert changes["caf\\xe9"]["path_base64"] == "Y2Fm6Q=="
+    assert "path_base64" not in changes["new\nline"]
+
+
+def test_cat_gives_the_very_bytes(kept: Box) -> None:
+    content = bytes(range(256)) * 40_000
+    kept.put("big.bin", content)
+    kept.put(b"caf\xe9", b"\r\n\0\xff")
+    (kept.project / "link").symlink_to("src/a.py")
+    kept.save()
+    (kept.project / "big.bin").unlink()
+
+    assert kept.run("cat", "v4", "big.bin").raw == content
+    assert kept.run("cat", "v4", b"caf\xe9").raw == b"\r\n\0\xff"
+    assert kept.call("cat", "v1", "src/a.py").out == "one\ntwo\nthree\n"
+    assert kept.call("cat", "v1", "a.py", cwd=kept.project / "src").out == "one\ntwo\nthree\n"
+    assert kept.call("cat", "v1", "src/a.py", cwd=kept.project / "src").out == "one\ntwo\nthree\n"
+    assert kept.call("cat", "v4", "link").out == "src/a.py"
+
+
+def test_cat_of_what_is_not_a_file_says_so(kept: Box) -> None:
+    os.mkfifo(kept.project / "pipe")
+    kept.save()
+
+    assert (kept.call("cat", "v3", "README").code, kept.call("cat", "v3", "src").code) == (4, 2)
+    assert "was left out of v4: socket, pipe or device" in kept.call("cat", "v4", "pipe").err
+
+
+def test_a_terminal_sees_escapes_as_text(kept: Box) -> None:
+    """A file must not be able to drive the terminal of the person who looks at it."""
+    kept.put("evil", "\x1b]0;owned\x07\x1b[2J\n")
+
+    shown = kept.terminal("--color", "never", "diff")
+
+    assert b"+\\x1b]0;owned\\x07\\x1b[2J" in shown
+    assert b"\x1b" not in shown
+
+
+def test_latest_is_the_first_of_the_list(box: Box) -> None:
+    box.call("init")
+    for number, tag in enumerate(("work", "other", "work")):
+        (box.project / "a.txt").write_text(f"{number}")
+        box.call("save", "-m", f"number {number}", "--tag", tag, "--session", f"s{number}", "--task", "t")
+    for words in (
+        [],
+        ["--tag", "other"],
+        ["--session", "s0"],
+        ["--task", "t"],
+        ["--trigger", "manual"],
+        ["--limit", "1"],
+    ):
+        listed = box.call("list", *words, "--json").json()
+        found = box.call("latest", *words, "--json")
+        assert found.code == 0 and all(found.json()[name] == value for name, value in listed[0].items()), words
+
+    everywhere = box.call("latest", "--all-workspaces", "--json").json()
+    listed = box.call("list", "--all-workspaces", "--json").json()
+    assert all(everywhere[name] == value for name, value in listed[0].items())
+    shown = box.call("latest", "--tag", "other")
+    assert shown.code == 0
+    assert "v2" in shown.out and "number 1" in shown.out and "v3" not in shown.out
+
+
+def test_a_path_that_is_nowhere_is_told(kept: Box) -> None:
+    kept.put("src/a.py", "changed\n")
+
+    found = kept.call("diff", "--", "a.py", cwd=kept.project / "src")
+    nowhere = kept.call("diff", "--", "src", cwd=kept.project / "src")
+    between = kept.call("diff", "v1", "v2", "--", "nothing")
+    there = kept.call("diff", "v3", "v3", "--", "src")
+
+    assert found.out and found.err == there.err == ""
+    assert (nowhere.code, nowhere.out, between.out) == (0, "", "")
+    assert "src/src" in nowhere.err and "nothing" in between.err
+
+
+def test_latest_where_none_fits(box: Box) -> None:
+    box.call("init")
+    empty = box.call("latest")
+    box.call("save")
+    found = [box.call("latest", *words) for words in (["--tag", "none"], ["--tag", "none", "--json"])]
+
+    assert [one.code for one in (empty, *found)] == [4, 4, 4]
+
+
+def test_the_latest_tells_of_the_work_too(kept: Box) -> None:
+    """The source's own fields; `list` tells them of none, because it would have to read every document."""
+    told = kept.call("latest", "--tag", "work", "--json").json()
+
+    assert told["summary"] == "둘째 체크포인트"
+    assert {"description", "agent", "tokens_used", "token_budget", "active_files", "key_points"} <= told.keys()
+
+
+def counted(box: Box, version: str) -> tuple[int, int, str | None, list[str]]:
+    """What `list` and `show` count, and what `show` compares with and names."""
+    [listed] = [row["changed"] for row in box.call("list", "--json").json() if row["version"] == version]
+    shown = box.call("show", version, "--json").json()
+    return listed, shown["changed"], shown["previous"], [change["path"] for change in shown["changes"]]
+
+
+def test_a_save_after_a_restore_is_compared_with_what_was_restored(box: Box) -> None:
+    """The versions that restores make for themselves are not in `list`, and nobody is told of changes since them alone."""
+    box.call("init")
+    box.put("f1", "one"), box.put("f2", "one")
+    box.save()
+    box.put("f1", "two"), box.put("f2", "two")
+    box.save()
+    assert box.call("restore", "v1", "-y", "--", "f1").code == 0
+    assert box.call("restore", "v1", "-y").code == 0
+    box.put("f3", "new")
+    made = box.call("save", "-m", "C", "--json").json()["checkpoint"]["version"]
+
+    listed, changed, previous, paths = counted(box, made)
+
+    assert (previous, paths) == ("v1", ["f3"])
+    assert (listed, changed) == (1, 1)
+    assert box.call("latest", "--json").json()["changed"] == 1
+    assert "came directly before" not in box.call("show", made).out
+    assert "1 change since v1:" in box.call("show", made).out
+
+
+def test_forgetting_changes_no_count_and_says_what_is_compared_instead(box: Box) -> None:
+    box.call("init")
+    box.put("a", "1")
+    for version in range(1, 8):
+        if version < 7:
+            box.put(f"f{version}", "x")
+        box.save()
+    assert box.call("show", "v7").out.count("0 changes since v6.") == 1
+
+    assert box.call("forget", "v5", "v6", "-y").code == 0
+    in_between = counted(box, "v7")
+    assert box.call("forget", "v1", "v2", "v3", "v4", "-y").code == 0
+    alone = counted(box, "v7")
+    said = box.call("show", "v7").out
+
+    assert in_between == (0, 0, "v4", ["f5", "f6"])
+    assert alone == (0, 0, None, ["a", *[f"f{number}" for number in range(1, 7)]])
+    assert "0 changes since v6, which came directly before." in said
+    assert "7 changes against an empty folder:" in said

@@ -1,0 +1,135 @@
+"""Every way to speak of a checkpoint finds it, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.equipment.box import HOUR, Box
+
+
+def version(box: Box, reference: str) -> str:
+    result = box.call("show", "--json", reference)
+    assert result.code == 0, result
+    return str(result.json()["version"])
+
+
+@pytest.mark.parametrize(
+    ("reference", "expected"),
+    [
+        ("v1", "v1"),
+        ("1", "v1"),
+        ("latest", "v3"),
+        ("@", "v3"),
+        ("@~0", "v3"),
+        ("@~2", "v1"),
+        ("before-refactoring", "v2"),
+        ("@{0s}", "v3"),
+        ("@{1h}", "v2"),
+        ("@{90m}", "v1"),
+        ("@{1h30m}", "v1"),
+        ("@{2026-03-01T13:00:00Z}", "v2"),
+        ("@{2026-03-01T14:30:00+01:00}", "v2"),
+        ("@{2026-03-02T00:00:00Z}", "v3"),
+    ],
+)
+def test_a_reference_finds_its_checkpoint(kept: Box, reference: str, expected: str) -> None:
+    assert version(kept, reference) == expected
+
+
+def test_an_id_and_its_unique_beginning_find_it(kept: Box) -> None:
+    ids = {row["version"]: row["id"] for row in kept.call("list", "--json").json()}
+
+    # An hour apart, ids differ from the ninth character on.
+    assert version(kept, ids["v2"]) == "v2"
+    assert version(kept, ids["v2"][:12]) == "v2"
+    assert version(kept, ids["v2"].upper().replace("CP-", "cp-")) == "v2"
+
+
+def test_an_ambiguous_beginning_names_the_candidates(kept: Box) -> None:
+    ids = {row["version"]: row["id"] for row in kept.call("list", "--json").json()}
+
+    result = kept.call("show", "cp-01")
+
+    assert result.code == 4
+    for name, identity in ids.items():
+        assert f"{identity} ({name})" in result.err
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "v9",
+        "v0",
+        "9" * 30,
+        "v99999999999999",
+        "@~3",
+        "@~999999999",
+        "@{3h}",
+        "@{90y}",
+        "@{}",
+        "@{-1h}",
+        "cp-zzz",
+        "cp-\udcff",
+        "nobody",
+        "",
+        "\udcff",
+        "v1 ",
+        "%",
+        "before%",
+        "' OR 1=1 --",
+    ],
+)
+def test_an_unknown_reference_is_a_sentence_and_exit_code_4(kept: Box, reference: str) -> None:
+    result = kept.call("show", "--", reference)
+
+    assert result.code == 4
+    assert result.err.startswith("keepfast: ")
+    assert "Traceback" not in result.err
+
+
+def test_a_forgotten_checkpoint_is_not_found_and_not_counted(kept: Box) -> None:
+    identity = kept.call("show", "--json", "v2").json()["id"]
+    assert kept.call("forget", "v2", "-y").code == 0
+
+    assert kept.call("show", "v2").code == 4
+    assert "was forgotten" in kept.call("show", "v2").err
+    assert "was forgotten" in kept.call("show", identity).err
+    assert kept.call("show", "before-refactoring").code == 4
+    assert version(kept, "@~1") == "v1"
+    assert version(kept, "@{1h}") == "v1"
+
+
+def test_order_is_the_order_of_versions_whatever_the_clock_says(kept: Box) -> None:
+    """A clock that was set back makes an older time, never an older version."""
+    kept.now -= 5 * HOUR
+    kept.put("late", "later than all of them")
+    kept.save("-m", "clock set back")
+
+    assert version(kept, "latest") == "v4"
+    assert kept.versions() == ["v4", "v3", "v2", "v1"]
+    assert version(kept, "@~1") == "v3"
+
+
+def test_references_of_another_workspace_are_not_found(kept: Box) -> None:
+    identity = kept.call("show", "--json", "v2").json()["id"]
+    other = kept.home / "other"
+    assert kept.call("init", str(other)).code == 0
+
+    for reference in (identity, "before-refactoring", "v2", "latest"):
+        assert kept.call("show", reference, cwd=other).code == 4
+
+
+@pytest.mark.parametrize("name", ["latest", "v5", "5", "@x", "cp-abc", "-x", " a", "a\nb", "", "x" * 201])
+def test_a_name_that_could_be_another_reference_is_refused(kept: Box, name: str) -> None:
+    result = kept.call("name", "v1", "--", name)
+
+    assert result.code == 2
+    assert kept.call("show", "--json", "v1").json()["name"] is None
+
+
+def test_the_newest_of_two_with_one_name_answers_to_it(kept: Box) -> None:
+    kept.call("name", "v3", "before-refactoring")
+
+    assert version(kept, "before-refactoring") == "v3"
+    kept.call("name", "v3", "--remove")
+    assert version(kept, "before-refactoring") == "v2"

@@ -1,1 +1,0 @@
-"""What must not lie anywhere in the clear: sealed contents, redacted texts, kept conversations."""
