@@ -102,6 +102,17 @@ def test_only_the_store_asks_the_ledger() -> None:
     assert [str(path) for path in others if re.search(r"\.ledger\b(?! import)", path.read_text())] == []
 
 
+def test_sql_of_tasks_is_in_one_place() -> None:
+    """Everybody else asks `runner/db/queries.py` and `runner/db/changes.py`."""
+    sql = re.compile(r"\bSELECT |\bINSERT INTO |\bUPDATE |\bDELETE FROM |\bstatus IN \(|\btables\.(?:all|one|do)\(")
+    others = [path for name in ("runner", "web", "cli", "mcp") for path in (SOURCE / name).rglob("*.py")]
+    others = [
+        path for path in others if path.parent.name != "db" and path.name != "sessions.py"
+    ]  # of the page, not of tasks
+
+    assert {str(path.relative_to(SOURCE)): found for path in others if (found := sql.findall(path.read_text()))} == {}
+
+
 def test_no_function_has_more_branches_than_a_reader_can_follow() -> None:
     """Counted as tools/house_metrics.py does."""
     metrics = runpy.run_path(str(ROOT / "tools" / "house_metrics.py"))

@@ -169,7 +169,9 @@ def _await_cancelled(ground: Ground, task: str) -> None:
 
 def _show(ground: Ground, task: str, shown: dict[str, int]) -> None:
     """What came since: the agent's own output, as its log has it."""
-    for one in ground.tables.runs("task = ?", task):
+    from keepfast.runner.db import queries
+
+    for one in queries.runs_of(ground.tables, task):
         for name, stream in (("out.log", sys.stdout), ("err.log", sys.stderr)):
             path = f"{one.folder}/{name}"
             try:

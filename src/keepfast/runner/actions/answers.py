@@ -9,6 +9,7 @@ from keepfast.model.errors import Conflict, Usage
 from keepfast.runner.actions import checkpoints, finals, vault
 from keepfast.runner.actions.steps import Steps
 from keepfast.runner.actions.views import Views
+from keepfast.runner.db import changes, queries
 from keepfast.runner.domain import prompts as telling
 from keepfast.runner.domain import questions, reviews
 from keepfast.runner.domain.protocol import VARIABLES, is_variable
@@ -121,7 +122,7 @@ class Answers:
         checked = questions.check(text, prompt.options, exactly)
         if checked.value is None:
             with self.tables.write():
-                self.tables.do("UPDATE prompt SET tries = tries + 1 WHERE id = ?", prompt.id)
+                changes.count_try(self.tables, prompt.id)
             near = f"Answer with {checked.suggestion!r}, or with --exactly if you mean it so."
             raise Usage(checked.why, near if checked.suggestion else None)
         with self.tables.write():
@@ -162,7 +163,7 @@ class Answers:
         sealed = self.ground.seals.seal_value(name, value.encode())
         now = self.ground.now()
         with self.tables.write():
-            asked = self.tables.prompts("task = ? AND kind = 'secret' AND key = ?", task.id, name)
+            asked = queries.needs_of(self.tables, task.id, name)
             type = type or next((prompt.category for prompt in reversed(asked)), "") or "env_variable"
             self.tables.keep_secret(task.id, name, sealed, type, now)
             self.tables.log(task.id, now, "secret_provided", {"name": name})
@@ -199,7 +200,7 @@ class Answers:
         now = self.ground.now()
         changed = self.tables.change_prompt(
             prompt.id,
-            "status IN ('pending', 'presented')",
+            only_waiting=True,
             status="answered",
             answer=answer,
             answered_by=by,
@@ -212,22 +213,23 @@ class Answers:
         )
 
     def _approval(self, ref: str) -> tuple[Task, Prompt]:
-        waiting = "kind = 'approval' AND status IN ('pending', 'presented')"
-        found = self.tables.prompts(f"id = ? AND {waiting}", ref)
+        waiting = queries.find_waiting_prompt(self.tables, ref)
+        found = [waiting] if waiting is not None and waiting.kind == "approval" else []
         if not found:
             task = self.views.find(ref)
-            found = self.tables.prompts(f"task = ? AND {waiting}", task.id)
+            found = queries.waiting_prompts_of(self.tables, task.id, "approval")
         if not found:
             raise Conflict("No review is waiting here.", "`keepfast task show` says what the task does.")
         return self.tables.task(found[-1].task), found[-1]
 
     def _question(self, ref: str) -> Prompt:
-        found = self.tables.prompts("id = ?", ref)
+        named = queries.find_prompt(self.tables, ref)
+        found = [named] if named is not None else []
         if not found:
             task = self.views.find(ref)
-            found = self.tables.prompts(
-                "task = ? AND kind = 'question' AND status IN ('pending', 'presented')", task.id
-            ) or self.tables.prompts("task = ? AND kind = 'secret' AND status IN ('pending', 'presented')", task.id)
+            found = queries.waiting_prompts_of(self.tables, task.id, "question") or queries.waiting_prompts_of(
+                self.tables, task.id, "secret"
+            )
             if len(found) > 1:
                 raise Usage(
                     "Several questions wait.", f"Give the id of one: {', '.join([prompt.id for prompt in found])}."

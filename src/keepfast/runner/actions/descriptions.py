@@ -8,13 +8,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from keepfast.runner.actions import dialogue
-from keepfast.runner.actions.dialogue import Dialogue
+from keepfast.runner.actions.dialogue import Dialogue, Line
 from keepfast.runner.actions.documents import VERSION
+from keepfast.runner.db import queries
 from keepfast.runner.db.tables import Tables
 from keepfast.runner.domain import task as machine
 from keepfast.runner.domain.moments import moment
 from keepfast.runner.domain.protocol import VARIABLES
-from keepfast.runner.domain.questions import REFUSED
 from keepfast.runner.domain.records import Prompt, Run, Task
 from keepfast.runner.process import shims as process
 from keepfast.runner.process.redaction import clean
@@ -27,6 +27,14 @@ if TYPE_CHECKING:
 BY = {"interval": "auto", "user_pause": "user", "cancel": "user", "manual": "user"}
 DELIVERABLES, MOST_SEEN = 500, 20_000
 """So many of the newest files are listed, of so many that are looked at."""
+
+
+class Head(NamedTuple):
+    """What a document begins with."""
+
+    id: str
+    reason: str
+    at: int
 
 
 class Seen(NamedTuple):
@@ -52,7 +60,7 @@ def look(ground: Ground, task: Task, run: Run | None, output: Output | None) -> 
         ),
         workspace={"path": task.workspace, **_deliverables(task.workspace)},
         session=(output.session if output is not None else "") or (run.session if run is not None else task.session),
-        pid=process.agent(run.folder).get("pid") if run is not None else None,
+        pid=process.agent(run.folder).pid if run is not None else None,
         step=output.step if output is not None else "",
         fraction=output.fraction if output is not None else 0.0,
         tokens=output.tokens if output is not None else 0,
@@ -60,26 +68,26 @@ def look(ground: Ground, task: Task, run: Run | None, output: Output | None) -> 
 
 
 def describe(
-    ground: Ground, task: Task, run: Run | None, seen: Seen, head: dict[str, Any], kept: Conversation | None
+    ground: Ground, task: Task, run: Run | None, seen: Seen, head: Head, kept: Conversation | None
 ) -> dict[str, Any]:
     """The document of a checkpoint: the source's fields, redacted and bounded, and a schema version.
 
     It tells what the rows say now: whoever changes a state because of a checkpoint describes it afterwards, in the same
-    transaction. `head` holds `id`, `reason` and `createdAt`; `kept` says where the whole conversation lies in the store.
+    transaction. `kept` says where the whole conversation lies in the store.
     """
     tables = ground.tables
     state = tables.shown_state(task)
     lives = run is not None and run.state != machine.ENDED
-    prompts = tables.prompts("task = ? AND status IN ('pending', 'presented')", task.id)
-    secrets = tables.variables(task.id)
+    prompts = queries.waiting_prompts_of(tables, task.id)
+    secrets = queries.variables_of(tables, task.id)
     fraction = (seen.fraction if lives else 0.0) or task.fraction
     return {
         "schemaVersion": VERSION,
-        "id": head["id"],
+        "id": head.id,
         "taskId": task.id,
-        "createdAt": head["createdAt"],
-        "createdBy": BY.get(head["reason"], "system"),
-        "reason": head["reason"],
+        "createdAt": moment(head.at),
+        "createdBy": BY.get(head.reason, "system"),
+        "reason": head.reason,
         "task": {
             "status": machine.status(state),
             "type": task.type,
@@ -102,7 +110,7 @@ def describe(
             "bytes": kept.transcript.size if kept is not None else None,
         },
         "environment": {
-            "variables": {row["name"]: row["sealed"] for row in secrets},
+            "variables": {row.name: row.sealed for row in secrets},
             "dependencies": dependencies(tables, task.id),
         },
         "workspace": seen.workspace,
@@ -116,9 +124,9 @@ def describe(
 
 def dependencies(tables: Tables, id: str) -> list[dict[str, Any]]:
     """What a task was provided with: values for its environment, and what else it needed and somebody has seen to."""
-    values = tables.variables(id)
-    met = tables.prompts("task = ? AND kind = 'secret' AND status = 'answered' AND answer != ?", id, REFUSED)
-    found = [(row["given_at"], row["type"], row["name"]) for row in values]
+    values = queries.variables_of(tables, id)
+    met = queries.met_needs(tables, id)
+    found = [(row.given_at, row.type, row.name) for row in values]
     found += [(one.answered_at, one.category, one.key) for one in met if one.category not in VARIABLES]
     return [{"type": type, "name": name, "providedAt": moment(at)} for at, type, name in sorted(found)]
 
@@ -130,10 +138,10 @@ def _touched(folder: str) -> int:
         return 0
 
 
-def _message(message: dict[str, Any], has_phases: bool) -> dict[str, Any]:
-    about = {key: value for key, value in message["metadata"].items() if has_phases or key != "phase"}
+def _message(message: Line, has_phases: bool) -> dict[str, Any]:
+    about = {key: value for key, value in message.metadata.items() if has_phases or key != "phase"}
     return {
-        "role": message["role"], "content": message["content"], "timestamp": moment(message["at"]), "metadata": about,
+        "role": message.role, "content": message.content, "timestamp": moment(message.at), "metadata": about,
     }  # fmt: skip
 
 

@@ -12,13 +12,17 @@ from time import sleep
 from typing import TYPE_CHECKING, Any
 
 from keepfast.runner.actions.folders import LOGS, METADATA
+from keepfast.runner.db import queries
 from keepfast.runner.domain import task as machine
 from keepfast.runner.domain.moments import moment
+from keepfast.runner.domain.records import LoggedEvent
 from keepfast.runner.domain.task import State
 
 if TYPE_CHECKING:
     from keepfast.runner.actions.environment import Ground
 
+AT_ONCE = 5_000
+"""Events that are appended at once."""
 LOOKS, APART = 20, 0.05
 """How often a file that somebody else extends is looked at again, and seconds between two looks."""
 TOO_LARGE = 1 << 53
@@ -29,18 +33,18 @@ def line(told: dict[str, Any]) -> str:
     return json.dumps(told, ensure_ascii=False)
 
 
-def event(row: Any) -> dict[str, Any]:
+def event(row: LoggedEvent) -> dict[str, Any]:
     """An event as it is told outside. States are called as the source calls them, whenever the row was written."""
     head = {
-        "sequence": row["sequence"],
-        "timestamp": moment(row["at"]),
-        "taskId": row["task"],
-        "run": row["run"] or None,
+        "sequence": row.sequence,
+        "timestamp": moment(row.at),
+        "taskId": row.task,
+        "run": row.run or None,
     }
-    facts = json.loads(row["facts"])
-    if row["type"] == "state_transition":
+    facts = row.read()
+    if row.type == "state_transition":
         facts = _transition(facts)
-    return {**facts, **head, "type": row["type"]}
+    return {**facts, **head, "type": row.type}
 
 
 def _transition(facts: dict[str, Any]) -> dict[str, Any]:
@@ -60,14 +64,7 @@ def extend(
     ground: Ground, id: str, path: str, line: Callable[[dict[str, Any]], str], only: frozenset[str] | None = None
 ) -> None:
     """Append the events of a task that are not there yet; the last line says how far it got."""
-    names = sorted(only or ())
-    some = f" AND type IN ({', '.join('?' * len(names))})" if names else ""
-    rows = ground.tables.all(
-        f"SELECT * FROM event WHERE task = ? AND sequence > ?{some} ORDER BY sequence LIMIT 5000",
-        id,
-        _last(path),
-        *names,
-    )
+    rows = queries.events_of(ground.tables, id, _last(path), AT_ONCE, sorted(only or ()))
     if not rows:
         return
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
@@ -76,7 +73,7 @@ def extend(
         # Commands write these files, too: what one of them was quicker with is not written again. Nothing is asked of the
         # database while the file is locked: whoever waits for the file may be inside of a transaction.
         last = _last(path)
-        told = [line(event(row)) + "\n" for row in rows if row["sequence"] > last]
+        told = [line(event(row)) + "\n" for row in rows if row.sequence > last]
         if told:
             append(fd, "".join(told).encode("utf-8", "replace"))
     finally:

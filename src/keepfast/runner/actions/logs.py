@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from keepfast.runner.actions import event_files, metadata
 from keepfast.runner.actions.folders import LOGS, METADATA, own_folder, point, replace
+from keepfast.runner.db import queries
 
 if TYPE_CHECKING:
     from keepfast.runner.actions.environment import Ground
@@ -45,20 +46,14 @@ class Events:
 
     def __init__(self, ground: Ground, only: str = "") -> None:
         self.ground, self.tables, self.only = ground, ground.tables, only
-        row = ground.tables.one("SELECT MAX(sequence) AS last FROM event")
-        self._since = int((row["last"] if row is not None else None) or 0)
+        self._since = queries.last_sequence(ground.tables)
 
     def look(self) -> None:
         """Write what is new."""
-        marks = ", ".join("?" * len(UNTOLD))
-        rows = self.tables.all(
-            f"SELECT task, MAX(sequence) AS last, SUM(CASE WHEN type IN ({marks}) THEN 0 ELSE 1 END) AS telling "
-            "FROM event WHERE sequence > ? GROUP BY task",
-            *UNTOLD, self._since,
-        )  # fmt: skip
+        rows = queries.fresh_events(self.tables, self._since, UNTOLD)
         for row in rows:
-            self._write(row["task"], is_telling=bool(row["telling"]))
-        self._since = max([self._since, *[row["last"] for row in rows]])
+            self._write(row.task, is_telling=row.counts)
+        self._since = max([self._since, *[row.last for row in rows]])
 
     def _write(self, id: str, is_telling: bool) -> None:
         if self.only not in ("", id):

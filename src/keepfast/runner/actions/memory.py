@@ -16,6 +16,7 @@ from keepfast.runner.actions import checkpoints, restores
 from keepfast.runner.actions import rollback as returning
 from keepfast.runner.actions.seals import struck_out
 from keepfast.runner.actions.vault import agent_of, values
+from keepfast.runner.db import queries
 from keepfast.runner.process.drivers import Driver, driver
 from keepfast.secrets.cuts import head
 from keepfast.secrets.marks import by_name
@@ -132,8 +133,7 @@ def _find_again(ground: Ground, task: Task, last: Run | None) -> tuple[Back | No
 
 
 def _is_refused(ground: Ground, task: Task, number: int) -> bool:
-    before = ground.tables.runs("id = ?", f"{task.id}:{number}")
-    return bool(before) and restores.is_refused(before[0])
+    return restores.is_refused(queries.find_run(ground.tables, f"{task.id}:{number}"))
 
 
 def _count(path: str) -> int:

@@ -8,6 +8,7 @@ from keepfast.runner.actions import event_files
 from keepfast.runner.actions.descriptions import dependencies, question
 from keepfast.runner.actions.documents import VERSION, signed
 from keepfast.runner.actions.folders import METADATA, own_folder, replace
+from keepfast.runner.db import queries
 from keepfast.runner.db.rows import MARKED
 from keepfast.runner.db.tables import Tables
 from keepfast.runner.domain import task as machine
@@ -49,14 +50,11 @@ def _projected(tables: Tables, task: Task) -> dict[str, Any]:
         "status": machine.status(tables.shown_state(task)),
         "hold": hold.kind if hold else None,
         "updatedAt": moment(task.updated_at),
-        "secrets": {row["name"]: row["sealed"] for row in tables.variables(id)},
-        "marked": {
-            row["name"]: row["sealed"]
-            for row in tables.all("SELECT name, sealed FROM secret WHERE task = ? AND type = ?", id, MARKED)
-        },
+        "secrets": {row.name: row.sealed for row in queries.variables_of(tables, id)},
+        "marked": {one.name: one.sealed for one in queries.secrets_of(tables, id) if one.type == MARKED},
         "dependencies": dependencies(tables, id),
         "questions": [
             {**question(prompt), "answer": prompt.answer, "status": prompt.status, "delivered": bool(prompt.delivered)}
-            for prompt in tables.prompts("task = ? AND kind = 'question'", id)
+            for prompt in queries.prompts_of(tables, id, "question")
         ],
     }

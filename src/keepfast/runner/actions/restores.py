@@ -12,6 +12,7 @@ from keepfast.model.entry import FILE, LINK
 from keepfast.model.errors import KeepfastError
 from keepfast.runner.actions import checkpoints
 from keepfast.runner.actions import rollback as returning
+from keepfast.runner.db import queries
 from keepfast.runner.domain.task import CRASHED
 from keepfast.store.conversations import Conversation, checked, ends
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from keepfast.app.checkpoint import Engine
     from keepfast.runner.actions.environment import Ground
     from keepfast.runner.actions.rollback import Back
-    from keepfast.runner.db.database import Row
     from keepfast.runner.db.tables import Tables
     from keepfast.runner.domain.records import Run, Task
     from keepfast.store.rows import CheckpointRow
@@ -130,9 +130,9 @@ def _holder(ground: Ground, engine: Engine, workspace: str, task: Task) -> Check
 
 def _was_restored(ground: Ground, task: Task) -> bool:
     """Was the task's session made of its newest checkpoint, and has it not begun since?"""
-    row = _newest(ground.tables, task.id)
-    restored = row is not None and row["reason"] == "restored"
-    return restored and not ground.tables.runs("task = ? AND session = ?", task.id, task.session)
+    row = queries.newest_checkpoint(ground.tables, task.id)
+    restored = row is not None and row.reason == "restored"
+    return restored and not queries.runs_of_session(ground.tables, task.id, task.session)
 
 
 def origin(tables: Tables, task: str, last: Run | None) -> str:
@@ -140,14 +140,8 @@ def origin(tables: Tables, task: str, last: Run | None) -> str:
 
     A turn that came to its end is followed by another, which restores nothing; what a person restored was told then.
     """
-    row = _newest(tables, task) if last is not None and last.outcome in CUT_OFF else None
-    return str(row["id"]) if row is not None and row["reason"] != "restored" else ""
-
-
-def _newest(tables: Tables, task: str) -> Row | None:
-    return tables.one(
-        "SELECT id, reason FROM checkpoint WHERE task = ? ORDER BY made_at DESC, version DESC LIMIT 1", task
-    )
+    row = queries.newest_checkpoint(tables, task) if last is not None and last.outcome in CUT_OFF else None
+    return row.id if row is not None and row.reason != "restored" else ""
 
 
 def log(
@@ -155,7 +149,7 @@ def log(
     run: str = "",
 ) -> None:  # fmt: skip
     """The event of a restore, as the source has it. Inside a transaction."""
-    secrets = len(tables.variables(task)) if success else 0
+    secrets = len(queries.variables_of(tables, task)) if success else 0
     facts: dict[str, Any] = {
         "checkpointId": checkpoint, "success": success, "duration_ms": milliseconds, "messages_restored": messages,
         "environment_variables": secrets,

@@ -2,8 +2,62 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, TypedDict
+
+
+class Phase(TypedDict):
+    """A part of a task that ends with a check or a review."""
+
+    name: str
+    prompt: str
+    verify: str
+    """The command that checks it; empty if there is none."""
+    review: bool
+
+
+class Agent(TypedDict, total=False):
+    """How a task's agent is started; what is absent is as the settings have it."""
+
+    kind: str
+    command: list[str]
+    model: str
+    permission_mode: str
+    allowed_tools: list[str]
+    arguments: list[str]
+    environment: list[str]
+    set: dict[str, str]
+    resume_with: str
+    completes_on: str
+    limit_windows: int
+    input: str
+
+
+class Limits(TypedDict):
+    """The budget of a task; 0 is without limit."""
+
+    tokens: int
+    money: float
+    seconds: int
+
+
+@dataclass(frozen=True)
+class TaskSpec:
+    """A task as somebody wrote it down, checked, with every default filled in."""
+
+    name: str
+    """How other tasks of the same file name it; empty if none does."""
+    title: str
+    type: str
+    brief: str
+    workspace: str
+    agent: Agent
+    phases: list[Phase]
+    budget: Limits
+    priority: str
+    after: list[str]
+    secrets: list[str]
 
 
 @dataclass(frozen=True)
@@ -16,9 +70,9 @@ class Task:
     brief: str
     workspace: str
     workspace_id: str
-    agent: dict[str, Any]
-    phases: list[dict[str, Any]]
-    budget: dict[str, Any]
+    agent: Agent
+    phases: list[Phase]
+    budget: Limits
     priority: str
     after: list[str]
     needs: list[str]
@@ -129,3 +183,68 @@ class Prompt:
     tree: str
     flagged: int
     output: str
+
+
+class TaskCheckpoint(NamedTuple):
+    """A row of `checkpoint`: a checkpoint that was made for a task, and the document that tells of it."""
+
+    key: str
+    """The cause; a cause makes one checkpoint, however often it is tried."""
+    task: str
+    run: str
+    id: str
+    version: int
+    reason: str
+    phase: int
+    tree: str
+    file: str
+    made_at: int
+
+
+class LoggedEvent(NamedTuple):
+    """A row of `event`; `facts` is JSON."""
+
+    sequence: int
+    task: str
+    run: str
+    at: int
+    type: str
+    facts: str
+
+    def read(self) -> dict[str, Any]:
+        """The facts."""
+        facts: dict[str, Any] = json.loads(self.facts)
+        return facts
+
+
+class Notice(NamedTuple):
+    """A row of `notice`: what people are to be told of."""
+
+    id: str
+    task: str
+    at: int
+    kind: str
+    text: str
+    prompt: str
+    sent_at: int
+    tries: int
+
+
+class Secret(NamedTuple):
+    """A row of `secret`: a sealed value of a task."""
+
+    task: str
+    name: str
+    sealed: str
+    type: str
+    given_at: int
+
+
+class Account(NamedTuple):
+    """A row of `account`: a limit that an account has met."""
+
+    key: str
+    due_at: int
+    human: int
+    reason: str
+    since: int

@@ -9,13 +9,14 @@ from keepfast.runner.actions import checkpoints, finals, restores, run_outputs, 
 from keepfast.runner.actions import context_use as fullness
 from keepfast.runner.actions.checkpoints import Kept, Noted
 from keepfast.runner.actions.questions import ask, hold_open, tell_progress
+from keepfast.runner.db import changes, queries
 from keepfast.runner.db.tables import Overtaken, Tables
 from keepfast.runner.domain import prompts as telling
 from keepfast.runner.domain import verdict
 from keepfast.runner.domain.limits import OVERLOAD, LimitHit
 from keepfast.runner.domain.moments import moment
 from keepfast.runner.domain.questions import PENDING
-from keepfast.runner.domain.records import Run, Task
+from keepfast.runner.domain.records import Account, Run, Task
 from keepfast.runner.domain.task import APPROVAL, BACKOFF, BUDGET, CRASHED, DONE, ENDED, RATE_LIMIT, STALLED, USER_PAUSE
 from keepfast.runner.domain.verdict import Verdict
 from keepfast.runner.domain.waits import backoff, jitter, stagger
@@ -113,7 +114,7 @@ class Settlement:
         remembers = remembers and self.judged.kind != verdict.FULL
         if self.judged.kind in CUT_OFF and not remembers:
             # The agent never read its prompt, or cannot remember it: what was in it is delivered again.
-            tables.do("UPDATE prompt SET delivered = '' WHERE delivered = ?", run.id)
+            changes.deliver_again(tables, run.id)
         elif self.task.next_prompt:
             tables.change(self.task.id, self.now, next_prompt="")
         facts = {
@@ -129,7 +130,7 @@ class Settlement:
 
     def _tell_start(self, tables: Tables) -> None:
         """Say that the agent was started, if it had ended before anybody saw it live."""
-        pid = process.agent(self.run.folder).get("pid")
+        pid = process.agent(self.run.folder).pid
         if pid and not tables.run(self.run.id).live_at:
             at = run_outputs.began_at(self.ground, self.run)
             tables.change_run(self.run.id, pid=int(pid), live_at=at)
@@ -215,16 +216,13 @@ class Settlement:
             self._back_off(tables, BACKOFF, count, why)
             return
         due = self._back_off(tables, RATE_LIMIT, count, why, account)
-        known = tables.one("SELECT human, due_at FROM account WHERE key = ?", account)
-        if known is None or not (known["human"] or known["due_at"] > due):
+        known = queries.account(tables, account)
+        if known is None or not (known.human or known.due_at > due):
             self._limit_account(tables, account, due, limit)
 
     def _limit_account(self, tables: Tables, account: str, until: int, limit: LimitHit) -> None:
-        tables.do(
-            "INSERT INTO account VALUES (?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET due_at = excluded.due_at, "
-            "human = excluded.human, reason = excluded.reason, since = excluded.since",
-            account, until, int(limit.needs_human), clean_text(limit.raw), self.now,
-        )  # fmt: skip
+        row = Account(account, until, int(limit.needs_human), clean_text(limit.raw), self.now)
+        changes.limit_account(tables, row)
 
     def _back_off(self, tables: Tables, hold: str, count: int, why: str, account: str = "") -> int:
         """Hold the task for longer each time, one after another of the same account; return when it goes on."""
@@ -371,10 +369,8 @@ class Settlement:
 
 def _in_a_row(tables: Tables, task: str, outcome: str) -> int:
     count = 0
-    for row in tables.all(
-        "SELECT outcome FROM run WHERE task = ? AND state = 'ended' ORDER BY number DESC LIMIT 40", task
-    ):
-        if row["outcome"] != outcome:
+    for one in queries.outcomes(tables, task):
+        if one != outcome:
             break
         count += 1
     return max(count, 1)

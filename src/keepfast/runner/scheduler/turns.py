@@ -10,6 +10,7 @@ from keepfast.runner.actions import accounts, restores, vault
 from keepfast.runner.actions import memory as remembering
 from keepfast.runner.actions.memory import Memory
 from keepfast.runner.actions.questions import hold_open
+from keepfast.runner.db import changes, queries
 from keepfast.runner.db.tables import Tables
 from keepfast.runner.domain import prompts as telling
 from keepfast.runner.domain import questions
@@ -50,9 +51,7 @@ class Turns:
         self.ground, self.tables, self.only = ground, ground.tables, only
 
     def candidates(self) -> list[Task]:
-        rows = self.tables.tasks(
-            "state IN ('queued', 'active') AND archived = 0 AND id NOT IN (SELECT task FROM hold WHERE lifted_at IS NULL)"
-        )
+        rows = queries.free_tasks(self.tables)
         mine = [task for task in rows if self.only in ("", task.id)]
         ready = [task for task in mine if all(self.tables.task(id).state == "done" for id in task.after)]
         return sorted(ready, key=lambda task: (*rank(task), task.updated_at))
@@ -76,7 +75,7 @@ class Turns:
             return True
         if self._is_running_away(task, now):
             return True
-        known = {row["name"] for row in self.tables.variables(task.id)}
+        known = {row.name for row in queries.variables_of(self.tables, task.id)}
         lacking = [name for name in task.needs if name not in known]
         if lacking:
             with self.tables.write():
@@ -119,14 +118,8 @@ class Turns:
         Each way in which a run can end has a bound of its own; this one holds for all of them together. Runs that a limit
         ended are waited for by the clock.
         """
-        row = self.tables.one(
-            "SELECT MAX(lifted_at) AS at FROM hold WHERE task = ? AND human = 1 AND lifted_by != 'timeout'", task.id
-        )
-        since = max(now - HOUR, (row["at"] if row is not None else None) or 0)
-        begun = self.tables.runs(
-            "task = ? AND phase = ? AND started_at > ? AND outcome NOT IN ('limited', 'paused')",
-            task.id, task.phase, since,
-        )  # fmt: skip
+        since = max(now - HOUR, queries.last_hand(self.tables, task.id))
+        begun = queries.counted_runs(self.tables, task, since)
         if len(begun) < FUSE * self.ground.options.max_attempts:
             return False
         why = f"No progress in {len(begun)} runs: {begun[-1].reason}."
@@ -185,14 +178,14 @@ class Turns:
 
     def _prompt(self, tables: Tables, task: Task, last: Run | None, memory: Memory, run: str, now: int) -> str:
         """Compose what the agent is told, and note which answers are delivered with it."""
-        known = tables.prompts("task = ? AND status IN ('answered', 'expired') AND kind != 'approval'", task.id)
+        known = queries.settled_prompts(tables, task.id)
         answers = [one for one in known if not one.delivered]
         # A session that goes on has what was delivered in its history.
         earlier = [one for one in known if one.delivered and not memory.resumes]
         left = last.left if last is not None and last.outcome != "phase" else []
         prompt = telling.compose(task, last, memory.resumes, answers, left, memory.brief, memory.missing, earlier)
         for one in answers:
-            tables.do("UPDATE prompt SET delivered = ? WHERE id = ?", run, one.id)
+            changes.deliver(tables, one.id, run)
         # What only the words around it show to be a secret is sealed here: redacted, the agent would never be told it.
         return str(vault.keep(tables, task.id, vault.mark(self.ground, prompt), now))
 
