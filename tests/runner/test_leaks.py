@@ -209,7 +209,7 @@ def test_a_title_that_is_cut_from_the_brief_has_no_half_of_a_key(tmp_path: Path)
 
     spec = taskfile.check({"brief": "x" * 60 + " " + key, "workspace": str(tmp_path)}, str(tmp_path))
 
-    assert key[:10] not in spec["title"]
+    assert key[:10] not in spec.title
 
 
 def test_a_value_in_the_place_of_a_name_is_refused_and_not_told(tmp_path: Path) -> None:

@@ -191,7 +191,9 @@ def test_a_client_that_was_killed_goes_on_with_its_session(here: ClientPlace) ->
     here.supervise(until=lambda: here.requests() == 1 and _tool_runs(here, task))
     run = here.ground.tables.last_run(task.id)
     assert run is not None
-    os.kill(process.agent(run.folder)["pid"], signal.SIGKILL)
+    pid = process.agent(run.folder).pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
 
     here.supervise()
 

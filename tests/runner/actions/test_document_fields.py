@@ -246,8 +246,8 @@ def claim_created(story: Story, name: str, task: Task, document: dict[str, Any],
 
 
 def claim_pid(story: Story, name: str, task: Task, document: dict[str, Any], expected: Any) -> None:
-    known = process.agent(story.runs_of(name)[-1].folder)["pid"]
-    assert known > 0
+    known = process.agent(story.runs_of(name)[-1].folder).pid
+    assert known is not None and known > 0
     assert document["agent"]["pid"] == (None if expected is None else known)
 
 
@@ -256,7 +256,7 @@ def spoken(story: Story, name: str, expected: int) -> list[str]:
     found: list[str] = []
     for run in story.runs_of(name):
         output = run_outputs.read(story.place.ground, run)
-        found += [redact(run.prompt[:4000]), *[message["content"] for message in output.messages]]
+        found += [redact(run.prompt[:4000]), *[message.content for message in output.messages]]
     return found[: 1 + expected] if expected == 0 or CASES[name].reason == "interval" else found
 
 

@@ -181,7 +181,7 @@ def test_calls_of_our_tools_are_protocol_and_tell_the_step_from_there_on() -> No
     )  # fmt: skip
     output.feed_call(b'{"name": "PROGRESS", "fields": {"step": "03_users", "percent": "35"}}')
 
-    told = [(one["step"], one["type"]) for one in output.messages]
+    told = [(one.step, one.type) for one in output.messages]
     assert told == [
         ("", "log"), ("03_users", "protocol"), ("03_users", "log"), ("03_users", "log"), ("03_users", "protocol"),
         ("04_last", "protocol"),
@@ -295,7 +295,7 @@ def test_garbage_is_counted_and_never_raises(line: bytes) -> None:
 
 
 def types(output: Output) -> list[str]:
-    return [message["type"] for message in output.messages]
+    return [message.type for message in output.messages]
 
 
 def test_lines_of_blocks_and_markers_are_protocol_and_all_others_a_log() -> None:
@@ -320,7 +320,7 @@ def test_what_a_client_says_is_protocol_error_or_log_and_its_tools_are_not_its_l
     )
 
     assert types(output) == ["log", "protocol", "log", "error"]
-    assert [message["step"] for message in output.messages] == ["", "02", "02", "02"]
+    assert [message.step for message in output.messages] == ["", "02", "02", "02"]
     assert output.last_said() == "[PROGRESS]\nstep: 02\n[/PROGRESS]"
 
 
@@ -358,4 +358,4 @@ def test_progress_that_was_told_by_a_tool_is_reported_once() -> None:
     output.feed(json.dumps({"type": "assistant", "message": {"id": "m1", "content": [use]}}).encode())
     output.feed_call(json.dumps({"name": "PROGRESS", "fields": {"step": "02", "percent": "40"}}).encode())
 
-    assert [(one["step"], one["percent"]) for one in output.reports] == [("02", 40)]
+    assert [(one.step, one.percent) for one in output.reports] == [("02", 40)]

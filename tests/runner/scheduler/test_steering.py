@@ -48,12 +48,12 @@ def test_a_frozen_task_is_found_again_and_goes_on_where_it_stood(place: Place) -
     task = place.task([{"write": ["a.txt", "1"]}, {"wait_for": str(go)}, DONE])
     place.supervise(until=lambda: (place.workspace() / "a.txt").exists())
     place.tasks.freeze(task.id)
-    place.supervise(until=lambda: bool(process.state(last(place, task).folder).get("frozen")))
+    place.supervise(until=lambda: bool(process.state(last(place, task).folder).frozen))
     go.touch()
 
     begin = time.monotonic()
     place.supervise(until=lambda: time.monotonic() - begin > 1)
-    assert process.state(last(place, task).folder)["frozen"]
+    assert process.state(last(place, task).folder).frozen
     assert place.journal() == ["begin 0"]
     assert place.tasks.views.show(task.id)["frozen"]
     place.tasks.resume(task.id)
@@ -72,12 +72,12 @@ def test_what_is_frozen_is_kept_once_for_each_freeze(place: Place) -> None:
     for number in (1, 2):
         place.tasks.freeze(task.id)
         place.supervise(until=lambda number=number: place.reasons(task).count("user_pause") == number)  # type: ignore[misc]
-        assert process.state(last(place, task).folder)["frozen"]
+        assert process.state(last(place, task).folder).frozen
         begin = time.monotonic()
         place.supervise(until=lambda begin=begin: time.monotonic() - begin > 1)  # type: ignore[misc]
         assert place.reasons(task).count("user_pause") == number, "another supervisor finds it frozen, and kept"
         place.tasks.resume(task.id)
-        place.supervise(until=lambda: not process.state(last(place, task).folder)["frozen"])
+        place.supervise(until=lambda: not process.state(last(place, task).folder).frozen)
     go.touch()
     place.supervise()
 
@@ -145,8 +145,10 @@ def test_a_frozen_agent_that_is_killed_no_longer_counts_as_frozen(place: Place) 
     task = place.task([{"write": ["a.txt", "1"]}, {"wait_for": str(go)}, DONE])
     place.supervise(until=lambda: (place.workspace() / "a.txt").exists())
     place.tasks.freeze(task.id)
-    place.supervise(until=lambda: bool(process.state(last(place, task).folder).get("frozen")))
-    os.kill(process.agent(last(place, task).folder)["pid"], 9)
+    place.supervise(until=lambda: bool(process.state(last(place, task).folder).frozen))
+    pid = process.agent(last(place, task).folder).pid
+    assert pid is not None
+    os.kill(pid, 9)
     go.touch()
 
     place.supervise()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 import signal
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Thread
 from time import sleep
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -18,6 +19,7 @@ from keepfast.model.errors import Conflict, NotFound, Usage
 from keepfast.resume import extractor as notes
 from keepfast.runner.actions.environment import Ground
 from keepfast.runner.domain import prompts as telling
+from keepfast.runner.domain.records import Agent, TaskSpec
 from keepfast.runner.domain.task import NotAllowed
 from keepfast.runner.scheduler import attempts
 from keepfast.runner.scheduler.attempts import Threads
@@ -252,7 +254,7 @@ def test_an_agent_that_is_not_installed_fails_with_its_name_and_leaves_no_draft(
 def test_of_several_tasks_none_is_made_if_one_cannot_start(place: Place) -> None:
     good = _spec(place)
     with pytest.raises(Usage, match="no-such-agent"):
-        place.tasks.new_all([good, {**good, "agent": {"command": ["no-such-agent"]}}], start=True)
+        place.tasks.new_all([good, replace(good, agent={"command": ["no-such-agent"]})], start=True)
 
     assert place.tasks.views.listing() == []
 
@@ -431,14 +433,14 @@ def test_tasks_wait_for_those_they_name(place: Place) -> None:
 
 def test_two_tasks_never_run_in_one_workspace_at_once(place: Place) -> None:
     first = place.task([{"sleep": 0.3}, DONE])
-    second = place.tasks.new({**_spec(place), "agent": place.agent("other", [DONE])}, start=True)
+    second = place.tasks.new(replace(_spec(place), agent=cast(Agent, place.agent("other", [DONE]))), start=True)
     place.supervise()
 
     [one], [two] = (place.ground.tables.runs("task = ?", task.id) for task in (first, second))
     assert one.ended_at <= two.started_at or two.ended_at <= one.started_at
 
 
-def _spec(place: Place) -> dict[str, object]:
+def _spec(place: Place) -> TaskSpec:
     from keepfast.runner.actions import taskfile
 
     return taskfile.check({"brief": "Do it.", "workspace": str(place.workspace()), "agent": {"command": ["true"]}}, "/")

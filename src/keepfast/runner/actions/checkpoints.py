@@ -17,7 +17,6 @@ from keepfast.runner.actions import descriptions, documents, folders
 from keepfast.runner.actions.seals import struck_out, warn_of_keys
 from keepfast.runner.actions.vault import agent_of, values
 from keepfast.runner.db import changes, queries
-from keepfast.runner.domain.moments import moment
 from keepfast.runner.domain.records import Run, Task, TaskCheckpoint
 from keepfast.runner.process.drivers import driver
 from keepfast.secrets.cuts import head
@@ -128,7 +127,7 @@ def note(ground: Ground, kept: Kept) -> Noted:
     """
     tables, taken = ground.tables, kept.taken
     task, run = tables.task(kept.task), tables.run(kept.agent) if kept.agent else None
-    head = {"id": taken.id, "reason": kept.reason, "createdAt": moment(kept.at)}
+    head = descriptions.Head(taken.id, kept.reason, kept.at)
     text = documents.signed(ground, descriptions.describe(ground, task, run, kept.seen, head, kept.conversation))
     name = _name(ground, task, kept) if _stage(ground, taken.id, text) else ""
     row = TaskCheckpoint(

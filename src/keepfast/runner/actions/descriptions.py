@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from keepfast.runner.actions import dialogue
-from keepfast.runner.actions.dialogue import Dialogue
+from keepfast.runner.actions.dialogue import Dialogue, Line
 from keepfast.runner.actions.documents import VERSION
 from keepfast.runner.db import queries
 from keepfast.runner.db.tables import Tables
@@ -26,6 +26,14 @@ if TYPE_CHECKING:
 BY = {"interval": "auto", "user_pause": "user", "cancel": "user", "manual": "user"}
 DELIVERABLES, MOST_SEEN = 500, 20_000
 """So many of the newest files are listed, of so many that are looked at."""
+
+
+class Head(NamedTuple):
+    """What a document begins with."""
+
+    id: str
+    reason: str
+    at: int
 
 
 class Seen(NamedTuple):
@@ -51,7 +59,7 @@ def look(ground: Ground, task: Task, run: Run | None, output: Output | None) -> 
         ),
         workspace={"path": task.workspace, **_deliverables(task.workspace)},
         session=(output.session if output is not None else "") or (run.session if run is not None else task.session),
-        pid=process.agent(run.folder).get("pid") if run is not None else None,
+        pid=process.agent(run.folder).pid if run is not None else None,
         step=output.step if output is not None else "",
         fraction=output.fraction if output is not None else 0.0,
         tokens=output.tokens if output is not None else 0,
@@ -59,12 +67,12 @@ def look(ground: Ground, task: Task, run: Run | None, output: Output | None) -> 
 
 
 def describe(
-    ground: Ground, task: Task, run: Run | None, seen: Seen, head: dict[str, Any], kept: dict[str, Any] | None
+    ground: Ground, task: Task, run: Run | None, seen: Seen, head: Head, kept: dict[str, Any] | None
 ) -> dict[str, Any]:
     """The document of a checkpoint: the source's fields, redacted and bounded, and a schema version.
 
     It tells what the rows say now: whoever changes a state because of a checkpoint describes it afterwards, in the same
-    transaction. `head` holds `id`, `reason` and `createdAt`; `kept` says where the whole conversation lies in the store.
+    transaction. `kept` says where the whole conversation lies in the store.
     """
     tables = ground.tables
     state = tables.shown_state(task)
@@ -74,11 +82,11 @@ def describe(
     fraction = (seen.fraction if lives else 0.0) or task.fraction
     return {
         "schemaVersion": VERSION,
-        "id": head["id"],
+        "id": head.id,
         "taskId": task.id,
-        "createdAt": head["createdAt"],
-        "createdBy": BY.get(head["reason"], "system"),
-        "reason": head["reason"],
+        "createdAt": moment(head.at),
+        "createdBy": BY.get(head.reason, "system"),
+        "reason": head.reason,
         "task": {
             "status": machine.status(state),
             "type": task.type,
@@ -129,10 +137,10 @@ def _touched(folder: str) -> int:
         return 0
 
 
-def _message(message: dict[str, Any], has_phases: bool) -> dict[str, Any]:
-    about = {key: value for key, value in message["metadata"].items() if has_phases or key != "phase"}
+def _message(message: Line, has_phases: bool) -> dict[str, Any]:
+    about = {key: value for key, value in message.metadata.items() if has_phases or key != "phase"}
     return {
-        "role": message["role"], "content": message["content"], "timestamp": moment(message["at"]), "metadata": about,
+        "role": message.role, "content": message.content, "timestamp": moment(message.at), "metadata": about,
     }  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from keepfast.model.errors import KeepfastError
@@ -23,11 +24,21 @@ if TYPE_CHECKING:
 KEPT = "said.json"
 
 
+class Line(NamedTuple):
+    """A message as documents tell it, redacted."""
+
+    role: str
+    content: str
+    at: int
+    metadata: dict[str, Any]
+    """As it stands in the document."""
+
+
 class Dialogue(NamedTuple):
     """The newest messages of a task, oldest first, and how many there were."""
 
     total: int = 0
-    messages: tuple[dict[str, Any], ...] = ()
+    messages: tuple[Line, ...] = ()
 
 
 def read(ground: Ground, run: Run, output: Output | None) -> Dialogue:
@@ -74,12 +85,9 @@ def documented(ground: Ground, task: str, before: int) -> Dialogue:
         with suppress(KeepfastError, KeyError, ValueError):
             told = documents.read(ground, workspace, row.file)["conversationHistory"]
             messages = [
-                {
-                    "role": one["role"], "content": one["content"], "at": nanoseconds(one["timestamp"]),
-                    "metadata": one.get("metadata") or {},
-                }
+                Line(one["role"], one["content"], nanoseconds(one["timestamp"]), one.get("metadata") or {})
                 for one in told["messages"]
-            ]  # fmt: skip
+            ]
             return Dialogue(told["lastMessageIndex"] + 1, tuple(messages))
     return Dialogue()
 
@@ -87,34 +95,33 @@ def documented(ground: Ground, task: str, before: int) -> Dialogue:
 def _joined(ground: Ground, before: Dialogue, run: Run, output: Output) -> Dialogue:
     # Until the agent tells of another step, it is at the one that the task was at when the run began.
     first = ground.tables.first_step(run) or None
-    begun = {
-        "role": "user", "content": clean_text(run.prompt)[:SHOWN], "at": run.started_at,
-        "metadata": {"phase": run.phase, "step": first, "type": "log"},
-    }  # fmt: skip
+    metadata = {"phase": run.phase, "step": first, "type": "log"}
+    begun = Line("user", clean_text(run.prompt)[:SHOWN], run.started_at, metadata)
     said = [begun]
     for message in output.messages:
-        if "struck" not in message:
-            message["struck"] = clean_text(message["content"])  # once: a run's messages are told of at every checkpoint
-        said.append({
-            "role": message["role"], "content": message["struck"], "at": message["at"] or run.started_at,
-            "metadata": {"phase": run.phase, "step": message["step"] or first, "type": message["type"]},
-        })  # fmt: skip
+        metadata = {"phase": run.phase, "step": message.step or first, "type": message.type}
+        said.append(Line(message.role, _redacted(message.content), message.at or run.started_at, metadata))
     if output.count > len(output.messages):
         said = said[1:]  # messages between the prompt and these are left out: what is shown has no gaps
         before = Dialogue(before.total)
     return Dialogue(before.total + 1 + output.count, (*before.messages, *said)[-MESSAGES:])
 
 
+@lru_cache(8 * MESSAGES)
+def _redacted(content: str) -> str:
+    """Once for each text: a run's messages are told of at every checkpoint."""
+    return clean_text(content)
+
+
 def _kept(run: Run) -> Dialogue | None:
     noted = process.read(f"{run.folder}/{KEPT}", most=64 << 20)
-    return Dialogue(noted["total"], tuple(noted["messages"])) if noted is not None else None
+    return Dialogue(noted["total"], tuple(Line(**one) for one in noted["messages"])) if noted is not None else None
 
 
 def _note(run: Run, dialogue: Dialogue) -> None:
+    noted = {"total": dialogue.total, "messages": [one._asdict() for one in dialogue.messages]}
     try:
         if os.path.isdir(run.folder):
-            write_file(
-                f"{run.folder}/{KEPT}", {"total": dialogue.total, "messages": list(dialogue.messages)}, durable=False
-            )
+            write_file(f"{run.folder}/{KEPT}", noted, durable=False)
     except OSError:
         pass

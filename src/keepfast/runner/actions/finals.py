@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from keepfast.runner.actions import checkpoints, metadata
 from keepfast.runner.db import queries
@@ -72,18 +72,26 @@ def try_again(ground: Ground, id: str) -> bool:
     return kept is not None
 
 
-def failed(tables: Tables, id: str) -> dict[str, Any] | None:
-    """The last try to save a task, if it failed and none has succeeded since: `reason`, `error` and `since`."""
+class FailedSave(NamedTuple):
+    """The last try to save a task; as JSON it has these names."""
+
+    reason: str
+    error: str
+    since: str
+
+
+def failed(tables: Tables, id: str) -> FailedSave | None:
+    """The last try to save a task, if it failed and none has succeeded since."""
     found = queries.newest_events(tables, id, 1, "checkpoint_created", "checkpoint_failed")
     if not found or found[0].type != "checkpoint_failed":
         return None
     facts = found[0].read()
-    return {"reason": facts["reason"], "error": facts["error"], "since": moment(found[0].at)}
+    return FailedSave(facts["reason"], facts["error"], moment(found[0].at))
 
 
 def _error(tables: Tables, id: str) -> str:
     found = failed(tables, id)
-    return str(found["error"]) if found is not None else "no checkpoint was made"
+    return found.error if found is not None else "no checkpoint was made"
 
 
 def _next(ground: Ground) -> dict[str, Any]:

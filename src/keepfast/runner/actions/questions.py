@@ -60,7 +60,7 @@ def tell_progress(tables: Tables, run: Run, now: int, output: Output) -> None:
     """Log what an agent reported of its progress and nobody has logged yet. Inside a transaction."""
     known = queries.count_events_of_run(tables, run, "progress_report")
     for report in output.reports[known:]:
-        tables.log(run.task, now, "progress_report", report, run.id)
+        tables.log(run.task, now, "progress_report", report._asdict(), run.id)
 
 
 def wanted(kind: str, key: str, text: str) -> str:

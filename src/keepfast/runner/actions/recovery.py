@@ -13,6 +13,7 @@ from keepfast.runner.db import queries
 from keepfast.runner.db.rows import MARKED
 from keepfast.runner.domain.moments import moment, nanoseconds
 from keepfast.runner.domain.prompts import aside
+from keepfast.runner.domain.records import TaskCheckpoint
 from keepfast.runner.domain.task import ACTIVE, DONE, DRAFT, FAILED, TERMINAL, USER_PAUSE
 from keepfast.runner.process import shims as process
 from keepfast.store.rows import Query
@@ -33,6 +34,13 @@ class Refused(NamedTuple):
 
     file: str
     why: str
+
+
+class Document(NamedTuple):
+    """A document of a checkpoint, whole and ours."""
+
+    name: str
+    content: dict[str, Any]
 
 
 class Found(NamedTuple):
@@ -90,10 +98,8 @@ def _take_over(ground: Ground, workspace: str) -> Found:
     return Found(workspace, id, "cold start" if cold else "rebuilt", refused)
 
 
-def _insert(
-    ground: Ground, known: dict[str, Any], phase: int, found: list[tuple[str, dict[str, Any]]], cold: bool
-) -> None:
-    latest = found[-1][1] if found else None
+def _insert(ground: Ground, known: dict[str, Any], phase: int, found: list[Document], cold: bool) -> None:
+    latest = found[-1].content if found else None
     kept = _kept(ground, known, found)
     now, id = ground.now(), str(known["id"])
     ended = known["state"] in (DONE, FAILED, "cancelled", DRAFT)
@@ -129,11 +135,11 @@ def _insert(
                 tables.warn(id, now, f"{known['title']}: {why}")
             tables.insert("hold", task=id, kind=USER_PAUSE, since=now, reason=why, human=1)
             tables.change(id, now, reason=why)
-        for columns in kept:
-            tables.insert("checkpoint", once=True, **columns)
+        for one in kept:
+            tables.insert("checkpoint", once=True, **one._asdict())
 
 
-def _kept(ground: Ground, known: dict[str, Any], found: list[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
+def _kept(ground: Ground, known: dict[str, Any], found: list[Document]) -> list[TaskCheckpoint]:
     """The rows of a task's checkpoints: what its documents tell, and their versions, as the store has them."""
     id = str(known["id"])
     rows: dict[str, CheckpointRow] = {}
@@ -147,12 +153,12 @@ def _kept(ground: Ground, known: dict[str, Any], found: list[tuple[str, dict[str
         tags = row.tags.split("\n") if row is not None else []
         key = next((tag for tag in tags if tag.startswith(f"{id}:")), f"{id}:rebuilt:{document['id']}")
         run = ":".join(key.split(":")[:2])
-        kept.append({
-            "key": key, "task": id, "run": run if run.rpartition(":")[2].isdigit() else "", "id": document["id"],
-            "version": row.version if row is not None else 0, "reason": document["reason"],
-            "phase": document["agent"].get("currentPhase") or 1, "tree": row.tree if row is not None else "", "file": name,
-            "made_at": row.created_at if row is not None else nanoseconds(document["createdAt"]),
-        })  # fmt: skip
+        kept.append(TaskCheckpoint(
+            key=key, task=id, run=run if run.rpartition(":")[2].isdigit() else "", id=document["id"],
+            version=row.version if row is not None else 0, reason=document["reason"],
+            phase=document["agent"].get("currentPhase") or 1, tree=row.tree if row is not None else "", file=name,
+            made_at=row.created_at if row is not None else nanoseconds(document["createdAt"]),
+        ))  # fmt: skip
     return kept
 
 
@@ -197,7 +203,7 @@ def _folders(ground: Ground) -> Iterator[tuple[str, int, str]]:
             yield task, int(number), f"{base}/{name}"
 
 
-def _documents(ground: Ground, workspace: str, id: str) -> tuple[list[tuple[str, dict[str, Any]]], Sequence[Refused]]:
+def _documents(ground: Ground, workspace: str, id: str) -> tuple[list[Document], Sequence[Refused]]:
     """The documents of a task that are ours and whole, with their names, oldest first; and all others."""
     folder = f"{workspace}/{folders.CHECKPOINTS}"
     names: list[str] = []
@@ -213,10 +219,10 @@ def _documents(ground: Ground, workspace: str, id: str) -> tuple[list[tuple[str,
             refused.append(Refused(path, str(error)))
             continue
         if document["taskId"] == id:
-            found.append((name.removesuffix(".gz"), document))
+            found.append(Document(name.removesuffix(".gz"), document))
         else:
             refused.append(Refused(path, f"{path} is a document of another task."))
-    return sorted(found, key=lambda one: (one[0] == newest, one[1]["createdAt"], one[0])), refused
+    return sorted(found, key=lambda one: (one.name == newest, one.content["createdAt"], one.name)), refused
 
 
 def infer_phase(workspace: str, type: str, phase: int, phases: int) -> int:

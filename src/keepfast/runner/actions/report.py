@@ -31,6 +31,8 @@ def report(ground: Ground, since: int) -> dict[str, Any]:
                 waited[hold.kind] = round(waited.get(hold.kind, 0.0) + max(span, 0.0), 1)
         kept = Counter(sorted(one.reason for one in queries.checkpoints_since(tables, task.id, since)))
         shown = tasks.views.describe(task)
+        # Of a task that was accepted without it, `reason` says so.
+        failed = finals.failed(tables, task.id) if task.state != DONE else None
         found.append({
             **{name: shown[name] for name in ("id", "title", "status", "hold", "phase", "progress", "workspace", "reason")},
             "runs": len(runs),
@@ -40,7 +42,7 @@ def report(ground: Ground, since: int) -> dict[str, Any]:
             "waited_seconds": waited,
             "checkpoints": dict(kept),
             "changed_files": _changed(ground, task.id, since),
-            "save_failed": finals.failed(tables, task.id) if task.state != DONE else None,  # accepted: `reason` says so
+            "save_failed": failed._asdict() if failed is not None else None,
             "warnings": tasks.views.warnings(task.id, since),
         })  # fmt: skip
     return {

@@ -45,7 +45,7 @@ def lasted(ground: Ground, run: Run, look: process.Look) -> float:
 
 def age(ground: Ground, run: Run) -> float:
     """Seconds since the agent was started, by the kernel's clock, which nobody can set."""
-    start = process.agent(run.folder).get("start")
+    start = process.agent(run.folder).start
     if not start or run.boot != ground.boot:
         return 0.0
     return max(ground.since_boot() / SECOND - int(start) / os.sysconf("SC_CLK_TCK"), 0.0)

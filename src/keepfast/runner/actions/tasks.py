@@ -28,7 +28,7 @@ from keepfast.runner.actions.views import Views
 from keepfast.runner.db import changes, queries
 from keepfast.runner.domain import prompts as telling
 from keepfast.runner.domain import task as machine
-from keepfast.runner.domain.records import Task, TaskCheckpoint
+from keepfast.runner.domain.records import Agent, Task, TaskCheckpoint, TaskSpec
 from keepfast.runner.domain.task import ACTIVE, BUDGET, DRAFT, UNSAVED, USER_PAUSE, NotAllowed
 from keepfast.runner.process import shims as process
 from keepfast.runner.process.drivers import driver
@@ -61,50 +61,50 @@ class Tasks:
     # Making
 
     def new(
-        self, spec: dict[str, Any], *, start: bool = False, names: dict[str, str] | None = None, sealed: bool = False
+        self, spec: TaskSpec, *, start: bool = False, names: dict[str, str] | None = None, sealed: bool = False
     ) -> Task:
         """Make a task of a checked specification, its secrets sealed first. `names` are the ids of tasks of the same file.
 
         `sealed`: it comes from another task, and is so already.
         """
         if start:
-            self._check_agent(spec["agent"])
+            self._check_agent(spec.agent)
         now = self.ground.now()
-        id = task_id(now, spec["title"])
+        id = task_id(now, spec.title)
         after = []
-        for name in spec["after"]:
+        for name in spec.after:
             other = (names or {}).get(name) or self.views.find(name).id
             after.append(other)
-        given = {name: spec[name] for name in vault.GIVEN}
+        given = {name: getattr(spec, name) for name in vault.GIVEN}
         marked = vault.Marked(given, {}) if sealed else vault.mark_given(self.ground, given)
-        workspace = self._adopt(spec["workspace"])
-        folders.prepare(spec["workspace"])
-        budget = {**spec["budget"], "tokens": spec["budget"]["tokens"] or self.ground.options.max_tokens}
+        workspace = self._adopt(spec.workspace)
+        folders.prepare(spec.workspace)
+        budget = {**spec.budget, "tokens": spec.budget["tokens"] or self.ground.options.max_tokens}
         with self.tables.write():
-            self.tables.count_events_on(event_files.last_number(spec["workspace"]))
+            self.tables.count_events_on(event_files.last_number(spec.workspace))
             self.tables.insert(
-                "task", id=id, type=spec["type"], workspace=spec["workspace"], workspace_id=workspace, budget=budget,
-                priority=spec["priority"], after=after, needs=spec["secrets"], state=DRAFT, created_at=now, updated_at=now,
+                "task", id=id, type=spec.type, workspace=spec.workspace, workspace_id=workspace, budget=budget,
+                priority=spec.priority, after=after, needs=spec.secrets, state=DRAFT, created_at=now, updated_at=now,
                 **marked.value,
             )  # fmt: skip
             vault.keep(self.tables, id, marked, now)
-            self.tables.log(id, now, "task_created", {"title": marked.value["title"], "taskType": spec["type"]})
+            self.tables.log(id, now, "task_created", {"title": marked.value["title"], "taskType": spec.type})
         if start:
             return self.start(id)
         metadata.project(self.ground, id)
         return self.tables.task(id)
 
-    def new_all(self, specs: Iterable[dict[str, Any]], *, start: bool = False) -> list[Task]:
+    def new_all(self, specs: Iterable[TaskSpec], *, start: bool = False) -> list[Task]:
         """Make the tasks of one file; those that wait for others come after them. None is made if one cannot start."""
         specs = list(specs)
         for spec in specs if start else ():
-            self._check_agent(spec["agent"])
+            self._check_agent(spec.agent)
         made: list[Task] = []
         names: dict[str, str] = {}
         for spec in specs:
             made.append(self.new(spec, start=start, names=names))
-            if spec["name"]:
-                names[spec["name"]] = made[-1].id
+            if spec.name:
+                names[spec.name] = made[-1].id
         return made
 
     def start(self, ref: str) -> Task:
@@ -173,7 +173,7 @@ class Tasks:
         if not finals.try_again(self.ground, task.id):
             failed = finals.failed(self.tables, task.id)
             raise Conflict(
-                f"It could not be saved: {failed['error']}" if failed else "The task went on in the meantime.",
+                f"It could not be saved: {failed.error}" if failed else "The task went on in the meantime.",
                 "Mend that and resume it again; `keepfast task accept` calls it done as it is.",
             )
         return self.steps.told(task.id)
@@ -280,10 +280,10 @@ class Tasks:
             self._check_agent(vault.open_agent(self.ground, task))
         folder = os.path.realpath(folder)
         session, _ = returning.branch_off(self.ground, task, folder, git)
-        spec = {
-            "title": task.title, "type": task.type, "brief": task.brief, "workspace": folder, "agent": task.agent,
-            "phases": task.phases, "budget": task.budget, "priority": task.priority, "after": [], "secrets": task.needs, "name": "",
-        }  # fmt: skip
+        spec = TaskSpec(
+            name="", title=task.title, type=task.type, brief=task.brief, workspace=folder, agent=task.agent,
+            phases=task.phases, budget=task.budget, priority=task.priority, after=[], secrets=task.needs,
+        )  # fmt: skip
         made = self.new(spec, sealed=True)
         with self.tables.write():
             self.tables.change(
@@ -319,7 +319,7 @@ class Tasks:
             checkpoints.publish(self.ground, noted)
         return self.steps.told(task.id)
 
-    def _check_agent(self, agent: dict[str, Any]) -> None:
+    def _check_agent(self, agent: Agent) -> None:
         """Raises `Usage` if the agent's program is not there."""
         why = driver(agent, self.ground.options).check(self.ground.variables)
         if why:

@@ -19,7 +19,7 @@ from keepfast.runner.process.redaction import KINDS, MARK, SEALED, is_secret, is
 if TYPE_CHECKING:
     from keepfast.runner.actions.environment import Ground
     from keepfast.runner.db.tables import Tables
-    from keepfast.runner.domain.records import Task
+    from keepfast.runner.domain.records import Agent, Task
 
 SIGNS = str.maketrans("?!.,:;()[]\"'`", " " * 13)
 LIKELY = "Xq7-29fk3Lm"
@@ -78,15 +78,15 @@ def reveal(ground: Ground, task: str, value: Any) -> Any:
     return value
 
 
-def open_agent(ground: Ground, task: Task) -> dict[str, Any]:
+def open_agent(ground: Ground, task: Task) -> Agent:
     """The task's `agent` with its true values. Raises `WrongKey` if the key is not here."""
-    agent: dict[str, Any] = reveal(ground, task.id, task.agent)
+    agent: Agent = reveal(ground, task.id, task.agent)
     if "set" in agent:
         agent["set"] = {name: _opened(ground, name, value) for name, value in task.agent["set"].items()}
     return agent
 
 
-def agent_of(ground: Ground, task: Task) -> dict[str, Any]:
+def agent_of(ground: Ground, task: Task) -> Agent:
     """The same where nothing is started: what does not open is left out."""
     try:
         return open_agent(ground, task)

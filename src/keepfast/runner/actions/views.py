@@ -101,6 +101,7 @@ class Views:
         """Everything about a task: runs, prompts, checkpoints, and the newest document's incremental form."""
         task = self.find(ref)
         rows = queries.newest_checkpoints(self.tables, task.id, 50)
+        failed = finals.failed(self.tables, task.id)
         return {
             **self.describe(task),
             "brief": task.brief,
@@ -118,7 +119,7 @@ class Views:
             "checkpoints_total": queries.count_checkpoints(self.tables, task.id),
             "secrets": [row.name for row in queries.variables_of(self.tables, task.id)],
             "incremental": self._incremental(task),
-            "save_failed": finals.failed(self.tables, task.id),
+            "save_failed": failed._asdict() if failed is not None else None,
             "missing_keys": missing_keys(self.ground),
             "warnings": self.warnings(task.id),
         }  # fmt: skip

@@ -4,7 +4,60 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
+
+
+class Phase(TypedDict):
+    """A part of a task that ends with a check or a review."""
+
+    name: str
+    prompt: str
+    verify: str
+    """The command that checks it; empty if there is none."""
+    review: bool
+
+
+class Agent(TypedDict, total=False):
+    """How a task's agent is started; what is absent is as the settings have it."""
+
+    kind: str
+    command: list[str]
+    model: str
+    permission_mode: str
+    allowed_tools: list[str]
+    arguments: list[str]
+    environment: list[str]
+    set: dict[str, str]
+    resume_with: str
+    completes_on: str
+    limit_windows: int
+    input: str
+
+
+class Limits(TypedDict):
+    """The budget of a task; 0 is without limit."""
+
+    tokens: int
+    money: float
+    seconds: int
+
+
+@dataclass(frozen=True)
+class TaskSpec:
+    """A task as somebody wrote it down, checked, with every default filled in."""
+
+    name: str
+    """How other tasks of the same file name it; empty if none does."""
+    title: str
+    type: str
+    brief: str
+    workspace: str
+    agent: Agent
+    phases: list[Phase]
+    budget: Limits
+    priority: str
+    after: list[str]
+    secrets: list[str]
 
 
 @dataclass(frozen=True)
@@ -17,9 +70,9 @@ class Task:
     brief: str
     workspace: str
     workspace_id: str
-    agent: dict[str, Any]
-    phases: list[dict[str, Any]]
-    budget: dict[str, Any]
+    agent: Agent
+    phases: list[Phase]
+    budget: Limits
     priority: str
     after: list[str]
     needs: list[str]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 from threading import Lock, Thread
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from keepfast.model.errors import KeepfastError
 from keepfast.runner.db import changes, queries
@@ -41,7 +41,7 @@ class Notices:
         self._since = ""
 
     @property
-    def _ways(self) -> dict[str, Callable[[Ground, dict[str, Any]], str]]:
+    def _ways(self) -> dict[str, Callable[[Ground, ways.Body], str]]:
         """The ways that the settings name now."""
         return {name: way for name, way in ways.WAYS.items() if getattr(self.ground.options, name)}
 

@@ -149,8 +149,8 @@ class _Observer:
         if process.last_wish(self.folder) != "freeze":
             process.wish(self.folder, "freeze", "frozen by a person")
         state = process.state(self.folder)
-        number = int(state.get("wish", 0))
-        if state.get("done") == "freeze" and state.get("frozen") and number != self.frozen:
+        number = state.wish
+        if state.done == "freeze" and state.frozen and number != self.frozen:
             self.frozen, self.saved_at = number, now
             key = f"{self.run.id}:freeze:{number}"
             checkpoints.take(self.ground, self.task, self.run, "user_pause", key, self.output)
@@ -242,7 +242,7 @@ class _Observer:
     def _tell(self, now: float) -> None:
         """Write down that the run lives, what it says of its progress, and what it used."""
         if self.run.state == STARTING:
-            pid = process.agent(self.folder).get("pid")
+            pid = process.agent(self.folder).pid
             if pid:
                 with self.ground.tables.write() as tables:
                     tables.check_epoch(self.run)

@@ -130,7 +130,7 @@ class Settlement:
 
     def _tell_start(self, tables: Tables) -> None:
         """Say that the agent was started, if it had ended before anybody saw it live."""
-        pid = process.agent(self.run.folder).get("pid")
+        pid = process.agent(self.run.folder).pid
         if pid and not tables.run(self.run.id).live_at:
             at = run_outputs.began_at(self.ground, self.run)
             tables.change_run(self.run.id, pid=int(pid), live_at=at)
