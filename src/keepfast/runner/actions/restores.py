@@ -45,16 +45,22 @@ class Missing(NamedTuple):
 
 
 def look_for_work(ground: Ground, task: Task) -> Missing:
-    """Compare the disk with what the task's checkpoints say that it made. What cannot be read counts as there."""
+    """Compare the disk with what the task's checkpoints say that it made.
+
+    The checkpoint of a crash is taken of what the crash has left: with it, the one before it counts as well.
+    """
+    newest = checkpoints.leading(ground, task.id)[:1]
+    is_crash = bool(newest) and newest[0].reason == "crash" and newest[0].run == f"{task.id}:{task.attempt}"
     try:
         with ground.engine() as engine:
             root, row = engine.root(os.fsencode(task.workspace))
             rows = checkpoints.standing(ground, engine.repository(), row.id, task.id)
             if len(rows) < 2:
                 return Missing()
-            pairs = pairs_between(engine.repository(), row.id, rows[-1], rows[0])
-            made = [new.path for _, new in pairs if new is not None and new.kind in (FILE, LINK)]
-        gone = [path for path in made if not os.path.lexists(root + b"/" + path)]
+            compared = rows[:2] if is_crash and rows[0].id == newest[0].id else rows[:1]
+            pairs = [pair for one in compared for pair in pairs_between(engine.repository(), row.id, rows[-1], one)]
+            made = {new.path for _, new in pairs if new is not None and new.kind in (FILE, LINK)}
+        gone = sorted(path for path in made if not os.path.lexists(root + b"/" + path))
     except (KeepfastError, OSError):
         return Missing()
     return Missing(gone, bool(gone) and len(gone) == len(made))
