@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from keepfast.runner.domain.task import NotAllowed
 from keepfast.runner.process import shims as process
 from keepfast.store.maintenance.space import forget
 from keepfast.store.rows import Query
+from tests.runner.actions.test_finals import without_store
 from tests.runner.place import DONE, Place
 from tests.runner.scheduler.test_observation import change, client, result, spoken
 
@@ -471,6 +473,55 @@ def test_work_that_a_crash_left_is_gone_on_with(place: Place) -> None:
     assert place.state(task) == ("done", ""), place
     assert warnings(place, task) == []
     assert [one["success"] for one in restored(place, task)] == [True]
+
+
+def checked_later(place: Place, task: Task) -> None:
+    """The store is away: the task is held and tried again, and nobody says that it was restored."""
+    held = place.holds(task, "backoff")
+    with without_store(place):
+        place.tasks.resume(task.id)
+        place.supervise(until=held)
+        [first] = place.ground.tables.holds()
+        place.supervise(until=lambda: held() and place.ground.tables.holds()[0].id > first.id)
+
+        assert "cannot be compared" in first.reason and first.due_at and not first.human
+        assert restored(place, task) == [] and place.outcomes(task) == ["paused"]
+    assert warnings(place, task) == []
+
+
+def test_without_the_store_a_task_whose_files_are_gone_waits_until_that_can_be_told(place: Place) -> None:
+    task = paused_after(place, "a.txt", "b.txt")
+    for name in ("a.txt", "b.txt"):
+        (place.workspace() / name).unlink()
+
+    checked_later(place, task)
+    place.supervise()
+
+    assert place.state(task) == ("done", ""), place
+    assert warnings(place, task) == [RESTARTING]
+    assert [one["success"] for one in restored(place, task)] == [False]
+
+
+def test_without_the_store_and_documents_nobody_knows_what_is_gone(place: Place) -> None:
+    task = paused_after(place, "a.txt")
+    shutil.rmtree(place.workspace() / ".checkpoints")
+
+    checked_later(place, task)
+    place.supervise()
+
+    assert place.state(task) == ("done", ""), place
+    assert [one["success"] for one in restored(place, task)] == [True]
+
+
+def test_without_the_store_the_documents_tell_that_all_files_are_there(place: Place) -> None:
+    task = paused_after(place, "a.txt", "b.txt")
+    with without_store(place):
+        place.tasks.resume(task.id)
+        place.supervise()
+
+    assert place.state(task) == ("active", "unsaved"), place
+    assert [one["success"] for one in restored(place, task)] == [True]
+    assert place.outcomes(task) == ["paused", "idle", "complete"]
 
 
 def test_an_agent_is_told_which_of_its_files_are_gone(place: Place) -> None:
