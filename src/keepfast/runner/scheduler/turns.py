@@ -136,6 +136,10 @@ class Turns:
         if memory.unknown:
             self._put_off(task, f"Its files cannot be compared with its checkpoints: {memory.unknown}")
             return None
+        away = vault.why_away(self.ground, task)
+        if away:
+            self._put_off(task, f"Its secrets cannot be opened now: {away}")
+            return None
         now, resumes, known = self.ground.now(), memory.resumes, task.session
         milliseconds = (self.ground.since_boot() - started) // 1_000_000
         with self.tables.write() as tables:
