@@ -264,8 +264,12 @@ def changed_since(ground: Ground, task: Task, tree: str) -> bool:
 
 def lineage(ground: Ground, task: str) -> list[Taken]:
     """The checkpoints that led to where a task stands, newest first: none that a restore has gone back behind."""
-    rows = queries.newest_checkpoints(ground.tables, task, 500)
-    return [_taken(row) for row in _leading(rows)]
+    return [_taken(row) for row in leading(ground, task)]
+
+
+def leading(ground: Ground, task: str) -> list[TaskCheckpoint]:
+    """The rows of these checkpoints."""
+    return list(_leading(queries.newest_checkpoints(ground.tables, task, 500)))
 
 
 def _leading(rows: list[TaskCheckpoint]) -> Iterator[TaskCheckpoint]:
