@@ -111,7 +111,7 @@ def test_over_http_only_the_token_opens_and_only_our_own_name(kept: Box) -> None
 
 
 def test_a_token_that_others_may_read_or_guess_is_refused(kept: Box) -> None:
-    for content, mode, said in (("x" * 40, 0o644, "Others may read"), ("guess", 0o600, "too short")):
+    for content, mode, said in (("x" * 40, 0o644, "Other users can read"), ("guess", 0o600, "too short")):
         token = kept.home / "token"
         token.write_text(content)
         token.chmod(mode)

@@ -497,7 +497,7 @@ def test_a_repository_that_begins_or_ends_in_a_folder_changes_its_rules(
 
 @pytest.mark.parametrize("rule", ["/*\n", "*\n", "/*\n!/.gitignore\n!/README\n"])
 @pytest.mark.parametrize("mode", ["small", "none"])
-def test_rules_that_hide_everything_are_not applied_with_a_notice(
+def test_rules_that_hide_everything_are_disregarded_with_a_notice(
     make_saver: Callable[..., Saver], root: Path, rule: str, mode: str
 ) -> None:
     """Debian's kernel tree says `/*`; shadow git captured 0 of its 78,622 files and exited with 0."""
@@ -511,7 +511,7 @@ def test_rules_that_hide_everything_are_not applied_with_a_notice(
     assert any("not applied" in notice for notice in outcome.notices)
 
 
-def test_not applied_rules_stay_so_and_come_back_with_the_files_they_do_not_hide(
+def test_disregarded_rules_stay_so_and_come_back_with_the_files_they_do_not_hide(
     make_saver: Callable[..., Saver], root: Path
 ) -> None:
     saver = make_saver(capture__ignored="none")
@@ -535,7 +535,7 @@ def test_not applied_rules_stay_so_and_come_back_with_the_files_they_do_not_hide
     assert saver.kinds()["source"] == "f"
 
 
-def test_rules_begin_to_be_not applied_when_they_hide_what_is_left(
+def test_rules_begin_to_be_disregarded_when_they_hide_what_is_left(
     make_saver: Callable[..., Saver], root: Path
 ) -> None:
     saver = make_saver(capture__ignored="none")

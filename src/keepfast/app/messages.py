@@ -22,7 +22,7 @@ TEXTS = {
         "id in the summary; `keepfast restore {id}` restores its files."
     ),
     "resumed": 'Resumed from checkpoint: "{summary}" (saved {age})',
-    "offer": 'Last checkpoint: "{summary}" (saved {age}). Run {resume} to continue from it.',
+    "offer": 'Checkpoint available: "{summary}" (saved {age}). Run {resume} to continue from it.',
     "changed_since": ("keepfast: unsaved changes on disk since the last checkpoint of this workspace:\n{changes}"),
     "saving": "Checkpoint of the cleared session: saving …",
     "saving_crashed": "Checkpoint of the crashed session: saving …. Run `keepfast resume` to continue from it.",

@@ -135,7 +135,7 @@ class Watch:
         try:
             outcome = self.engine.handle(event)
             if outcome.status == OUTSIDE:
-                raise NoWorkspace(f"{show(self.root)} is not in a workspace.")
+                raise NoWorkspace(f"{show(self.root)} is not inside a workspace.")
         except Exception as error:
             # Whatever it is, the next change must find us here.
             self._see_that_it_is_there()

@@ -104,7 +104,7 @@ def _save(
         session.engine.progress = progress
         outcome = session.engine.handle(event)
     if outcome.status == "outside":
-        raise NoWorkspace(f"{show(event.cwd)} is not in a workspace.")
+        raise NoWorkspace(f"{show(event.cwd)} is not inside a workspace.")
     _tidy(session, outcome)
     _announce(session, outcome)
     return 0

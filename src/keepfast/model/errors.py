@@ -68,7 +68,7 @@ class TooMany(Refused):
 
 
 class NoWorkspace(KeepfastError):
-    """The folder is not in a workspace, or there is no store yet."""
+    """The folder is not inside a workspace, or there is no store yet."""
 
     exit_code = 3
     kind = "no_workspace"
