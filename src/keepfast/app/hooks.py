@@ -701,7 +701,7 @@ class Attending:
         def again(only: tuple[bytes, ...], kept: tuple[bytes, ...]) -> None:
             save(self.engine, self.root, self.folder, told, only, kept)
 
-        return _told_of(keep(self.engine, self.root, self.workspace, paths, threat.spared, again, threat.is_vague))
+        return _told_of(keep(self.engine, self.root, self.workspace, paths, threat, again))
 
     def _newest(self, trigger: str) -> dict[str, Any]:
         """Save, if a trigger is given, and return the newest checkpoint."""
@@ -752,7 +752,7 @@ class Attending:
         late = self._say("late", seconds=self._deadline())
         paths = meant(self.root, threat)
         if saved:
-            paths = left_out(self.engine, self.root, self.workspace, paths, threat.is_vague)
+            paths = left_out(self.engine, self.root, self.workspace, paths, threat)
         names = self._few([show(path) for path in paths if path])
         return f"{names}: {late}" if names else late
 
