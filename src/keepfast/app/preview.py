@@ -73,14 +73,26 @@ MISSING, DIFFERS, EMPTY = "missing", "differs", "empty"
 class Missing:
     """Something that a version left out and that is not what it was: a restore of that version cannot bring it back."""
 
-    __slots__ = ("command", "path", "state", "why")
+    __slots__ = ("command", "held_by", "path", "state", "why")
 
-    def __init__(self, path: bytes, why: str, command: str | None, state: str = MISSING) -> None:
+    def __init__(self, path: bytes, why: str, command: str | None, held_by: int, state: str = MISSING) -> None:
         self.path, self.why = path, why
+        self.held_by = held_by
+        """The next version that has it, else the newest one before; 0 if none has."""
         self.state = state
         """`missing`, `differs`, or `empty`: a folder with nothing in it, of which nobody knows what was in it then."""
         self.command = command
         """What makes it again; empty if its tool does that by itself, None if nothing does."""
+
+    def holder_named(self) -> str:
+        """The version that has it, with the command that brings it back from there; empty if none has."""
+        from shlex import quote
+
+        return (
+            f"v{self.held_by} has it: `keepfast restore v{self.held_by} -- {quote(show(self.path))}`"
+            if self.held_by
+            else ""
+        )
 
 
 class Preview:
@@ -146,7 +158,7 @@ class Planner:
             what = show(path) if above == path else f"{show(path)} lies in {show(above)}, which"
             raise NotFound(
                 f"{what} was left out of v{target.version}: {lost.why}.",
-                _way_out(row, lost),
+                _way_out(lost),
             )
 
     def missing(self, target: CheckpointRow, paths: Sequence[bytes] = ()) -> list[Missing]:
@@ -165,11 +177,11 @@ class Planner:
                     found.append(one)
         return found
 
-    def left_out(self, target: CheckpointRow, paths: Sequence[bytes] = ()) -> list[bytes]:
-        """What the target left out, at these paths or anywhere."""
+    def left_out(self, target: CheckpointRow, paths: Sequence[bytes] = ()) -> list[tuple[bytes, int]]:
+        """What the target left out, at these paths or anywhere, each with the version that has it, 0 if none has."""
         repository = self.repository
         return [
-            row.path
+            (row.path, self._held_by(row.path, target))
             for limit in paths or (b"",)
             for row in repository.left_out(target.workspace, target.version, limit)
         ]
@@ -195,7 +207,11 @@ class Planner:
 
     def _missing(self, row: Entry, target: CheckpointRow) -> Missing:
         command = command_of(row.path, self._beside(row.path, target)) if row.kind == EXCLUDED else None
-        return Missing(row.path, why(row), command)
+        return Missing(row.path, why(row), command, self._held_by(row.path, target))
+
+    def _held_by(self, path: bytes, target: CheckpointRow) -> int:
+        found = self.repository.holder(target.workspace, path, target.version)
+        return found.version if found is not None else 0
 
     def _beside(self, path: bytes, target: CheckpointRow) -> set[bytes]:
         """What lies beside this path now, and what of a tool's files the target brings there."""
@@ -443,13 +459,9 @@ class Planner:
         return self.repository.checkpoint(self.row.id, self.row.version) if self.row.version else None
 
 
-def _way_out(row: Entry, lost: Missing) -> str:
-    """The hint for something that a version left out; no version has git's own folders, nor sockets and the like."""
-    if lost.command:
-        return f"`{lost.command}` makes it again."
-    if row.kind == SPECIAL or row.path.rpartition(b"/")[2].lower() == GIT:
-        return "No version has it."
-    return "`keepfast search` finds versions that have it."
+def _way_out(lost: Missing) -> str:
+    """The hint for something that a version left out."""
+    return lost.holder_named() or (f"`{lost.command}` makes it again." if lost.command else "No version has it.")
 
 
 def _is_it(recorded: Entry, seen: Entry | None) -> bool:

@@ -170,7 +170,7 @@ def _run(
     also: Callable[[], dict[str, Any]] | None = None,
     conflicts: str | None = None,
     missing: Callable[[], list[Missing]] = list,
-    left: Callable[[], list[bytes]] = list,
+    left: Callable[[], list[tuple[bytes, int]]] = list,
     restorer: Restorer | None = None,
 ) -> int:
     """Show, ask, do, report. In scripts conflicts stop with exit code 14 unless a flag says what to do."""
@@ -196,10 +196,10 @@ def _run(
         return _report(session, done, "Restored", more)
     lost, spared = missing(), restorer.planner.spared if restorer is not None else []
     if session.json:
-        from keepfast.present.json_forms import of_missing
+        from keepfast.present.json_forms import of_left_out, of_missing
 
         reason = "refused" if said_no else "nothing to do"
-        found = {"missing": of_missing(lost), "left_out": [_path(path) for path in left()]}
+        found = {"missing": of_missing(lost), "left_out": of_left_out(left())}
         untouched = [{**_path(path), "why": why} for path, why in spared]
         write_json({"restored": False, "reason": reason, **found, "untouched": untouched, **more})
     elif said_no:
@@ -218,7 +218,7 @@ def _show(
     dry_run: bool = False,
     also: Callable[[], dict[str, Any]] | None = None,
     missing: Sequence[Missing] = (),
-    left: Sequence[bytes] = (),
+    left: Sequence[tuple[bytes, int]] = (),
 ) -> None:
     """The list of what would be done: conflicts first."""
     if session.json:
@@ -252,12 +252,14 @@ def _show(
     _tell_missing(session, what, missing)
 
 
-def _write_preview(preview: Preview, more: dict[str, Any], missing: Sequence[Missing], left: Sequence[bytes]) -> None:
-    from keepfast.present.json_forms import of_missing
+def _write_preview(
+    preview: Preview, more: dict[str, Any], missing: Sequence[Missing], left: Sequence[tuple[bytes, int]]
+) -> None:
+    from keepfast.present.json_forms import of_left_out, of_missing
 
     conflicts = [_path(path) for path in preview.conflicts]
     found = {"conflicts": conflicts, **_plan(preview.plan), "missing": of_missing(missing)}
-    write_json({"dry_run": True, **found, "left_out": [_path(path) for path in left], **more})
+    write_json({"dry_run": True, **found, "left_out": of_left_out(left), **more})
 
 
 def _show_alone(session: Session, alone: Sequence[tuple[bytes, str]]) -> None:
@@ -272,32 +274,32 @@ def _show_alone(session: Session, alone: Sequence[tuple[bytes, str]]) -> None:
         session.print(session.paint("dim", f"    {show(path)}: {why}"))
 
 
-def _unchanged(what: str, left: Sequence[bytes]) -> str:
+def _unchanged(what: str, left: Sequence[tuple[bytes, int]]) -> str:
     """Of what a version left out nobody knows for sure that it is as it was."""
     if not left:
         # Some paths may have been named: of all others nothing is said.
         return f"What was asked for is as in {what}; nothing to do."
     from keepfast.workspace.marker import show
 
-    names = ", ".join([show(path) for path in left[:NAMED]])
+    names = ", ".join([show(path) + (f" (v{held} has it)" if held else "") for path, held in left[:NAMED]])
     more = f" and {len(left) - NAMED:,} more" if len(left) > NAMED else ""
     return f"All that {what} holds is as it was then; nothing to do. Left out then: {names}{more}."
 
 
 def _tell_missing(session: Session, what: str, missing: Sequence[Missing]) -> None:
-    """Name what no restore brings back, because it was left out, and the command that makes it again."""
+    """Name what this restore cannot bring back, because it was left out, and the version or the command that does."""
     if not missing:
         return
     from keepfast.present.terminal import plural
     from keepfast.workspace.marker import show
 
     session.warn(
-        f"{plural(len(missing), 'path')} left out of {what}, and missing here or not as it was; it cannot be brought back:"
+        f"{plural(len(missing), 'path')} left out of {what}, and missing here or not as it was; {what} cannot bring it back:"
     )
     for one in missing[:SHOWN]:
-        way = f"; `{one.command}` makes it again" if one.command else ""
+        way = one.holder_named() or (f"`{one.command}` makes it again" if one.command else "")
         state = one.state if one.state == "missing" else f"{one.state} now"
-        session.warn(f"  {show(one.path)} ({state}): {one.why}{way}")
+        session.warn(f"  {show(one.path)} ({state}): {one.why}{'; ' + way if way else ''}")
     if len(missing) > SHOWN:
         session.warn(f"  … and {len(missing) - SHOWN:,} more; --json names them.")
 
