@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from keepfast.runner.actions import documents, finals
 from keepfast.runner.actions.seals import missing_keys
 from keepfast.runner.actions.tasks import Tasks
-from keepfast.runner.domain.task import DONE
 
 if TYPE_CHECKING:
     from keepfast.runner.actions.environment import Ground
@@ -41,7 +40,7 @@ def report(ground: Ground, since: int) -> dict[str, Any]:
             "waited_seconds": waited,
             "checkpoints": {row["reason"]: row["count"] for row in kept},
             "changed_files": _changed(ground, task.id, since),
-            "save_failed": finals.failed(tables, task.id) if task.state != DONE else None,  # accepted: `reason` says so
+            "save_failed": finals.failed(tables, task.id),
             "warnings": tasks.warnings(task.id, since),
         })  # fmt: skip
     return {
