@@ -188,8 +188,8 @@ class Attending:
                 found = self.engine.known(event.cwd, adopting=True)
             except Elsewhere as apart:
                 found = self._separate(apart)
-            if self.engine.renewed:
-                self._tell_moved(self.engine.renewed, self._say("renewed", folder=show(self.engine.renewed)))
+            if self.engine.renewed and found is not None:
+                self._tell_moved(*found, self._say("renewed", folder=show(self.engine.renewed)))
             if found is None and event.kind not in (TOOL_STARTS, TOOL_ENDED):
                 found = self._adopt()
         if found is None:
@@ -204,12 +204,14 @@ class Attending:
         """Protect a folder that is a copy, or was moved, at once and apart; what its marker named is for a person to say."""
         found = self.engine.separate(apart)
         if not apart.copied:
-            self._tell_moved(apart.root, self._say("moved", why=str(apart)))
+            self._tell_moved(*found, self._say("moved", why=str(apart)))
         return found
 
-    def _tell_moved(self, root: bytes, text: str) -> None:
-        self._moved = text
-        self.engine.note(root, "noticed", self.trigger, text, told=True)
+    def _tell_moved(self, root: bytes, workspace: str, text: str) -> None:
+        """Once, whichever of the hooks that a client starts together is the first to see it."""
+        if sessions.claim(self.place.folder(workspace), self.event.session, "moved", self.clock(), MINUTE):
+            self._moved = text
+            self.engine.note(root, "noticed", self.trigger, text, told=True)
 
     def _adopt(self) -> tuple[bytes, str] | None:
         """Protect the session's folder from now on. Of the hooks of a start only the first does it."""
