@@ -444,6 +444,34 @@ def test_what_another_version_has_is_named_with_that_version(left: Box) -> None:
     assert big.read_text() == "y" * 2001
 
 
+@pytest.mark.parametrize("paths", [(), ("node_modules",), ("node_modules/a/index.js",)])
+def test_a_folder_that_is_left_out_now_and_is_not_as_the_version_has_it_is_named(
+    left: Box, paths: tuple[str, ...]
+) -> None:
+    """No version but the one that was made before a command has it, and a restore does not write into what it cannot read."""
+    file = left.project / "node_modules" / "a" / "index.js"
+    assert left.call("config", "set", "capture.exclude", "other/").code == 0
+    left.save("-m", "with it")
+    assert left.call("config", "unset", "capture.exclude").code == 0
+    left.put("a.txt", "two\n")
+    left.save("-m", "without it")
+    left.put("a.txt", "one\n")
+    same = left.call("restore", "v2", "-y", "--json", "--", *paths or ["."]).json()
+    file.write_text("another")
+    other = left.call("restore", "v2", "-y", "--json", "--", *paths or ["."])
+    shown = left.call("restore", "v2", "-y", "--", *paths)
+
+    assert same.get("untouched") == []
+    assert [one["path"] for one in other.json()["untouched"]] == list(paths or ("node_modules",))
+    assert (other.code, shown.code) == (0, 0)
+    assert "as it was then" not in shown.out and "is as in v2" not in shown.out
+    assert "node_modules" in shown.err
+    assert file.read_text() == "another"
+    shutil.rmtree(left.project / "node_modules")
+    assert left.call("restore", "v2", "-y", "--", *paths).code == 0
+    assert file.read_text() == "x"
+
+
 def test_of_two_versions_that_have_it_the_next_one_is_named_and_a_forgotten_one_never(left: Box) -> None:
     save_with_big(left, "y" * 2001)
     save_with_big(left, "z" * 2001)

@@ -28,7 +28,7 @@ from keepfast.model.entry import (
     why,
 )
 from keepfast.model.errors import Conflict, Damaged, NotFound, WrongKey
-from keepfast.model.restore_plan import DELETE, GIT, KEPT, MODE, Plan, parents, plan
+from keepfast.model.restore_plan import BELOW_NOT_READ, DELETE, GIT, KEPT, MODE, NOT_READ, Plan, parents, plan
 from keepfast.workspace.git_pointers import LONGEST, POINTS_IN, leads_in, targets
 from keepfast.workspace.marker import show
 
@@ -135,6 +135,8 @@ class Planner:
         self.repository = engine.repository()
         self.spared: list[tuple[bytes, str]] = []
         """What the last plan does not write because of where it leads, and why."""
+        self.not_read: list[tuple[bytes, str]] = []
+        """What the last target has in folders that are left out now, where it is not as it has it; and why it stays."""
 
     def refuse_unknown(self, target: CheckpointRow, paths: Sequence[bytes]) -> None:
         """Raise `NotFound` for a path that somebody typed and that is neither in the target nor here, or was left out."""
@@ -260,6 +262,7 @@ class Planner:
         pairs = [pair for path, pair in rows.items() if scope.holds(path)] if paths else list(rows.values())
         kinds = self._kinds(target, then_there), self._kinds(newest, now_there)
         made_plan = self._sparing_pointers(plan(pairs, *kinds), target, *kinds)
+        self.not_read = self._not_read(made_plan, target, paths)
         conflicts = [
             one.path
             for one in made_plan.steps
@@ -267,6 +270,31 @@ class Planner:
             and (one.old.kind in LEFT_OUT or (one.path in changed and self._is_unsaved(one.path, one.old)))
         ]
         return Preview(made_plan, conflicts, scope, version, changed)
+
+    def _not_read(self, made: Plan, target: CheckpointRow, paths: Sequence[bytes]) -> list[tuple[bytes, str]]:
+        """The folders as a whole; if only what lies in them was asked for, that."""
+        asked = [(path, why) for path, why in made.untouched if not paths or lies_below(path, paths)]
+        folders = {path for path, why in asked if why == NOT_READ}
+        return [
+            (path, why)
+            for path, why in asked
+            if (why == NOT_READ or (why == BELOW_NOT_READ and folders.isdisjoint(parents([path]))))
+            and not self._is_as_in(target, path)
+        ]
+
+    def _is_as_in(self, target: CheckpointRow, folder: bytes) -> bool:
+        """Is all that a version has of this folder here, by kinds, sizes and times? Its contents are not read."""
+        for entry in self.repository.state(target.workspace, target.version, folder):
+            try:
+                seen = lstat(self.root + b"/" + entry.path)
+            except OSError:
+                return False
+            if S_ISREG(seen.st_mode):
+                if (entry.kind, entry.size, entry.mtime) != (FILE, seen.st_size, seen.st_mtime_ns):
+                    return False
+            elif S_ISDIR(seen.st_mode) != (entry.kind == FOLDER):
+                return False
+        return True
 
     def about(self, target: CheckpointRow) -> list[bytes]:
         """The paths that a version is about if it was made of some of a tree that has too many; of others it says nothing."""

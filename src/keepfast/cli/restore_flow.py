@@ -194,19 +194,22 @@ def _run(
     more = also() if also is not None and not said_no else {}
     if done is not None:
         return _report(session, done, "Restored", more)
-    lost, spared = missing(), restorer.planner.spared if restorer is not None else []
+    lost, spared, not_read = missing(), list[tuple[bytes, str]](), list[tuple[bytes, str]]()
+    if restorer is not None:
+        spared, not_read = restorer.planner.spared, restorer.planner.not_read
     if session.json:
         from keepfast.present.json_forms import of_left_out, of_missing
 
         reason = "refused" if said_no else "nothing to do"
         found = {"missing": of_missing(lost), "left_out": of_left_out(left())}
-        untouched = [{**_path(path), "why": why} for path, why in spared]
+        untouched = [{**_path(path), "why": why} for path, why in [*spared, *not_read]]
         write_json({"restored": False, "reason": reason, **found, "untouched": untouched, **more})
     elif said_no:
         session.say("Nothing was changed.")
     else:
-        session.say("Nothing was changed." if spared else _unchanged(what, left()))
+        session.say("Nothing was changed." if spared or not_read else _unchanged(what, left()))
         _tell_spared(session, spared)
+        _tell_not_read(session, what, not_read)
         _tell_missing(session, what, lost)
     return 0
 
@@ -225,11 +228,11 @@ def _show(
         if dry_run:
             _write_preview(preview, also() if also is not None else {}, missing, left)
         return
-    from keepfast.model.restore_plan import KEPT
+    from keepfast.model.restore_plan import KEPT, NOT_READ
     from keepfast.workspace.marker import show
 
     plan, paint = preview.plan, session.paint
-    if not plan.steps and not any(why == KEPT for _, why in plan.untouched):
+    if not plan.steps and not any(why in (KEPT, NOT_READ) for _, why in plan.untouched):
         session.print(_unchanged(what, left))
     if preview.conflicts:
         session.print(paint("bold", "Changed since the last checkpoint, by whoever it was:"))
@@ -312,10 +315,20 @@ def _tell_spared(session: Session, spared: Sequence[tuple[bytes, str]]) -> None:
         session.warn(f"  left {show(path)}: it {why}")
 
 
+def _tell_not_read(session: Session, what: str, not_read: Sequence[tuple[bytes, str]]) -> None:
+    """Name what a version has in folders that are left out now, and how it comes back."""
+    from keepfast.workspace.marker import show
+
+    for path, why in not_read[:SHOWN]:
+        session.warn(f"  left {show(path)}: it {why}")
+    if not_read:
+        session.warn(f"Move the whole folder away, and the same restore brings it back as {what} has it.")
+
+
 def _report(session: Session, done: Restored, word: str, more: dict[str, Any] | None = None) -> int:
     """Say what was done; exit code 14 if something is not as it was asked for."""
     from keepfast.model.errors import Conflict
-    from keepfast.model.restore_plan import KEPT, OUTSIDE
+    from keepfast.model.restore_plan import BELOW_NOT_READ, KEPT, NOT_READ, OUTSIDE
     from keepfast.workspace.git_pointers import POINTS_IN
     from keepfast.workspace.marker import show
 
@@ -343,6 +356,9 @@ def _report(session: Session, done: Restored, word: str, more: dict[str, Any] | 
     for path, why in [one for one in done.plan.untouched if one[1] == OUTSIDE][:SHOWN]:
         session.warn(f"  left {show(path)}: it {why}")
     _tell_spared(session, [one for one in done.plan.untouched if one[1] == POINTS_IN])
+    _tell_not_read(
+        session, f"v{done.target}", [one for one in done.plan.untouched if one[1] in (NOT_READ, BELOW_NOT_READ)][:NAMED]
+    )
     for path, why in [one for one in done.plan.untouched if one[1] == KEPT]:
         session.remark(f"  left {show(path)}: it {why}")
     for path in applied.filled:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 WRITE, MODE, DELETE = "write", "mode", "delete"
 UNREAD = "it, or the folder that it lies in, cannot be read now"
 OUTSIDE = "is outside of what is captured"
+NOT_READ = "is left out now, and what is in it stays as it is"
+"""Of a folder that the target has."""
+BELOW_NOT_READ = "lies in a folder that is left out now"
 KEPT = "is kept as it is"
 GIT, OWNS = b".git", (b".keepfast", FORMER_MARKER)
 OURS = frozenset((GIT, *OWNS))
@@ -101,9 +104,9 @@ def _reason_to_leave(old: Entry | None, new: Entry | None, above_then: str, abov
     if UNREADABLE in above_now or (old is not None and _may_be_closed(old, new)):
         return UNREAD
     if EXCLUDED in above_now:
-        return "lies in a folder that is left out now"
+        return BELOW_NOT_READ
     if old is not None and old.kind == EXCLUDED:
-        return "is left out now"
+        return "is left out now" if new is None else NOT_READ
     return OUTSIDE if new is None and old is not None and old.kind not in CAPTURED else ""
 
 
