@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from keepfast.app.preview import Missing
+from keepfast.app.preview import Missing, Planner
 from keepfast.app.restore import Restorer
 from keepfast.app.threat import _spelled, meant
 from keepfast.app.tidy import tidy
@@ -675,6 +675,23 @@ def test_a_large_file_that_was_kept_once_is_not_read_before_each_vague_command(s
 
     assert started.tool("Bash", command="ls | xargs rm") == {}
     assert started.checkpoints()[-1].version == kept
+
+
+def test_of_two_versions_of_one_command_the_one_without_the_file_names_the_other(started: Ground) -> None:
+    started.configure(capture={"max_file_size": 1000})
+    write(started.project / "big.bin", b"y" * 2000)
+    write(started.project / "more")
+    run(started, "rm -f big.bin")
+    without, with_it = started.checkpoints()[-2:]
+    engine = started.engine
+    try:
+        root, row = engine.root(os.fsencode(started.project))
+        missing = Planner(engine, root, row).missing(without)
+    finally:
+        engine.close()
+
+    assert without.message == with_it.message == "before rm -f big.bin"
+    assert [(one.path, one.held_by) for one in missing] == [(b"big.bin", with_it.version)]
 
 
 # Folders that are left out by their names, before a command that may mean them
