@@ -784,12 +784,19 @@ def test_a_folder_that_git_does_not_track_stays_as_it_is_where_git_changes_what_
     assert ("node_modules/mine.js" in started.contents(started.checkpoints()[-1])) == is_kept
 
 
-@pytest.mark.parametrize("form", ["version 4", "split", "a repository inside", "a workspace inside of a repository"])
+@pytest.mark.parametrize(
+    "form", ["plain", "version 4", "split", "a repository inside", "a workspace inside of a repository"]
+)
 def test_whatever_form_the_index_has_what_it_may_track_is_kept(started: Ground, form: str) -> None:
     if form == "a repository inside":
         write(started.project / "inner" / "node_modules" / "mine.js", b"old")
         git(started, "init", "-q", folder="inner")
         git(started, "add", "-f", "node_modules", folder="inner")
+    elif form == "a workspace inside of a repository":
+        shutil.rmtree(started.project / ".git")
+        write(started.project / "inner" / "node_modules" / "mine.js", b"old")
+        git(started, "init", "-q", folder="..")
+        git(started, "add", "-f", "inner")
     else:
         committed(started, "node_mix/a", "node_modules/mine.js", "inner/node_modules/mine.js")
     if form == "version 4":

@@ -142,7 +142,9 @@ def test_an_ignored_database_that_bash_removes_comes_back_and_the_client_shows_w
 
 
 @both
-@pytest.mark.parametrize("command", ["git reset --hard -q", "ls | xargs rm -rf", "git stash -u -q && git stash drop -q"])
+@pytest.mark.parametrize(
+    "command", ["git reset --hard -q", "ls | xargs rm -rf", "git stash -u -q && git stash drop -q"]
+)
 def test_work_in_a_folder_excluded_by_its_name_is_kept_before_a_command_that_may_mean_it(
     hooked: Bench, command: str
 ) -> None:
