@@ -189,8 +189,8 @@ class Attending:
                 found = self.engine.known(event.cwd, adopting=True)
             except Elsewhere as apart:
                 found = self._separate(apart)
-            if self.engine.renewed:
-                self._tell_moved(self.engine.renewed, self._say("renewed", folder=show(self.engine.renewed)))
+            if self.engine.renewed and found is not None:
+                self._tell_moved(*found, self._say("renewed", folder=show(self.engine.renewed)))
             if found is None and event.kind not in (TOOL_STARTS, TOOL_ENDED):
                 found = self._adopt()
         if found is None:
@@ -205,12 +205,14 @@ class Attending:
         """Protect a folder that is a copy, or was moved, at once and apart; what its marker named is for a person to say."""
         found = self.engine.separate(apart)
         if not apart.copied:
-            self._tell_moved(apart.root, self._say("moved", why=str(apart)))
+            self._tell_moved(*found, self._say("moved", why=str(apart)))
         return found
 
-    def _tell_moved(self, root: bytes, text: str) -> None:
-        self._moved = text
-        self.engine.note(root, "noticed", self.trigger, text, told=True)
+    def _tell_moved(self, root: bytes, workspace: str, text: str) -> None:
+        """Once, whichever of the hooks that a client starts together is the first to see it."""
+        if sessions.claim(self.place.folder(workspace), self.event.session, "moved", self.clock(), MINUTE):
+            self._moved = text
+            self.engine.note(root, "noticed", self.trigger, text, told=True)
 
     def _adopt(self) -> tuple[bytes, str] | None:
         """Protect the session's folder from now on. Of the hooks of a start only the first does it."""
@@ -704,7 +706,7 @@ class Attending:
         def again(only: tuple[bytes, ...], kept: tuple[bytes, ...]) -> None:
             save(self.engine, self.root, self.folder, told, only, kept)
 
-        return _told_of(keep(self.engine, self.root, self.workspace, paths, threat.spared, again, threat.is_vague))
+        return _told_of(keep(self.engine, self.root, self.workspace, paths, threat, again))
 
     def _newest(self, trigger: str) -> dict[str, Any]:
         """Save, if a trigger is given, and return the newest checkpoint."""
@@ -755,7 +757,7 @@ class Attending:
         late = self._say("late", seconds=self._deadline())
         paths = meant(self.root, threat)
         if saved:
-            paths = left_out(self.engine, self.root, self.workspace, paths, threat.is_vague)
+            paths = left_out(self.engine, self.root, self.workspace, paths, threat)
         names = self._few([show(path) for path in paths if path])
         return f"{names}: {late}" if names else late
 

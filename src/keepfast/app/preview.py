@@ -28,7 +28,7 @@ from keepfast.model.entry import (
     why,
 )
 from keepfast.model.errors import Conflict, Damaged, NotFound, WrongKey
-from keepfast.model.restore_plan import DELETE, GIT, KEPT, MODE, Plan, parents, plan
+from keepfast.model.restore_plan import BELOW_NOT_READ, DELETE, GIT, KEPT, MODE, NOT_READ, Plan, parents, plan
 from keepfast.workspace.git_pointers import LONGEST, POINTS_IN, leads_in, targets
 from keepfast.workspace.marker import show
 
@@ -73,14 +73,26 @@ MISSING, DIFFERS, EMPTY = "missing", "differs", "empty"
 class Missing:
     """Something that a version left out and that is not what it was: a restore of that version cannot bring it back."""
 
-    __slots__ = ("command", "path", "state", "why")
+    __slots__ = ("command", "held_by", "path", "state", "why")
 
-    def __init__(self, path: bytes, why: str, command: str | None, state: str = MISSING) -> None:
+    def __init__(self, path: bytes, why: str, command: str | None, held_by: int, state: str = MISSING) -> None:
         self.path, self.why = path, why
+        self.held_by = held_by
+        """The next version that has it, else the newest one before; 0 if none has."""
         self.state = state
         """`missing`, `differs`, or `empty`: a folder with nothing in it, of which nobody knows what was in it then."""
         self.command = command
         """What makes it again; empty if its tool does that by itself, None if nothing does."""
+
+    def holder_named(self) -> str:
+        """The version that has it, with the command that brings it back from there; empty if none has."""
+        from shlex import quote
+
+        return (
+            f"v{self.held_by} has it: `keepfast restore v{self.held_by} -- {quote(show(self.path))}`"
+            if self.held_by
+            else ""
+        )
 
 
 class Preview:
@@ -123,6 +135,8 @@ class Planner:
         self.repository = engine.repository()
         self.spared: list[tuple[bytes, str]] = []
         """What the last plan does not write because of where it leads, and why."""
+        self.not_read: list[tuple[bytes, str]] = []
+        """What the last target has in folders that are left out now, where it is not as it has it; and why it stays."""
 
     def refuse_unknown(self, target: CheckpointRow, paths: Sequence[bytes]) -> None:
         """Raise `NotFound` for a path that somebody typed and that is neither in the target nor here, or was left out."""
@@ -146,7 +160,7 @@ class Planner:
             what = show(path) if above == path else f"{show(path)} is in {show(above)}, which"
             raise NotFound(
                 f"{what} was excluded from v{target.version}: {lost.why}.",
-                _way_out(row, lost),
+                _way_out(lost),
             )
 
     def missing(self, target: CheckpointRow, paths: Sequence[bytes] = ()) -> list[Missing]:
@@ -165,11 +179,11 @@ class Planner:
                     found.append(one)
         return found
 
-    def left_out(self, target: CheckpointRow, paths: Sequence[bytes] = ()) -> list[bytes]:
-        """What the target left out, at these paths or anywhere."""
+    def left_out(self, target: CheckpointRow, paths: Sequence[bytes] = ()) -> list[tuple[bytes, int]]:
+        """What the target left out, at these paths or anywhere, each with the version that has it, 0 if none has."""
         repository = self.repository
         return [
-            row.path
+            (row.path, self._held_by(row.path, target))
             for limit in paths or (b"",)
             for row in repository.left_out(target.workspace, target.version, limit)
         ]
@@ -195,7 +209,11 @@ class Planner:
 
     def _missing(self, row: Entry, target: CheckpointRow) -> Missing:
         command = command_of(row.path, self._beside(row.path, target)) if row.kind == EXCLUDED else None
-        return Missing(row.path, why(row), command)
+        return Missing(row.path, why(row), command, self._held_by(row.path, target))
+
+    def _held_by(self, path: bytes, target: CheckpointRow) -> int:
+        found = self.repository.holder(target.workspace, path, target.version)
+        return found.version if found is not None else 0
 
     def _beside(self, path: bytes, target: CheckpointRow) -> set[bytes]:
         """What lies beside this path now, and what of a tool's files the target brings there."""
@@ -244,6 +262,7 @@ class Planner:
         pairs = [pair for path, pair in rows.items() if scope.holds(path)] if paths else list(rows.values())
         kinds = self._kinds(target, then_there), self._kinds(newest, now_there)
         made_plan = self._sparing_pointers(plan(pairs, *kinds), target, *kinds)
+        self.not_read = self._not_read(made_plan, target, paths)
         conflicts = [
             one.path
             for one in made_plan.steps
@@ -251,6 +270,31 @@ class Planner:
             and (one.old.kind in LEFT_OUT or (one.path in changed and self._is_unsaved(one.path, one.old)))
         ]
         return Preview(made_plan, conflicts, scope, version, changed)
+
+    def _not_read(self, made: Plan, target: CheckpointRow, paths: Sequence[bytes]) -> list[tuple[bytes, str]]:
+        """The folders as a whole; if only what lies in them was asked for, that."""
+        asked = [(path, why) for path, why in made.untouched if not paths or lies_below(path, paths)]
+        folders = {path for path, why in asked if why == NOT_READ}
+        return [
+            (path, why)
+            for path, why in asked
+            if (why == NOT_READ or (why == BELOW_NOT_READ and folders.isdisjoint(parents([path]))))
+            and not self._is_as_in(target, path)
+        ]
+
+    def _is_as_in(self, target: CheckpointRow, folder: bytes) -> bool:
+        """Is all that a version has of this folder here, by kinds, sizes and times? Its contents are not read."""
+        for entry in self.repository.state(target.workspace, target.version, folder):
+            try:
+                seen = lstat(self.root + b"/" + entry.path)
+            except OSError:
+                return False
+            if S_ISREG(seen.st_mode):
+                if (entry.kind, entry.size, entry.mtime) != (FILE, seen.st_size, seen.st_mtime_ns):
+                    return False
+            elif S_ISDIR(seen.st_mode) != (entry.kind == FOLDER):
+                return False
+        return True
 
     def about(self, target: CheckpointRow) -> list[bytes]:
         """The paths that a version is about if it was made of some of a tree that has too many; of others it says nothing."""
@@ -445,13 +489,9 @@ class Planner:
         return self.repository.checkpoint(self.row.id, self.row.version) if self.row.version else None
 
 
-def _way_out(row: Entry, lost: Missing) -> str:
-    """The hint for something that a version left out; no version has git's own folders, nor sockets and the like."""
-    if lost.command:
-        return f"Run `{lost.command}` to recreate it."
-    if row.kind == SPECIAL or row.path.rpartition(b"/")[2].lower() == GIT:
-        return "No version has it."
-    return "Run `keepfast search` to find versions that have it."
+def _way_out(lost: Missing) -> str:
+    """The hint for something that a version excluded."""
+    return lost.holder_named() or (f"Run `{lost.command}` to recreate it." if lost.command else "No version has it.")
 
 
 def _is_it(recorded: Entry, seen: Entry | None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -87,6 +88,23 @@ def write(settings: File, text: str, backup: str | None) -> None:
         _replace(settings.path, text, mode)
     except OSError as error:
         raise Failed(f"{settings.path} cannot be written: {error.strerror}.", "Nothing was changed.") from None
+
+
+def has_first_copy(settings: File) -> bool:
+    """Is there a copy of the file as it was before it had anything of ours?"""
+    return os.path.lexists(settings.path + BACKUP)
+
+
+def is_empty(text: str) -> bool:
+    """Is there no setting in a settings file?"""
+    return not text.strip() or json.loads(text) == {}
+
+
+def remove(settings: File) -> None:
+    try:
+        os.unlink(settings.path)
+    except OSError as error:
+        raise Failed(f"{settings.path} cannot be removed: {error.strerror}.", "Nothing was changed.") from None
 
 
 def _replace(path: str, text: str, mode: int) -> None:

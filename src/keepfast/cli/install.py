@@ -13,12 +13,15 @@ from keepfast.cli.client_files import (
     backup_path,
     drop_launcher,
     forget_interpreter,
+    has_first_copy,
     hook_command,
     interpreter_file,
     is_at_home,
+    is_empty,
     launcher_path,
     read,
     record,
+    remove,
     settings_path,
     start_of,
     write,
@@ -104,16 +107,17 @@ def install(session: Session, agent: str | None, scope: str, dry_run: bool, stat
 @common
 def uninstall(session: Session, agent: str, scope: str, dry_run: bool, plugin: bool) -> None:
     """Remove the hooks from an agent's client. Checkpoints are kept."""
-    from keepfast.agents.claude.installer import without_hooks, without_status_line
-
     if plugin:
         _leave_plugin(session, dry_run)
         return
 
-    def change(text: str, path: str) -> str:
-        return without_status_line(without_hooks(text, path), path)
+    _change(session, agent, scope, dry_run, _without_ours)
 
-    _change(session, agent, scope, dry_run, change)
+
+def _without_ours(text: str, path: str) -> str:
+    from keepfast.agents.claude.installer import without_hooks, without_status_line
+
+    return without_status_line(without_hooks(text, path), path)
 
 
 def _change(session: Session, agent: str, scope: str, dry_run: bool, change: Callable[[str, str], str]) -> None:
@@ -124,9 +128,12 @@ def _change(session: Session, agent: str, scope: str, dry_run: bool, change: Cal
     before, after = look(settings.text, settings.path), look(text, settings.path)
     changed = text != settings.text
     is_pristine = not (before.commands or before.statusline)
-    backup = backup_path(settings, is_pristine) if changed and settings.exists else None
+    is_kept = changed and settings.exists and (is_pristine or not is_empty(_without_ours(settings.text, settings.path)))
+    backup = backup_path(settings, is_pristine) if is_kept else None
+    # A file that was there before us has a copy beside it.
+    is_removed = changed and not is_pristine and is_empty(text) and not has_first_copy(settings)
     if not dry_run:
-        _put(session, settings, text, backup, bool(after.commands or after.statusline))
+        _put(session, settings, None if is_removed else text, backup, bool(after.commands or after.statusline))
     if session.json:
         write_json(
             {
@@ -158,18 +165,22 @@ def _change(session: Session, agent: str, scope: str, dry_run: bool, change: Cal
             session.say(f"  {sign} {kind}: " + ("\n" + " " * (6 + len(kind))).join(lines))
     if after.foreign:
         session.say(f"  {after.foreign} other hooks unchanged")
+    if is_removed:
+        session.say(f"The file holds nothing else and {'would be' if dry_run else 'is'} removed.")
     if backup:
         session.say(f"{'Would back it up' if dry_run else 'Backup'}: {backup}")
     _remarks(session, scope, after)
 
 
-def _put(session: Session, settings: File, text: str, backup: str | None, is_used: bool) -> None:
-    """The launcher comes before the settings that name it, and goes after them."""
+def _put(session: Session, settings: File, text: str | None, backup: str | None, is_used: bool) -> None:
+    """The launcher comes before the settings that name it, and goes after them. Without a text the file is removed."""
     if is_used:
         path = write_launcher(session, settings.path)
         _prove([path])
         record(session)
-    if text != settings.text:
+    if text is None:
+        remove(settings)
+    elif text != settings.text:
         write(settings, text, backup)
     if not is_used:
         drop_launcher(session, settings.path)

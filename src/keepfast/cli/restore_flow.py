@@ -170,7 +170,7 @@ def _run(
     also: Callable[[], dict[str, Any]] | None = None,
     conflicts: str | None = None,
     missing: Callable[[], list[Missing]] = list,
-    left: Callable[[], list[bytes]] = list,
+    left: Callable[[], list[tuple[bytes, int]]] = list,
     restorer: Restorer | None = None,
 ) -> int:
     """Show, ask, do, report. In scripts conflicts stop with exit code 14 unless a flag says what to do."""
@@ -194,19 +194,22 @@ def _run(
     more = also() if also is not None and not said_no else {}
     if done is not None:
         return _report(session, done, "Restored", more)
-    lost, spared = missing(), restorer.planner.spared if restorer is not None else []
+    lost, spared, not_read = missing(), list[tuple[bytes, str]](), list[tuple[bytes, str]]()
+    if restorer is not None:
+        spared, not_read = restorer.planner.spared, restorer.planner.not_read
     if session.json:
-        from keepfast.present.json_forms import of_missing
+        from keepfast.present.json_forms import of_left_out, of_missing
 
         reason = "refused" if said_no else "nothing to do"
-        found = {"missing": of_missing(lost), "left_out": [_path(path) for path in left()]}
-        untouched = [{**_path(path), "why": why} for path, why in spared]
+        found = {"missing": of_missing(lost), "left_out": of_left_out(left())}
+        untouched = [{**_path(path), "why": why} for path, why in [*spared, *not_read]]
         write_json({"restored": False, "reason": reason, **found, "untouched": untouched, **more})
     elif said_no:
         session.say("Nothing changed.")
     else:
-        session.say("Nothing changed." if spared else _unchanged(what, left()))
+        session.say("Nothing changed." if spared or not_read else _unchanged(what, left()))
         _tell_spared(session, spared)
+        _tell_not_read(session, what, not_read)
         _tell_missing(session, what, lost)
     return 0
 
@@ -218,18 +221,18 @@ def _show(
     dry_run: bool = False,
     also: Callable[[], dict[str, Any]] | None = None,
     missing: Sequence[Missing] = (),
-    left: Sequence[bytes] = (),
+    left: Sequence[tuple[bytes, int]] = (),
 ) -> None:
     """The list of what would be done: conflicts first."""
     if session.json:
         if dry_run:
             _write_preview(preview, also() if also is not None else {}, missing, left)
         return
-    from keepfast.model.restore_plan import KEPT
+    from keepfast.model.restore_plan import KEPT, NOT_READ
     from keepfast.workspace.marker import show
 
     plan, paint = preview.plan, session.paint
-    if not plan.steps and not any(why == KEPT for _, why in plan.untouched):
+    if not plan.steps and not any(why in (KEPT, NOT_READ) for _, why in plan.untouched):
         session.print(_unchanged(what, left))
     if preview.conflicts:
         session.print(paint("bold", "Unsaved changes:"))
@@ -252,12 +255,14 @@ def _show(
     _tell_missing(session, what, missing)
 
 
-def _write_preview(preview: Preview, more: dict[str, Any], missing: Sequence[Missing], left: Sequence[bytes]) -> None:
-    from keepfast.present.json_forms import of_missing
+def _write_preview(
+    preview: Preview, more: dict[str, Any], missing: Sequence[Missing], left: Sequence[tuple[bytes, int]]
+) -> None:
+    from keepfast.present.json_forms import of_left_out, of_missing
 
     conflicts = [_path(path) for path in preview.conflicts]
     found = {"conflicts": conflicts, **_plan(preview.plan), "missing": of_missing(missing)}
-    write_json({"dry_run": True, **found, "left_out": [_path(path) for path in left], **more})
+    write_json({"dry_run": True, **found, "left_out": of_left_out(left), **more})
 
 
 def _show_alone(session: Session, alone: Sequence[tuple[bytes, str]]) -> None:
@@ -272,30 +277,32 @@ def _show_alone(session: Session, alone: Sequence[tuple[bytes, str]]) -> None:
         session.print(session.paint("dim", f"    {show(path)}: {why}"))
 
 
-def _unchanged(what: str, left: Sequence[bytes]) -> str:
+def _unchanged(what: str, left: Sequence[tuple[bytes, int]]) -> str:
     """Of what a version left out nobody knows for sure that it is as it was."""
     if not left:
         # Some paths may have been named: of all others nothing is said.
         return f"Already at {what}."
     from keepfast.workspace.marker import show
 
-    names = ", ".join([show(path) for path in left[:NAMED]])
+    names = ", ".join([show(path) + (f" (v{held} has it)" if held else "") for path, held in left[:NAMED]])
     more = f" and {len(left) - NAMED:,} more" if len(left) > NAMED else ""
     return f"Already at {what}. Excluded from it: {names}{more}."
 
 
 def _tell_missing(session: Session, what: str, missing: Sequence[Missing]) -> None:
-    """Name what no restore brings back, because it was left out, and the command that makes it again."""
+    """Name what this restore cannot bring back, because it was left out, and the version or the command that does."""
     if not missing:
         return
     from keepfast.present.terminal import plural
     from keepfast.workspace.marker import show
 
-    session.warn(f"{plural(len(missing), 'path')} excluded from {what} and missing or changed now; cannot be restored:")
+    session.warn(
+        f"{plural(len(missing), 'path')} excluded from {what} and missing or changed now; {what} cannot restore:"
+    )
     for one in missing[:SHOWN]:
-        way = f"; run `{one.command}` to recreate it" if one.command else ""
+        way = one.holder_named() or (f"run `{one.command}` to recreate it" if one.command else "")
         state = one.state if one.state == "missing" else f"{one.state} now"
-        session.warn(f"  {show(one.path)} ({state}): {one.why}{way}")
+        session.warn(f"  {show(one.path)} ({state}): {one.why}{'; ' + way if way else ''}")
     if len(missing) > SHOWN:
         session.warn(f"  … and {len(missing) - SHOWN:,} more; --json names them.")
 
@@ -308,10 +315,20 @@ def _tell_spared(session: Session, spared: Sequence[tuple[bytes, str]]) -> None:
         session.warn(f"  skipped {show(path)}: it {why}")
 
 
+def _tell_not_read(session: Session, what: str, not_read: Sequence[tuple[bytes, str]]) -> None:
+    """Name what a version has in folders that are left out now, and how it comes back."""
+    from keepfast.workspace.marker import show
+
+    for path, why in not_read[:SHOWN]:
+        session.warn(f"  left {show(path)}: it {why}")
+    if not_read:
+        session.warn(f"Move the whole folder away, and the same restore brings it back as {what} has it.")
+
+
 def _report(session: Session, done: Restored, word: str, more: dict[str, Any] | None = None) -> int:
     """Say what was done; exit code 14 if something is not as it was asked for."""
     from keepfast.model.errors import Conflict
-    from keepfast.model.restore_plan import KEPT, OUTSIDE
+    from keepfast.model.restore_plan import BELOW_NOT_READ, KEPT, NOT_READ, OUTSIDE
     from keepfast.workspace.git_pointers import POINTS_IN
     from keepfast.workspace.marker import show
 
@@ -339,6 +356,9 @@ def _report(session: Session, done: Restored, word: str, more: dict[str, Any] | 
     for path, why in [one for one in done.plan.untouched if one[1] == OUTSIDE][:SHOWN]:
         session.warn(f"  skipped {show(path)}: it {why}")
     _tell_spared(session, [one for one in done.plan.untouched if one[1] == POINTS_IN])
+    _tell_not_read(
+        session, f"v{done.target}", [one for one in done.plan.untouched if one[1] in (NOT_READ, BELOW_NOT_READ)][:NAMED]
+    )
     for path, why in [one for one in done.plan.untouched if one[1] == KEPT]:
         session.remark(f"  skipped {show(path)}: it {why}")
     for path in applied.filled:

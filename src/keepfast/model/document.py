@@ -51,6 +51,7 @@ class Header:
         self.parent = _text(members, "parent")
         """The document of the version before it, in hex."""
         self.version, self.created_at = _number(members, "version"), _number(members, "created_at")
+        self.scan_started = _number(members, "scan_started")
         self.changed: int | None = members.get("changed")
         """Of a keyframe that was written later: how many rows the version's own document had."""
         self.keyframe, self.pinned = members.get("keyframe") is True, members.get("pinned") is True

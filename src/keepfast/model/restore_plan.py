@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 WRITE, MODE, DELETE = "write", "mode", "delete"
 UNREAD = "it, or its folder, cannot be read now"
 OUTSIDE = "is not saved by keepfast"
+NOT_READ = "is excluded now, so its contents stay as they are"
+"""Of a folder that the target has."""
+BELOW_NOT_READ = "is in a folder that is excluded now"
 KEPT = "is kept as it is"
 GIT, OWNS = b".git", (b".keepfast", FORMER_MARKER)
 OURS = frozenset((GIT, *OWNS))
@@ -101,9 +104,9 @@ def _reason_to_leave(old: Entry | None, new: Entry | None, above_then: str, abov
     if UNREADABLE in above_now or (old is not None and _may_be_closed(old, new)):
         return UNREAD
     if EXCLUDED in above_now:
-        return "is in a folder that is excluded now"
+        return BELOW_NOT_READ
     if old is not None and old.kind == EXCLUDED:
-        return "is excluded now"
+        return "is excluded now" if new is None else NOT_READ
     return OUTSIDE if new is None and old is not None and old.kind not in CAPTURED else ""
 
 

@@ -66,10 +66,22 @@ def of_path(path: bytes) -> dict[str, str]:
 
 
 def of_missing(missing: Iterable[Missing]) -> list[dict[str, Any]]:
-    """What a version left out and what is not as it was, by its `state`: `command` makes it again, where one does."""
+    """What a version left out and what is not as it was, by its `state`: `command` makes it again, `held_by` has it."""
     return [
-        {**of_path(one.path), "why": one.why, "command": one.command or None, "state": one.state} for one in missing
+        {
+            **of_path(one.path),
+            "why": one.why,
+            "command": one.command or None,
+            "state": one.state,
+            "held_by": f"v{one.held_by}" if one.held_by else None,
+        }
+        for one in missing
     ]
+
+
+def of_left_out(left: Iterable[tuple[bytes, int]]) -> list[dict[str, Any]]:
+    """What a version left out, and the version that has it."""
+    return [{**of_path(path), "held_by": f"v{version}" if version else None} for path, version in left]
 
 
 def of_work(checkpoint: CheckpointRow, header: Header) -> dict[str, Any]:

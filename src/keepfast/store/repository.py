@@ -6,6 +6,7 @@ Order of writes: blobs first, then the record in the log, then the rows of the l
 from __future__ import annotations
 
 from keepfast.model import document
+from keepfast.model.entry import CAPTURED
 from keepfast.model.errors import Damaged, DiskFull, Failed, KeepfastError, NoWorkspace
 from keepfast.model.light_json import dumps
 from keepfast.model.steps import step
@@ -127,6 +128,19 @@ class Repository:
     def history(self, workspace: str, path: bytes) -> list[tuple[int, int | None, Entry]]:
         """Return (since, until, entry) of one path, oldest first."""
         return self.ledger.history(workspace, path)
+
+    def holder(self, workspace: str, path: bytes, after: int = 0) -> CheckpointRow | None:
+        """Return the first version behind `after`, else the newest one, that has this path and does not leave it out."""
+        found = None
+        for since, until, entry in self.ledger.history(workspace, path):
+            if entry.kind not in CAPTURED:
+                continue
+            rows = self.ledger.find(Query(workspace=workspace, before=until or 0, limit=1))
+            if rows and rows[0].version >= since:
+                found = rows[0]
+                if after and found.version > after:
+                    break
+        return found
 
     def paths(self, workspace: str, text: bytes, limit: int) -> list[bytes]:
         """Return paths of any version that contain `text` (ASCII letters in either case)."""
