@@ -93,6 +93,7 @@ class Turn:
     prompt: int = 0  # which prompt it belongs to; a rewind kills prompts with all that followed from them
     side: bool = False  # said or done by a subagent
     call: Call | None = None
+    body: str = ""  # of a command: what its skill or its file says, as the client put it into the conversation
 
 
 def clip(text: str, kind: str) -> str:

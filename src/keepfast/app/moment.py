@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from keepfast.agents import transcript as transcripts
 from keepfast.agents.claude.subagents import FOLDER as SUBAGENTS
 from keepfast.agents.working_file import WorkingFile
-from keepfast.model.entry import FILE, LEFT_OUT
+from keepfast.model.entry import FILE, FOLDER, LEFT_OUT, LINK
 from keepfast.model.errors import KeepfastError
 from keepfast.model.restore_plan import parents
 from keepfast.resume import disk_files as disk
@@ -34,6 +35,8 @@ BESIDE = 8 << 20
 MOST_LOOKED = 100
 """Checkpoints in which a conversation is looked for, for one that has none."""
 DIFFERS, LOST = "the disk differs now", "gone from the disk now"
+NOT_KEPT = "not in the checkpoint"
+KINDS = {LINK: disk.LINK, FOLDER: disk.FOLDER}
 
 
 class Source(NamedTuple):
@@ -83,14 +86,15 @@ def is_whole(kept: conversations.Conversation) -> bool:
 def files(engine: Engine, root: bytes, row: CheckpointRow, known: list[WorkingFile], cwd: str) -> list[WorkingFile]:
     """The session's files with their text from the checkpoint, and a remark where the disk has another now.
 
-    What the checkpoint does not cover stays as the session knew it; what it has not is gone.
+    What the checkpoint has not is gone; of what it does not cover, and of what is no text, nothing is shown. What lies
+    outside of the workspace stays as the session knew it, and says so.
     """
     repository, top = engine.repository(), os.fsdecode(root)
     base = os.path.realpath(top)
     found = []
     for number, file in enumerate(known):
         inner = disk.below(file.path, base, top, cwd) if number < disk.MOST_FILES else None
-        found.append(file if inner is None else _at(repository, row, file, inner, base))
+        found.append(replace(file, remark=disk.AS_SEEN) if inner is None else _at(repository, row, file, inner, base))
     return found
 
 
@@ -123,18 +127,17 @@ def _at(repository: Repository, row: CheckpointRow, file: WorkingFile, inner: st
     if entry is None:
         above = [repository.at(row.workspace, row.version, one) for one in parents([path])]
         is_left_out = any(one is not None and one.kind in LEFT_OUT for one in above)
-        return file if is_left_out else WorkingFile(file.path, [], file.touched, file.hunks, file.reads, gone=True)
-    if entry.kind != FILE or entry.size > disk.LARGEST:
-        return file
+        return disk.unshown(file, NOT_KEPT) if is_left_out else replace(file, lines=[], gone=True)
+    if entry.kind != FILE:
+        return disk.unshown(file, KINDS.get(entry.kind, NOT_KEPT))
+    if entry.size > disk.LARGEST:
+        return disk.unshown(file, disk.TOO_LARGE)
     try:
-        text = disk.decoded(repository.contents.load(entry.content))
+        content = repository.contents.load(entry.content)
     except KeepfastError:
-        return file
-    if text is None:
-        return file
-    then = disk.matched(file, text)
-    now = disk.read(base, inner)
-    then.changed = now != text
+        return disk.unshown(file, disk.UNREADABLE)
+    then = disk.matched(file, content)
+    then.changed = bool(then.lines) and disk.content_of(base, inner) != content
     if then.changed:
         then.remark = DIFFERS if os.path.lexists(os.path.join(base, inner)) else LOST
     return then

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from keepfast.cli.session import Session, common, write_json
-from keepfast.model.entry import CAPTURED
+from keepfast.model.entry import FILE, FOLDER, LINK
 from keepfast.model.errors import Failed
 from keepfast.present.live_session import LiveSession, live_session
 
@@ -34,11 +34,13 @@ class Unsaved(NamedTuple):
     added: int
     removed: int
     last: CheckpointRow | None
+    folders: int
+    """Folders that came, went or changed; told only where no file did."""
     talk: bool
     """Did the conversation of another session continue since its last checkpoint?"""
 
     def __bool__(self) -> bool:
-        return bool(self.files or self.talk)
+        return bool(self.files or self.folders or self.talk)
 
 
 @click.command()
@@ -116,13 +118,14 @@ def _unsaved(session: Session, root: bytes, row: WorkspaceRow, live: LiveSession
         else:
             found, _ = pending(session.engine, root, row)
     # A folder that is left out, such as node_modules, is nothing that a checkpoint would keep.
-    changes = [change for change in found if any(side and side.kind in CAPTURED for side in (change.old, change.new))]
-    diffs = [diff for diff in map(counted, changes) if diff is not None]
+    kinds = [{side.kind for side in (change.old, change.new) if side is not None} for change in found]
+    files = sum(not kind.isdisjoint((FILE, LINK)) for kind in kinds)
+    folders = sum(FOLDER in kind for kind in kinds if kind.isdisjoint((FILE, LINK)))
+    diffs = [diff for change in found if (diff := counted(change)) is not None]
     folder, event = session.engine.place.folder(row.id), live.event("before_clear", os.fsdecode(root), 0)
     talk = not live.is_around and moved_on(session.engine, root, folder, event)
     added, removed = sum(one.added for one in diffs), sum(one.removed for one in diffs)
-    # Folders that come or go are changes too, even if no file is in them.
-    return Unsaved(len(diffs) or len(changes), added, removed, last, talk)
+    return Unsaved(files, added, removed, last, folders, talk)
 
 
 def _last_known(session: Session, row: WorkspaceRow, live: LiveSession) -> CheckpointRow | None:
@@ -150,6 +153,8 @@ def _show(session: Session, unsaved: Unsaved) -> None:
         session.print("Work changed since last checkpoint:")
         session.print(f"  - {plural(unsaved.files, 'file')} modified")
     session.print(f"  - {plural(unsaved.added, 'line')} added")
+    if unsaved.folders and not unsaved.files:
+        session.print(f"  - {plural(unsaved.folders, 'folder')} made or removed")
     if unsaved.talk:
         session.print("  - the conversation has new messages")
     session.print(f"  - Last checkpoint: {last}")

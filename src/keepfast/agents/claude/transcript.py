@@ -28,6 +28,7 @@ from keepfast.agents.turns import (
     clip_output,
 )
 from keepfast.model.frozen import FORMER_COMMANDS
+from keepfast.secrets.cuts import head
 
 if TYPE_CHECKING:
     from keepfast.agents.transcript import Conversation
@@ -65,6 +66,8 @@ NOT_ASKED = re.compile(
 )
 COMMAND = re.compile(r"<command-name>(.*?)</command-name>", re.S)
 ARGUMENTS = re.compile(r"<command-args>(.*?)</command-args>", re.S)
+SKILL_FOLDER = re.compile(r"\s*Base directory for this skill: [^\n]*\n*")
+LONGEST_BODY = 4_000
 TYPED = re.compile(r"/[a-z][\w:-]*(?:\s|$)")
 REFUSED = re.compile(r"the user said:\n(.+?)(?:\n+Note: The user's next message|\Z)", re.S)
 FEWEST_WORDS = 3
@@ -239,11 +242,20 @@ def _user(conversation: Conversation, entry: dict[str, Any], prompt: int, side: 
             if call is not None and not call.done:
                 _end(conversation, call, block, entry, prompt, side)
     if not side:
+        if entry.get("isMeta"):
+            _expand(conversation, _text(content) if isinstance(content, list) else content)
         command, text = _asked(entry)
         if command:
             _add(conversation, entry, "command", clip(command, "asked"), prompt, False)
         if text:
             _ask(conversation, entry, text, prompt)
+
+
+def _expand(conversation: Conversation, body: object) -> None:
+    """Right behind a command the client puts the text that it stands for."""
+    last = conversation.turns[-1] if conversation.turns else None
+    if last is not None and last.kind == "command" and not last.body and isinstance(body, str):
+        last.body = head(SKILL_FOLDER.sub("", body), LONGEST_BODY)
 
 
 def _ask(conversation: Conversation, entry: dict[str, Any], text: str, prompt: int) -> None:
