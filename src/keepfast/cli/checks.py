@@ -9,6 +9,7 @@ from importlib import import_module
 from importlib.util import cache_from_source, find_spec
 from typing import TYPE_CHECKING, NamedTuple
 
+from keepfast.agents.launcher import OBEYED
 from keepfast.cli.file_systems import file_system, is_remote, mounts, synced_folder
 from keepfast.cli.session import Session
 from keepfast.model.errors import KeepfastError, NoWorkspace, TooMany
@@ -21,7 +22,7 @@ FINE, NOTE, PROBLEM = "fine", "note", "problem"
 MISSING, STALE = "missing", "stale"
 WEEK = 7 * 86_400_000_000_000
 POWERFUL = frozenset(
-    ("HOME", "PATH", "CLAUDE_CONFIG_DIR", "TMPDIR", "SHELLOPTS", "BASH_ENV", "ENV", "PS4", "NODE_OPTIONS")
+    ("HOME", "PATH", "CLAUDE_CONFIG_DIR", "TMPDIR", "SHELLOPTS", "BASH_ENV", "ENV", "PS4", "NODE_OPTIONS", *OBEYED)
 )
 POWERFUL_STARTS = ("KEEPFAST_", "XDG_", "PYTHON", "LD_", "DYLD_", "GIT_", "BASH_FUNC_")
 PATIENCE = 60
