@@ -12,6 +12,7 @@ from keepfast.agents.claude import hooks as claude_code
 from keepfast.app import state_document as describing
 from keepfast.app.resume import Resuming
 from keepfast.hook.main import respond
+from keepfast.model.document import Header
 from keepfast.present.environment import Surroundings
 from tests.equipment.sessions import Session
 from tests.hook.background import Inline
@@ -191,12 +192,12 @@ def test_what_commands_changed_since_the_start_is_in_the_document_and_among_the_
 
     header = ground.header(row)
     engine = ground.engine
-    found = describing.state(engine.repository(), row, header, str(ground.project), engine.settings)
+    found = describing.state(engine.repository(), row, Header(header), str(ground.project), engine.settings)
     engine.close()
 
     expected = {"edited.py", *[f"f{number}.txt" for number in range(1, 9)]}
     assert set(header["active_files"]) == expected
-    assert found.document is not None and set(found.document["files"]) >= expected
+    assert found.document is not None and {file.path for file in found.document.files} >= expected
 
 
 def test_what_was_there_before_a_session_is_not_its_work(ground: Ground) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from keepfast.agents.transcript import Conversation
     from keepfast.app.checkpoint import Engine
+    from keepfast.model.document import Header
     from keepfast.store.repository import Repository
     from keepfast.store.rows import CheckpointRow
 
@@ -39,46 +40,47 @@ KINDS = {LINK: disk.LINK, FOLDER: disk.FOLDER}
 
 
 class Source(NamedTuple):
-    """A checkpoint that holds a conversation, and where that lies."""
+    """A checkpoint that holds a conversation."""
 
     row: CheckpointRow
-    header: dict[str, Any]
-    kept: dict[str, Any]
+    header: Header
+    conversation: conversations.Conversation
 
 
-def source(repository: Repository, row: CheckpointRow, header: dict[str, Any]) -> Source | None:
+def source(repository: Repository, row: CheckpointRow, header: Header) -> Source | None:
     """The checkpoint itself, if it has a conversation; else the newest before it that has one.
 
     Its own session comes first, then any other of the workspace.
     """
-    kept = conversations.checked(header.get("conversation"))
-    if kept is not None:
-        return Source(row, header, kept)
+    own = conversations.checked(header.conversation)
+    if own is not None:
+        return Source(row, header, own)
     for other in _before(repository, row):
         try:
             header = repository.document(other)[0]
         except KeepfastError:
             continue
-        kept = conversations.checked(header.get("conversation"))
-        if kept is not None:
-            return Source(other, header, kept)
+        earlier_one = conversations.checked(header.conversation)
+        if earlier_one is not None:
+            return Source(other, header, earlier_one)
     return None
 
 
-def read(repository: Repository, kept: dict[str, Any], strike: Callable[[Any], Any]) -> Conversation:
+def read(repository: Repository, kept: conversations.Conversation, strike: Callable[[Any], Any]) -> Conversation:
     """The conversation as it was kept; `strike` takes the secrets out of a JSON value. Raises `KeepfastError`."""
-    if kept["bytes"] <= TAIL:
-        return transcripts.read(b"".join(conversations.load(repository, kept)), beside=_beside(repository, kept))
-    head, tail = conversations.ends(repository, kept, HEAD, TAIL)
+    if kept.transcript.size <= TAIL:
+        whole = b"".join(conversations.load(repository, kept.transcript))
+        return transcripts.read(whole, beside=_beside(repository, kept))
+    head, tail = conversations.ends(repository, kept.transcript, HEAD, TAIL)
     tail = tail[tail.find(b"\n") + 1 :]
     conversation = transcripts.read(tail, beside=_beside(repository, kept))
     conversation.earlier = earlier.advance(Earlier(), BytesIO(head), len(head), len(head), strike).turns
     return conversation
 
 
-def is_whole(kept: dict[str, Any]) -> bool:
+def is_whole(kept: conversations.Conversation) -> bool:
     """Is all of the conversation read?"""
-    return int(kept["bytes"]) <= TAIL
+    return kept.transcript.size <= TAIL
 
 
 def files(engine: Engine, root: bytes, row: CheckpointRow, known: list[WorkingFile], cwd: str) -> list[WorkingFile]:
@@ -104,18 +106,18 @@ def _before(repository: Repository, row: CheckpointRow) -> Iterator[CheckpointRo
     yield from [other for other in others if other.session and other.session != row.session]
 
 
-def _beside(repository: Repository, kept: dict[str, Any]) -> list[tuple[str, bytes]]:
+def _beside(repository: Repository, kept: conversations.Conversation) -> list[tuple[str, bytes]]:
     """What was kept of subagents, as far as there is room for it."""
     found, room = [], BESIDE
-    for one in kept.get("beside", []):
-        folder, _, name = one["name"].partition("/")
-        if folder != SUBAGENTS or one["bytes"] > room:
+    for one in kept.beside:
+        folder, _, name = one.name.partition("/")
+        if folder != SUBAGENTS or one.size > room:
             continue
         try:
             found.append((name, b"".join(conversations.load(repository, one))))
         except KeepfastError:
             continue  # the conversation itself says what they were for
-        room -= one["bytes"]
+        room -= one.size
     return found
 
 
