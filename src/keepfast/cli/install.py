@@ -151,6 +151,15 @@ def _change(session: Session, agent: str, scope: str, dry_run: bool, change: Cal
         session.say(f"Nothing to do: {settings.path} is as it should be.")
         return
     session.say(f"{'Would change' if dry_run else 'Changed'} {settings.path}:")
+    _tell_change(session, before, after)
+    if is_removed:
+        session.say(f"It holds nothing else and {'would be' if dry_run else 'is'} removed.")
+    if backup:
+        session.say(f"{'It would be kept' if dry_run else 'It is kept'} as it was in {backup}.")
+    _remarks(session, scope, after)
+
+
+def _tell_change(session: Session, before: Any, after: Any) -> None:
     for sign, kind, names in (
         ("-", "hooks", [event for event in before.events if event not in after.events]),
         ("+", "hooks", [event for event in after.events if event not in before.events]),
@@ -162,11 +171,6 @@ def _change(session: Session, agent: str, scope: str, dry_run: bool, change: Cal
             session.say(f"  {sign} {kind}: " + ("\n" + " " * (6 + len(kind))).join(lines))
     if after.foreign:
         session.say(f"  {after.foreign} of others kept")
-    if is_removed:
-        session.say(f"It holds nothing else and {'would be' if dry_run else 'is'} removed.")
-    if backup:
-        session.say(f"{'It would be kept' if dry_run else 'It is kept'} as it was in {backup}.")
-    _remarks(session, scope, after)
 
 
 def _put(session: Session, settings: File, text: str | None, backup: str | None, is_used: bool) -> None:
