@@ -479,7 +479,7 @@ def test_what_went_before_it_could_be_saved_is_left_out_of_the_version_and_never
     row = started.checkpoints()[-1]
 
     assert (outcome.message, row.message, row.workspace) == ("during rm -rf d1", "during rm -rf d1", workspace)
-    assert any("after the command had begun" in notice for notice in outcome.notices)
+    assert any("after the command had started" in notice for notice in outcome.notices)
     assert kinds(started, row)["d1"] == "u"
     write(started.project / "d1" / "file", b"again")
     restore(started, row)

@@ -233,8 +233,8 @@ def test_an_agent_without_hooks_is_told_another_way(box: Box, verb: str) -> None
     result = box.call(verb, "codex")
 
     assert (result.code, result.out) == (2, "")
-    assert "There are no hooks for 'codex', only for claude." in result.err
-    assert "`keepfast watch` saves while any agent works" in result.err
+    assert "No hooks exist for 'codex', only for claude." in result.err
+    assert "`keepfast watch` works with any agent" in result.err
 
 
 def test_install_without_a_name_lists_agents(box: Box) -> None:

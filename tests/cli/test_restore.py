@@ -111,7 +111,7 @@ def test_a_path_that_is_nowhere_is_named(box: Box, more: tuple[str, ...]) -> Non
 
     result = box.call("restore", "v1", *more, "--", "a.txt", "src/typo.txt")
 
-    assert (result.code, result.err.splitlines()[0]) == (4, "keepfast: src/typo.txt is neither in v1 nor here.")
+    assert (result.code, result.err.splitlines()[0]) == (4, "keepfast: src/typo.txt is neither in v1 nor on disk.")
     assert box.state() == before
 
 
@@ -129,7 +129,7 @@ def test_a_path_that_only_the_checkpoint_or_only_the_disk_has_is_known(box: Box)
 def test_nothing_to_do_is_said(box: Box) -> None:
     result = box.call("restore", "v2", "-y")
 
-    assert (result.code, "nothing to do" in result.out) == (0, True)
+    assert (result.code, "Already at v2." in result.out) == (0, True)
     assert box.call("restore", "v2", "-y", "--json").json() == {
         "restored": False,
         "reason": "nothing to do",
@@ -170,7 +170,7 @@ def test_whose_version_counts_is_said_once(box: Box, words: tuple[str, ...]) -> 
 
         assert (said.code, said.err.splitlines()[0]) == (
             2,
-            "keepfast: --keep-mine and --theirs exclude each other.",
+            "keepfast: --keep-mine and --theirs cannot be combined.",
         )
 
 
@@ -187,7 +187,7 @@ def test_a_restore_that_was_cut_off_is_in_status_and_can_be_ended_either_way(box
 
         shown, listed = box.call("status"), box.call("status", "--json").json()
 
-        assert "A restore of v1 was cut off" in shown.out
+        assert "The restore of v1 was interrupted" in shown.out
         assert (listed["restore"]["state"], listed["restore"]["target"]) == ("cut off", "v1")
         refused = box.call("restore", "v2", "-y")
         assert refused.code == 14 and "--continue" in refused.err
@@ -205,9 +205,9 @@ def test_what_is_kept_as_it_is_is_said_to_be(box: Box) -> None:
     told = box.call("restore", "v1", "-n", "--keep-mine", "--json").json()
     alone = box.call("restore", "v1", "-y", "--keep-mine", "--", "a.txt")
 
-    assert "a.txt is kept as it is" in shown.out and "outside" not in shown.out and "nothing to do" not in shown.out
+    assert "a.txt (kept)" in shown.out and "excluded" not in shown.out and "Already" not in shown.out
     assert told["conflicts"] == told["steps"] == []
-    assert "a.txt" in alone.err and "is as in" not in alone.out
+    assert "a.txt" in alone.err and "Already" not in alone.out
     assert text(box, "a.txt") == "mine\n"
 
 
@@ -218,7 +218,7 @@ def test_what_was_left_out_and_is_gone_is_not_said_to_be_left_alone(box: Box) ->
 
     shown = box.call("restore", "v3", "-n")
 
-    assert "left alone" not in shown.out
+    assert "Skipped" not in shown.out
     assert "node_modules (missing)" in shown.err
 
 
@@ -297,7 +297,7 @@ def test_choosing_no_hunk_changes_nothing(box: Box) -> None:
 
     shown = on_a_terminal(box, "restore", "v1", "-p", "--", "src/b.txt", answers=[(b"hunk 1 of 1", b"q")])
 
-    assert b"Nothing was chosen" in shown
+    assert b"No hunk chosen" in shown
     assert box.state(box.project) == before
     assert box.call("restore", "v1", "--patch").code == 2  # nobody to ask
 
@@ -307,7 +307,7 @@ def test_a_person_is_asked_and_may_say_no(box: Box) -> None:
 
     shown = on_a_terminal(box, "restore", "v1", answers=[(b"Restore v1?", b"n")])
 
-    assert b"Changed since the last checkpoint" in shown and b"Nothing was changed" in shown
+    assert b"Unsaved changes" in shown and b"Nothing changed" in shown
     assert text(box, "a.txt") == "unsaved\n"
     on_a_terminal(box, "restore", "v1", answers=[(b"Restore v1?", b"y")])
     assert text(box, "a.txt") == "one\n"
@@ -506,7 +506,7 @@ def test_a_path_that_was_left_out_cannot_be_asked_for(left: Box, path: str, is_t
     result = left.call("restore", "v1", "-y", "--", path)
 
     assert result.code == 4
-    assert "left out of v1" in result.err
+    assert "excluded from v1" in result.err
 
 
 def test_status_and_show_name_git_s_own_folder(left: Box) -> None:

@@ -147,8 +147,8 @@ class Planner:
             except OSError:
                 if not self._rows(target, (path,)):
                     raise NotFound(
-                        f"{show(path)} is neither in v{target.version} nor here.",
-                        f"`keepfast search {show(path)}` finds versions that have it.",
+                        f"{show(path)} is neither in v{target.version} nor on disk.",
+                        f"Run `keepfast search {show(path)}` to find versions that have it.",
                     ) from None
 
     def _refuse_left_out(self, target: CheckpointRow, path: bytes) -> None:
@@ -157,9 +157,9 @@ class Planner:
             if row is None or row.kind not in LEFT_OUT:
                 continue
             lost = self._missing(row, target)
-            what = show(path) if above == path else f"{show(path)} lies in {show(above)}, which"
+            what = show(path) if above == path else f"{show(path)} is in {show(above)}, which"
             raise NotFound(
-                f"{what} was left out of v{target.version}: {lost.why}.",
+                f"{what} was excluded from v{target.version}: {lost.why}.",
                 _way_out(lost),
             )
 
@@ -301,12 +301,10 @@ class Planner:
         if target.created_by != "auto":
             return []  # it is made before a command of an agent's
         try:
-            said = header(self.repository.contents.load(target.document)).get("partial")
+            partial = header(self.repository.contents.load(target.document)).partial
         except Damaged:
             return []
-        if not isinstance(said, list):
-            return []
-        return [path.encode("utf-8", "surrogateescape") for path in said if isinstance(path, str) and path]
+        return [path.encode("utf-8", "surrogateescape") for path in partial if path]
 
     def plan_between(self, old: CheckpointRow, new: CheckpointRow, scope: Scope) -> Plan:
         found = list(self._between(old, new, scope.paths, scope.made))
@@ -341,7 +339,11 @@ class Planner:
             for path in deleted
             if not any(since <= target.version for since, _, _ in repository.history(target.workspace, path))
         }
-        return made.without(unknown, "that checkpoint does not know of git's pointer files") if unknown else made
+        return (
+            made.without(unknown, ("that checkpoint was made before `.git` pointer files were saved"))
+            if unknown
+            else made
+        )
 
     def _may_write(self, pointer: Entry, kind: Kinds, on_disk: bool = False) -> bool:
         """May this `.git` be written? Only if it can be read, and leads neither here nor to a folder above."""
@@ -376,7 +378,7 @@ class Planner:
 
     def _knows_pointers(self, target: CheckpointRow) -> bool:
         try:
-            return bool(self.repository.document(target)[0].get("git_files"))
+            return self.repository.document(target)[0].git_files
         except Damaged:
             return False
 
@@ -388,7 +390,7 @@ class Planner:
             header, entries = self.repository.document(before)
         except Damaged:
             return False
-        if header["keyframe"] or len(entries) != len(preview.seen):
+        if header.keyframe or len(entries) != len(preview.seen):
             return False
         return all(entry.path in preview.seen and _is_it(entry, preview.seen[entry.path]) for entry in entries)
 
@@ -468,7 +470,7 @@ class Planner:
             if now is None:
                 found.append(path)
             elif now.kind in (FILE, LINK, SPECIAL, OVERSIZE, IGNORED):
-                raise Conflict(f"{show(path)} is not a folder any more.", f"Restore it as a whole: -- {show(path)}")
+                raise Conflict(f"{show(path)} is no longer a folder.", f"Restore the whole path: -- {show(path)}")
         return found
 
     def _is_unsaved(self, path: bytes, now: Entry) -> bool:
@@ -488,8 +490,8 @@ class Planner:
 
 
 def _way_out(lost: Missing) -> str:
-    """The hint for something that a version left out."""
-    return lost.holder_named() or (f"`{lost.command}` makes it again." if lost.command else "No version has it.")
+    """The hint for something that a version excluded."""
+    return lost.holder_named() or (f"Run `{lost.command}` to recreate it." if lost.command else "No version has it.")
 
 
 def _is_it(recorded: Entry, seen: Entry | None) -> bool:

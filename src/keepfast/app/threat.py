@@ -37,9 +37,9 @@ STEADY = 2_000_000_000
 TOO_MANY = b"."
 """In the place of a file: there are more than anybody looks at."""
 GIT_FOLDER = "git's own folder, which is not covered"
-NO_ROOM = "there is no room for it where the store is"
+NO_ROOM = "the disk of the store has no space for it"
 UNREADABLE = "it cannot be read"
-SETTINGS = "left out by the setting capture.exclude"
+SETTINGS = "excluded by the setting capture.exclude"
 UNIQUE = "nothing"
 """In the place of a command: no tool makes it again."""
 
@@ -290,7 +290,7 @@ def _is_kept(engine: Engine, root: bytes, workspace: str, chooser: Chooser, path
     row = repository.holder(workspace, path)
     if row is None:
         return False
-    started = repository.document(row)[0].get("scan_started") or 0
+    started = repository.document(row)[0].scan_started
     known = {entry.path: entry for entry in repository.state(workspace, row.version, path)}
     inside = {path, *_inside(root, path, chooser)[0]}
     if known.keys() != inside or not all(_is_same(root, entry, started - STEADY) for entry in known.values()):

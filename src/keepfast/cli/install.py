@@ -43,7 +43,10 @@ _scope = click.option(
     "--scope",
     type=click.Choice(list(SCOPES)),
     default="user",
-    help="Whose settings: yours, this project's, or yours for this project.",
+    help=(
+        "Settings file to change: yours (user), this project's (project), or yours for this project (local). "
+        "Default user."
+    ),
 )
 
 
@@ -53,13 +56,13 @@ class Known(click.Choice[str]):
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> str:
         if value not in AGENTS:
             raise Usage(
-                f"There are no hooks for '{printable(str(value))}', only for {' and '.join(AGENTS)}.",
-                "`keepfast watch` saves while any agent works; docs/guides/other-agents.md has more ways.",
+                f"No hooks exist for '{printable(str(value))}', only for {' and '.join(AGENTS)}.",
+                "`keepfast watch` works with any agent; see docs/guides/other-agents.md.",
             )
         return super().convert(value, param, context)
 
 
-_dry = click.option("-n", "--dry-run", is_flag=True, help="Show what would change; change nothing.")
+_dry = click.option("-n", "--dry-run", is_flag=True, help="Show what would change, and change nothing.")
 
 
 @click.command()
@@ -67,14 +70,14 @@ _dry = click.option("-n", "--dry-run", is_flag=True, help="Show what would chang
 @_scope
 @_dry
 @click.option(
-    "--statusline", is_flag=True, help="Also show context, limits and the last checkpoint in the status line."
+    "--statusline", is_flag=True, help="Also install a status line with context use, limits and the last checkpoint."
 )
-@click.option("--plugin", is_flag=True, help="Only prepare for the plugin, which brings its own hooks.")
+@click.option("--plugin", is_flag=True, help="Only prepare for the plugin, which has its own hooks.")
 @common
 def install(session: Session, agent: str | None, scope: str, dry_run: bool, statusline: bool, plugin: bool) -> None:
-    """Let an agent's client call keepfast by itself; without a name, list the agents that are known.
+    """Install hooks into an agent's client. Without a name, list the known agents.
 
-    Hooks of others stay as they are, and so does every byte around ours. The file as it was is kept beside it.
+    Other hooks and settings are not changed. A backup of the settings file is saved next to it.
     """
     from keepfast.agents.claude.installer import look, with_hooks, with_status_line
     from keepfast.agents.launcher import hook, status_line
@@ -100,10 +103,10 @@ def install(session: Session, agent: str | None, scope: str, dry_run: bool, stat
 @click.argument("agent", type=Known(AGENTS))
 @_scope
 @_dry
-@click.option("--plugin", is_flag=True, help="Only take back what was prepared for the plugin.")
+@click.option("--plugin", is_flag=True, help="Only remove what was prepared for the plugin.")
 @common
 def uninstall(session: Session, agent: str, scope: str, dry_run: bool, plugin: bool) -> None:
-    """Take keepfast out of an agent's client again. Checkpoints stay."""
+    """Remove the hooks from an agent's client. Checkpoints are kept."""
     if plugin:
         _leave_plugin(session, dry_run)
         return
@@ -148,14 +151,14 @@ def _change(session: Session, agent: str, scope: str, dry_run: bool, change: Cal
         )
         return
     if not changed:
-        session.say(f"Nothing to do: {settings.path} is as it should be.")
+        session.say(f"Nothing to do: {settings.path} is up to date.")
         return
     session.say(f"{'Would change' if dry_run else 'Changed'} {settings.path}:")
     _tell_change(session, before, after)
     if is_removed:
-        session.say(f"It holds nothing else and {'would be' if dry_run else 'is'} removed.")
+        session.say(f"The file holds nothing else and {'would be' if dry_run else 'is'} removed.")
     if backup:
-        session.say(f"{'It would be kept' if dry_run else 'It is kept'} as it was in {backup}.")
+        session.say(f"{'Would back it up' if dry_run else 'Backup'}: {backup}")
     _remarks(session, scope, after)
 
 
@@ -170,7 +173,7 @@ def _tell_change(session: Session, before: Any, after: Any) -> None:
             lines = wrap(", ".join(names), 70 - len(kind))
             session.say(f"  {sign} {kind}: " + ("\n" + " " * (6 + len(kind))).join(lines))
     if after.foreign:
-        session.say(f"  {after.foreign} of others kept")
+        session.say(f"  {after.foreign} other hooks unchanged")
 
 
 def _put(session: Session, settings: File, text: str | None, backup: str | None, is_used: bool) -> None:
@@ -201,9 +204,11 @@ def _line_change(before: str, after: str) -> list[tuple[str, str, list[str]]]:
 
 def _remarks(session: Session, scope: str, after: Any) -> None:
     if after.disabled and after.commands:
-        session.remark("`disableAllHooks` is set there: no hook runs until it is gone.")
+        session.remark("`disableAllHooks` is set there: no hook runs until you remove it.")
     if scope == "project" and after.commands:
-        session.remark("The hooks name a file of your home folder; `--scope local` keeps them out of the repository.")
+        session.remark(
+            "The hooks refer to a file in your home folder. Use `--scope local` to keep them out of the repository."
+        )
 
 
 def _list(session: Session) -> None:
@@ -249,11 +254,11 @@ def _prepare_plugin(session: Session, dry_run: bool) -> None:
             {"agent": "claude", "path": path, "dry_run": dry_run, "interpreter": hook_command()[0], "found": found}
         )
         return
-    session.say(f"{'Would write' if dry_run else 'Wrote'} {path}; the plugin finds this keepfast there.")
+    session.say(f"{'Would write' if dry_run else 'Wrote'} {path}, where the plugin looks for keepfast.")
     if not is_at_home(session):
         session.warn(
-            "The plugin does not look there: it goes by the home folder of your passwd entry, and HOME is another one."
-            " `keepfast install claude` writes hooks that do not have to look."
+            "The plugin does not look there: it uses the home folder of your passwd entry, which differs "
+            "from HOME. Use `keepfast install claude` instead."
         )
 
 
@@ -264,4 +269,4 @@ def _leave_plugin(session: Session, dry_run: bool) -> None:
     if session.json:
         write_json({"agent": "claude", "path": path, "dry_run": dry_run, "interpreter": None})
         return
-    session.say(f"{'Would take' if dry_run else 'Took'} back what was prepared for the plugin.")
+    session.say(f"{'Would remove' if dry_run else 'Removed'} what was prepared for the plugin.")
