@@ -148,6 +148,7 @@ def test_what_was_changed_before_is_shown_beside_what_the_session_changed_in_the
 
 def test_where_no_conversation_can_be_read_the_lines_come_from_the_notes(ground: Ground) -> None:
     from keepfast.app.resume import Resuming
+    from keepfast.model.document import Header
 
     edit_a_long_file(ground)
     engine = ground.engine
@@ -155,7 +156,8 @@ def test_where_no_conversation_can_be_read_the_lines_come_from_the_notes(ground:
         resuming = Resuming(engine, str(ground.project).encode(), ground.workspace)
         found = resuming.newest()
         assert found is not None
-        lost = found._replace(header={key: part for key, part in found.header.items() if key != "conversation"})
+        members = {key: part for key, part in found.header.members.items() if key != "conversation"}
+        lost = found._replace(header=Header(members))
         (ground.base / f"{SESSION}.jsonl").unlink()
         text = resuming.brief(lost).text
     finally:
