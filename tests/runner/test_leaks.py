@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from keepfast.model.errors import Usage, WrongKey
+from keepfast.model.errors import KeepfastError, Usage, WrongKey
 from keepfast.runner.actions import recovery as recover
 from keepfast.runner.actions import taskfile, vault
 from keepfast.runner.actions.report import report
@@ -28,10 +28,13 @@ from keepfast.runner.domain.questions import check
 from keepfast.runner.domain.records import Task
 from keepfast.runner.domain.reviews import Remark
 from keepfast.runner.process.redaction import Lines, clean, clean_text, is_telling
+from keepfast.runner.scheduler import runs
 from keepfast.runner.scheduler.attempts import Threads
 from keepfast.runner.scheduler.supervisor import Supervisor
 from keepfast.runner.scheduler.turns import Turns
+from tests.runner.actions.test_finals import without_store
 from tests.runner.actions.test_needs import need
+from tests.runner.scheduler.test_observation import change
 
 from .place import DONE, PHASE, Place, say_phase
 
@@ -279,6 +282,51 @@ def test_an_agent_whose_values_do_not_open_is_not_started(place: Place) -> None:
 
     assert place.state(task) == ("failed", "")
     assert place.journal() == []
+
+
+def test_a_task_whose_store_is_away_when_its_back_off_ends_is_tried_again(place: Place) -> None:
+    """Its secrets do not open then; that says nothing of the key."""
+    task = place.task([{"exit": 3}], [DONE], brief=f"Use {made_up()}.")
+    held = place.holds(task, "backoff")
+    place.supervise(until=held)
+    change(place)  # what another process has opened is not known to this one
+
+    with without_store(place):
+        place.supervise(until=lambda: held() and "cannot be opened" in place.ground.tables.holds()[0].reason)
+        [first] = place.ground.tables.holds()
+        place.supervise(until=lambda: held() and place.ground.tables.holds()[0].id > first.id)
+        assert not first.human and first.due_at
+        assert place.outcomes(task) == ["crashed"]
+    place.supervise()
+
+    assert place.state(task) == ("done", ""), place
+    assert place.outcomes(task) == ["crashed", "complete"]
+
+
+def test_a_task_that_was_never_started_waits_for_the_store_of_its_secrets(place: Place) -> None:
+    task = place.task([DONE], agent={**place.agent("work", [DONE]), "set": {"CHOSEN": made_up()}})
+    change(place)
+
+    with without_store(place):
+        place.supervise(until=place.holds(task, "backoff"))
+        assert place.outcomes(task) == []
+    place.supervise()
+
+    assert place.state(task) == ("done", ""), place
+
+
+def test_a_run_whose_store_goes_away_just_before_its_agent_starts_is_started_later(place: Place) -> None:
+    task = place.task([DONE], brief=f"Use {made_up()}.")
+    run = Turns(place.ground, "").begin(task)
+    assert run is not None
+    change(place)
+
+    with without_store(place), pytest.raises(KeepfastError):
+        runs.spawn(place.ground, run.id)
+    place.supervise()
+
+    assert place.state(task) == ("done", ""), place
+    assert place.outcomes(task) == ["complete"]
 
 
 def test_a_fork_knows_the_values_of_its_task(place: Place) -> None:

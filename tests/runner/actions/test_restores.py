@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +16,10 @@ from keepfast.runner.actions.report import report
 from keepfast.runner.actions.restores import HELD, RESTARTING
 from keepfast.runner.domain.records import Task
 from keepfast.runner.domain.task import NotAllowed
+from keepfast.runner.process import shims as process
 from keepfast.store.maintenance.space import forget
 from keepfast.store.rows import Query
+from tests.runner.actions.test_finals import without_store
 from tests.runner.place import DONE, Place
 from tests.runner.scheduler.test_observation import change, client, result, spoken
 
@@ -410,6 +415,113 @@ def test_work_that_is_gone_is_not_gone_on_with_as_if_it_were_there(place: Place)
     assert warnings(place, task) == [RESTARTING]
     assert [one["success"] for one in restored(place, task)] == [False]
     assert "a.txt, b.txt" in place.told()[1]
+
+
+def crashed_after(place: Place, *turns: list[dict[str, Any]], lost: tuple[str, ...], with_shim: bool = True) -> Task:
+    """A task that was saved after it made `a.txt`; no supervisor saw how its agent was killed and these files went."""
+    change(place, checkpoint_interval=0.5)
+    task = place.task([{"write": ["a.txt", "1"]}, {"sleep": 600}], *turns)
+    place.supervise(until=lambda: "interval" in place.reasons(task))
+    run = place.ground.tables.last_run(task.id)
+    assert run is not None
+    pid = process.agent(run.folder).pid
+    assert pid
+    shim = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    for one in (shim, pid) if with_shim else (pid,):
+        os.kill(one, signal.SIGKILL)
+    for name in lost:
+        (place.workspace() / name).unlink()
+    with (place.base / "work.journal").open("a") as journal:
+        journal.write("end 0\n")
+    return task
+
+
+@pytest.mark.parametrize("with_shim", [True, False])
+def test_work_that_is_gone_after_a_crash_is_missed_though_the_checkpoint_of_the_crash_has_none(
+    place: Place, with_shim: bool
+) -> None:
+    task = crashed_after(place, [DONE], lost=("a.txt",), with_shim=with_shim)
+
+    place.supervise()
+
+    assert place.state(task) == ("done", ""), place
+    assert "crash" in place.reasons(task)
+    assert warnings(place, task) == [RESTARTING]
+    assert [one["success"] for one in restored(place, task)] == [False]
+    [begun] = [one for one in place.tasks.views.log(task.id) if one["type"] == "run_begun"][1:]
+    assert "Workspace validation failed" in begun["why"]
+    assert "a.txt" in place.told()[1]
+
+
+def test_work_that_a_crash_lost_is_missed_once(place: Place) -> None:
+    """What the run after it does not make again is no second loss."""
+    task = crashed_after(place, [{"exit": 3}], [DONE], lost=("a.txt",))
+
+    place.supervise()
+
+    assert place.state(task) == ("done", ""), place
+    assert [one["success"] for one in restored(place, task)] == [False, True]
+
+
+def test_work_that_a_crash_left_is_gone_on_with(place: Place) -> None:
+    """Also if the agent had put it elsewhere since it was saved."""
+    task = crashed_after(place, [DONE], lost=())
+    (place.workspace() / "a.txt").rename(place.workspace() / "b.txt")
+
+    place.supervise()
+
+    assert place.state(task) == ("done", ""), place
+    assert warnings(place, task) == []
+    assert [one["success"] for one in restored(place, task)] == [True]
+
+
+def checked_later(place: Place, task: Task) -> None:
+    """The store is away: the task is held and tried again, and nobody says that it was restored."""
+    held = place.holds(task, "backoff")
+    with without_store(place):
+        place.tasks.resume(task.id)
+        place.supervise(until=held)
+        [first] = place.ground.tables.holds()
+        place.supervise(until=lambda: held() and place.ground.tables.holds()[0].id > first.id)
+
+        assert "cannot be compared" in first.reason and first.due_at and not first.human
+        assert restored(place, task) == [] and place.outcomes(task) == ["paused"]
+    assert warnings(place, task) == []
+
+
+def test_without_the_store_a_task_whose_files_are_gone_waits_until_that_can_be_told(place: Place) -> None:
+    task = paused_after(place, "a.txt", "b.txt")
+    for name in ("a.txt", "b.txt"):
+        (place.workspace() / name).unlink()
+
+    checked_later(place, task)
+    place.supervise()
+
+    assert place.state(task) == ("done", ""), place
+    assert warnings(place, task) == [RESTARTING]
+    assert [one["success"] for one in restored(place, task)] == [False]
+
+
+def test_without_the_store_and_documents_nobody_knows_what_is_gone(place: Place) -> None:
+    task = paused_after(place, "a.txt")
+    shutil.rmtree(place.workspace() / ".checkpoints")
+
+    checked_later(place, task)
+    place.supervise()
+
+    assert place.state(task) == ("done", ""), place
+    assert [one["success"] for one in restored(place, task)] == [True]
+
+
+def test_without_the_store_the_documents_tell_that_all_files_are_there(place: Place) -> None:
+    task = paused_after(place, "a.txt", "b.txt")
+    with without_store(place):
+        place.tasks.resume(task.id)
+        place.supervise()
+
+    assert place.state(task) == ("active", "unsaved"), place
+    assert [one["success"] for one in restored(place, task)] == [True]
+    assert place.outcomes(task) == ["paused", "idle", "complete"]
 
 
 def test_an_agent_is_told_which_of_its_files_are_gone(place: Place) -> None:

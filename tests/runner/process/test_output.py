@@ -207,6 +207,28 @@ def test_what_a_command_said_last_is_what_came_together_without_blocks() -> None
     assert bare.last_said() == "[USER_QUESTION]\nquestion: Which name?\n[/USER_QUESTION]"
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["[ERROR] type: recoverable, message: Rate limit exceeded, resets at 2026-11-16T13:00:00Z"],
+        ["[ERROR]", "type: recoverable", "message: Rate limit exceeded", "details: reset at 2026-11-16T13:00:00Z", "[/ERROR]"],
+        ["[ERROR]", "type: recoverable", "message: Rate limit exceeded", "retry-after: 3600", "[/ERROR]"],
+        ["[ERROR]", "type: recoverable", "message: Too many requests", "Retry-After: Mon, 16 Nov 2026 13:00:00 GMT", "[/ERROR]"],
+        ['[ERROR_JSON]{"type":"recoverable","message":"Rate limit exceeded","details":{"reset_at":"2026-11-16T13:00:00Z"}}'
+         "[/ERROR_JSON]"],
+        ['[ERROR_JSON]{"type":"recoverable","message":"Rate limit exceeded","resetsAt":1794834000000}[/ERROR_JSON]'],
+    ],
+)  # fmt: skip
+def test_an_agent_that_reports_a_limit_is_waited_for_until_its_reset(lines: list[str]) -> None:
+    output = PlainOutput(NOW, UTC)
+    for line in lines:
+        output.feed(line.encode() + b"\n")
+    output.close(1)
+
+    assert output.limit is not None
+    assert output.limit.resets_at == NOW + 3600
+
+
 def test_codex_lines() -> None:
     output = PlainOutput(NOW, UTC)
     message = "You've hit your usage limit. Try again in 5 minutes."

@@ -54,6 +54,8 @@ class Memory(NamedTuple):
     """Messages with which the run goes on."""
     missing: Sequence[str] = ()
     """Files that the task had made and that are gone."""
+    unknown: str = ""
+    """Why nobody can tell now whether these files are there: the run cannot begin. Empty if it can."""
 
 
 def choose(mode: str, has_session: bool, used: Usage, idle: float, most: int) -> tuple[bool, str]:
@@ -77,6 +79,8 @@ def recall(ground: Ground, task: Task, last: Run | None) -> Memory:
     how = driver(agent_of(ground, task), ground.options)
     mode = str(task.agent.get("resume_with", ground.options.resume_with))
     work = restores.look_for_work(ground, task) if task.attempt else restores.Missing()
+    if work.unknown:
+        return Memory(False, work.unknown, task.session, unknown=work.unknown)
     missing = [show(path) for path in work.paths]
     if work.is_all:
         return Memory(False, restores.INVALID, task.session, tell(ground, task, how), is_lost=True, missing=missing)
@@ -176,7 +180,7 @@ def _worth_telling(ground: Ground, task: Task, resuming: Resuming, has_conversat
         told = resuming.tell(row) if row is not None and not row.forgotten else None
         if told is None or not told.session or told.session in seen:
             continue
-        if has_conversation and not told.header.get("conversation"):
+        if has_conversation and not told.header.conversation:
             continue
         seen.add(told.session)
         if not has_conversation:
@@ -186,7 +190,7 @@ def _worth_telling(ground: Ground, task: Task, resuming: Resuming, has_conversat
                 break
             continue
         newest = newest or told
-        if (told.header.get("notes") or {}).get("files"):
+        if told.header.notes.get("files"):
             return told
         if len(seen) >= SESSIONS:
             break

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from keepfast.model.errors import KeepfastError
+from keepfast.model.errors import Damaged, KeepfastError, WrongKey
 from keepfast.runner.db import queries
 from keepfast.runner.db.rows import MARKED
 from keepfast.runner.process.redaction import KINDS, MARK, SEALED, is_secret, is_telling, option_before, spans
@@ -100,6 +100,17 @@ def values(ground: Ground, task: Task) -> list[str]:
     given = [value.decode("utf-8", "surrogateescape") for value in found]
     chosen = open_agent(ground, task).get("set", {})
     return [*given, *[value for name, value in chosen.items() if is_telling(name, value)]]
+
+
+def why_away(ground: Ground, task: Task) -> str:
+    """Why the secrets of a task cannot be opened now, where another try may help; empty if they open, or never will."""
+    try:
+        values(ground, task)
+    except (WrongKey, Damaged):
+        return ""  # the key is not here, or the value is no longer what was sealed
+    except (KeepfastError, OSError) as error:
+        return str(error)
+    return ""
 
 
 def seal_older(ground: Ground) -> None:

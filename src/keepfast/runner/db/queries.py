@@ -81,6 +81,14 @@ def lane(tables: Tables, states: Sequence[str], held: bool | None, most: int) ->
 # Holds and runs
 
 
+def backoffs_since(tables: Tables, task: str, since: int) -> int:
+    """How often a task backed off later than that."""
+    row = tables.one(
+        "SELECT COUNT(*) AS count FROM hold WHERE task = ? AND kind = 'backoff' AND since > ?", task, since
+    )
+    return row["count"] if row is not None else 0
+
+
 def last_hand(tables: Tables, task: str) -> int:
     """When a person last let a task go on; 0 if nobody has."""
     row = tables.one(

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from unicodedata import category, normalize
 
+from keepfast.runner.domain.limits import mentions_reset
+
 FIELD, MESSAGE = 10_000, 100_000
 """Most characters of a field, most bytes of a block."""
 
@@ -298,13 +300,24 @@ def _block(name: str, is_json: bool, body: str) -> Block | Malformed:
 def _error(body: str, is_json: bool) -> Block | Malformed:
     """An error in whatever form it is said: nobody is asked to say it again."""
     fields: dict[str, str] = {}
-    why = _read_json(body, fields, {}) if is_json else _read_lines(body, fields, {})
+    why = _read_json(body, fields, {}, nested=True) if is_json else _read_lines(body, fields, {})
     odd = [why] if why else []
+    beside = body[:MESSAGE].split("\n") if not is_json else [f"{key}: {value}" for key, value in fields.items()]
     if why or not fields.keys() & BLOCKS["ERROR"].keys():
         fields = _read_loosely(body)
     odd += _mend_error(fields)
+    _keep_resets(fields, beside)
     found = check("ERROR", fields, {})
     return found._replace(warnings=[*odd, *found.warnings]) if isinstance(found, Block) else found
+
+
+def _keep_resets(fields: dict[str, str], lines: list[str]) -> None:
+    """Keep with the details what is said beside the fields of an error of when a limit ends, as in `retry-after: 60`."""
+    known = "\n".join(fields.get(key, "") for key in ("message", "details"))
+    said = [_unescape(line.strip()) for line in lines if not _FIELD.match(line) and mentions_reset(line)]
+    kept = [line for line in said if line not in known]
+    if kept:
+        fields["details"] = "\n".join([*filter(None, [fields.get("details", "")]), *kept])[:FIELD]
 
 
 def _read_loosely(body: str) -> dict[str, str]:
@@ -438,7 +451,8 @@ def _read_lines(body: str, fields: dict[str, str], lists: dict[str, list[str]]) 
     return "" if fields or lists else "it is empty"
 
 
-def _read_json(body: str, fields: dict[str, str], lists: dict[str, list[str]]) -> str:
+def _read_json(body: str, fields: dict[str, str], lists: dict[str, list[str]], nested: bool = False) -> str:
+    """Read the fields of an object; with `nested`, objects and lists in it count as their JSON."""
     try:
         content = json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -454,9 +468,18 @@ def _read_json(body: str, fields: dict[str, str], lists: dict[str, list[str]]) -
             fields[key] = "true" if value else "false"
         elif isinstance(value, str | int | float):
             fields[key] = clean(str(value))
+        elif value is not None and nested:
+            fields[key] = clean(_json_text(value))
         elif value is not None:
             return f"{key} must be a text"
     return ""
+
+
+def _json_text(value: object) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        return "…"
 
 
 def _unescape(text: str) -> str:

@@ -37,7 +37,10 @@ def baseline(ground: Ground, id: str) -> None:
 
 
 def spawn(ground: Ground, id: str) -> None:
-    """Start the shim, unless the run's folder shows that it was started."""
+    """Start the shim, unless the run's folder shows that it was started.
+
+    Raises what keeps the task's secrets from being opened now; the run stays as it is, and is tried again.
+    """
     run = ground.tables.run(id)
     if run.state != STARTING or process.look(run.folder, id).kind != process.ABSENT:
         return
@@ -52,6 +55,8 @@ def spawn(ground: Ground, id: str) -> None:
         prompt = vault.reveal(ground, task.id, run.prompt)
         given = vault.reveal(ground, task.id, telling.given(task, run.prompt))
     except KeepfastError as error:
+        if vault.why_away(ground, task):
+            raise
         _never(run, str(error))
         return
     why = how.check(ground.variables) or missing(task)

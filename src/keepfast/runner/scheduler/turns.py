@@ -15,8 +15,8 @@ from keepfast.runner.db.tables import Tables
 from keepfast.runner.domain import prompts as telling
 from keepfast.runner.domain import questions
 from keepfast.runner.domain.records import Run, Task
-from keepfast.runner.domain.task import ACTIVE, BUDGET, QUEUED, RATE_LIMIT, SECRET, STALLED, STARTING
-from keepfast.runner.domain.waits import FUSE, HOUR, Budget, Spent, stagger, used
+from keepfast.runner.domain.task import ACTIVE, BACKOFF, BUDGET, QUEUED, RATE_LIMIT, SECRET, STALLED, STARTING
+from keepfast.runner.domain.waits import FUSE, HOUR, Budget, Spent, backoff, stagger, used
 from keepfast.runner.process.drivers import driver
 from keepfast.runner.scheduler import runs
 
@@ -129,10 +129,17 @@ class Turns:
         return True
 
     def begin(self, task: Task) -> Run | None:
-        """Make the row of the next attempt, with everything that it needs."""
+        """Make the row of the next attempt, with everything that it needs; None if it cannot begin now."""
         how = driver(vault.agent_of(self.ground, task), self.ground.options)
         started = self.ground.since_boot()
         memory = remembering.recall(self.ground, task, self.tables.last_run(task.id))
+        if memory.unknown:
+            self._put_off(task, f"Its files cannot be compared with its checkpoints: {memory.unknown}")
+            return None
+        away = vault.why_away(self.ground, task)
+        if away:
+            self._put_off(task, f"Its secrets cannot be opened now: {away}")
+            return None
         now, resumes, known = self.ground.now(), memory.resumes, task.session
         milliseconds = (self.ground.since_boot() - started) // 1_000_000
         with self.tables.write() as tables:
@@ -175,6 +182,22 @@ class Turns:
             }
             tables.log(task.id, now, "run_begun", facts, id)
             return tables.run(id)
+
+    def _put_off(self, task: Task, why: str) -> None:
+        """Hold a task that cannot begin without the store; it is tried again, later each time, and people are told once."""
+        options = self.ground.options
+        with self.tables.write() as tables:
+            now, last = self.ground.now(), tables.last_run(task.id)
+            if not _is_free(tables, tables.task(task.id)):
+                return
+            tries = 1 + queries.backoffs_since(tables, task.id, last.ended_at if last is not None else 0)
+            wait = backoff(tries, int(options.backoff_first * SECOND), int(options.backoff_longest * SECOND))
+            tables.move(
+                task.id, "hold", now, trigger="store", hold=BACKOFF, why=why, due_at=now + wait,
+                due_boot=self.ground.since_boot() + wait, boot=self.ground.boot,
+            )  # fmt: skip
+            if tries == options.max_attempts:
+                tables.notify(task.id, now, "error", f"{task.title}: {why}")
 
     def _prompt(self, tables: Tables, task: Task, last: Run | None, memory: Memory, run: str, now: int) -> str:
         """Compose what the agent is told, and note which answers are delivered with it."""
