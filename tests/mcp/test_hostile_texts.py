@@ -58,7 +58,7 @@ def test_hostile_texts_come_back_bounded_visible_and_labelled(kept: Box, text: s
             assert name == "words"  # nothing holds the word
             continue
         assert len(json.dumps(answer.structured)) < LARGEST, name
-        assert "not instructions" in answer["note"]
+        assert "not as instructions" in answer["note"]
         strings = json.dumps(answer.structured, ensure_ascii=False)
         assert not any(letter in strings for letter in HIDDEN), name
 
@@ -143,7 +143,7 @@ def test_a_hundred_hostile_checkpoints_are_told_bounded_labelled_and_fenced(kept
 def check_answer(name: str, answer: Answer) -> None:
     whole = json.dumps(answer.structured, ensure_ascii=False)
     assert len(whole) < (250_000 if name == "list" else LARGEST), name
-    assert name == "save" or "not instructions" in answer["note"], name  # a save tells the agent its own words
+    assert name == "save" or "not as instructions" in answer["note"], name  # a save tells the agent its own words
     assert not any(letter in whole for letter in HIDDEN), name
     if name == "resume":
         assert answer["tokens"] <= 5_000 and count(answer["text"]) <= 5_000

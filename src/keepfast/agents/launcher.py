@@ -14,6 +14,13 @@ PATH = "/usr/bin:/bin:/usr/sbin:/sbin:/run/current-system/sw/bin"
 PATIENCE_MINUTES = 5
 """An upgrade is over by then; what still does not start is broken, and a new session is told so."""
 
+OBEYED = (
+    "PYTHONEXECUTABLE", "__PYVENV_LAUNCHER__", "PYTHONHOME", "PYTHONPLATLIBDIR", "PYTHONUSERBASE", "GCONV_PATH", "LOCPATH",
+)  # fmt: skip
+"""Variables by which Python, or the C library below it, finds code of its own; most of them count even with `-I` and `-E`."""
+FORGET = f"unset {' '.join(OBEYED)}"
+"""Stands in the shell before every Python of ours that a client starts; plugin/bin/keepfast has this line, too."""
+
 _SCRIPT = """\
 #!/bin/sh
 {{ trap exit\\ 0 0; }}
@@ -32,6 +39,7 @@ log={log}
 failing={failing}
 code='' said='' old='' own=${{PATH-{path}}}
 PATH={path}
+{forget}
 if [ ! -x "$python" ] || [ ! -f "$launch" ]; then
   # Not installed any more. A payload is read all the same: the client takes a closed pipe for an error. A status line of
   # the user's own is still shown.
@@ -109,6 +117,7 @@ def script(python: str, launch: str, path: str, folders: Sequence[str] = ()) -> 
         config=shlex.quote(config),
         data=shlex.quote(data),
         path=PATH,
+        forget=FORGET,
         log=shlex.quote(path + LOG),
         failing=shlex.quote(path + FAILING),
         minutes=PATIENCE_MINUTES,
@@ -143,6 +152,11 @@ def _values(text: str) -> dict[str, str]:
         return {name: " ".join(shlex.split(value)) for name, value in _NAMED.findall(text)}
     except ValueError:
         return {}  # no launcher, or one that somebody has edited
+
+
+def clean(words: Sequence[str]) -> str:
+    """The shell command that starts a program of ours without the variables that would lead Python to other code."""
+    return f"{FORGET}; exec {shlex.join(words)}"
 
 
 def hook(path: str, *words: str, shell: str = "") -> str:

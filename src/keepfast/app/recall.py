@@ -41,9 +41,9 @@ LARGEST, SEARCHED = 8 << 20, 1 << 20
 SECONDS = 4
 MOST_MATCHES, MOST_PATHS, RECENT = 8, 5, 30
 MOST_CHARACTERS = 24_000
-ALTERED = "not exact: long lines are cut, hidden characters are escapes, secrets are struck out"
-SECRET = "secret by its name, so its text is not told"
-COPY = "a copy of a secret file, so its text is not told"
+ALTERED = "not exact: long lines are cut, hidden characters are escaped, secrets are redacted"
+SECRET = "secret by its name, so its text is not shown"
+COPY = "a copy of a secret file, so its text is not shown"
 OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -81,12 +81,12 @@ def recall(
     At most `most` characters of text come back; what did not fit is named. Raises `NotFound`, or `Usage` for nothing.
     """
     if not what.strip():
-        raise Usage("There is nothing to recall.", "Give a path, a name or words.")
+        raise Usage("Nothing to recall: the query is empty.", "Give a path, a symbol or words.")
     asked = _Asked(engine, root, row, checkpoint, most)
     plain, first, last = with_range(what.strip())
     paths = asked.paths(plain)
     if paths and last < first:
-        raise Usage(f"There are no lines {first} to {last}.", "Give the first line first.")
+        raise Usage(f"Invalid line range {first} to {last}.", "Give the smaller line number first.")
     if paths:
         return asked.files(paths, first, last)
     if is_name(what.strip()):
@@ -96,7 +96,7 @@ def recall(
     found = asked.search(None, what.lower().split()[:12], WORDS)
     if not found.matches:
         raise NotFound(
-            f"Nothing is called {what!r} in this workspace, and nothing holds these words.",
+            f"No file or symbol named {what!r} exists in this workspace, and no file contains these words.",
             " ".join(found.left_out) or "Try another spelling, or fewer words.",
         )
     return found
@@ -138,7 +138,7 @@ class _Asked:
             if stored is not None and stored.kind in LEFT_OUT:
                 self.left_out.append(f"{show(path)}: {REASONS[stored.kind]}.")
             if self._is_folder(path, stored):
-                self.left_out.append(f"{show(path)}: a folder; name a file in it.")
+                self.left_out.append(f"{show(path)}: a folder; give a file inside it.")
                 continue
             old = self._stored_text(stored) if stored is not None and stored.kind == FILE else None
             new = self._disk_text(path)
@@ -183,7 +183,7 @@ class _Asked:
         looked = 0
         for order, path in enumerate(self._all_paths()):
             if self.engine.clock() > until:
-                self.left_out.append(f"After {looked:,} files the search was cut off; name a path to be sure.")
+                self.left_out.append(f"After {looked:,} files the search stopped; give a path for complete results.")
                 break
             data = self._text(path) if not by_name(path) else None
             if data is None or len(data) > SEARCHED:
@@ -198,7 +198,7 @@ class _Asked:
             found += [(passage.weight + (held if find is None else 0), -order, path, passage) for passage in passages]
         found.sort(key=lambda one: (-one[0], -one[1]))
         if len(found) > MOST_MATCHES:
-            self.left_out.append(f"{len(found) - MOST_MATCHES:,} more places were found.")
+            self.left_out.append(f"{len(found) - MOST_MATCHES:,} more matches.")
         return Recalled(
             kind, [self._found(path, passage) for _, _, path, passage in found[:MOST_MATCHES]], self.left_out
         )
@@ -223,7 +223,7 @@ class _Asked:
                 header, entries = self.repository.document(row)
             except Damaged:
                 continue
-            if not header["keyframe"]:
+            if not header.keyframe:
                 recent.update(dict.fromkeys([entry.path for entry in entries if entry.kind == FILE]))
         yield from recent
         for path, entry in here.items():
@@ -273,7 +273,7 @@ class _Asked:
 
     def _stored_text(self, entry: Entry) -> bytes | None:
         if entry.size > LARGEST:
-            self.left_out.append(f"{show(entry.path)} has {entry.size:,} bytes; `keepfast cat` writes all of it.")
+            self.left_out.append(f"{show(entry.path)} has {entry.size:,} bytes; Run `keepfast cat` to print it.")
             return None
         try:
             return self.repository.contents.load(entry.content)

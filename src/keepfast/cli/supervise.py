@@ -22,10 +22,10 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @click.command()
-@click.option("--until-idle", is_flag=True, help="End when nothing goes on without a person.")
+@click.option("--until-idle", is_flag=True, help="Exit when every task is done or waits for a person.")
 @common
 def supervise(session: Session, until_idle: bool) -> None:
-    """Run tasks until Ctrl-C; agents live on and are found again by the next supervisor."""
+    """Run tasks until Ctrl-C. Agents keep running; the next supervisor continues with them."""
     until_told(session, until_idle)
 
 
@@ -41,7 +41,7 @@ def until_told(session: Session, until_idle: bool = False) -> None:
             wake(ground.folder)
 
         before = {number: signal.signal(number, end) for number in ENDING}
-        session.remark("Supervising. Press Ctrl-C to end; agents live on.")
+        session.remark("Supervisor running. Press Ctrl-C to stop it; agents keep running.")
         try:
             _say_found(session, ground)
             run(
@@ -59,7 +59,7 @@ def _say_found(session: Session, ground: Ground) -> None:
     for one in Tasks(ground).views.listing():
         if one["state"] in ("queued", "active", "review"):
             hold = f", waits for {one['hold']['kind'].replace('_', ' ')}" if one["hold"] else ""
-            session.say(f"Found {one['id']} ({one['title']}): {one['status'].replace('_', ' ')}{hold}")
+            session.say(f"Resumed {one['id']} ({one['title']}): {one['status'].replace('_', ' ')}{hold}")
 
 
 def _tell(session: Session, event: dict[str, Any]) -> None:

@@ -68,9 +68,9 @@ def goes_on(shown: dict[str, Any]) -> str:
     hold = shown["hold"]
     limit = shown["limit"] or (hold if hold is not None and hold["kind"] == "rate_limit" else None)
     if limit is not None and limit["until"]:
-        return f"goes on when the limit ends, {local(limit['until'])}"
+        return f"continues when the limit resets, {local(limit['until'])}"
     if limit is not None:
-        return f"waits for its limit, which needs you: {limit['reason'] or ''}".rstrip(": ")
+        return f"waits at its limit and needs you: {limit['reason'] or ''}".rstrip(": ")
     if hold is not None:
         return f"still waits: {shown['hold']['kind'].replace('_', ' ')}, {shown['hold']['reason'] or ''}".rstrip(", ")
     return "goes on" if shown["state"] in ("queued", "active") else f"is {shown['status']}"
@@ -92,7 +92,7 @@ def clock(seconds: int) -> str:
 def remark_unsupervised(session: Session) -> None:
     """Say why nothing begins, if no supervisor runs."""
     if trouble(session) is None:
-        session.remark("No supervisor is running; `keepfast supervise` starts one.")
+        session.remark("No supervisor is running. Run `keepfast supervise` to start one.")
 
 
 def trouble(session: Session) -> str | None:

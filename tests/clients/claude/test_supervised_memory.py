@@ -49,7 +49,7 @@ def test_a_checkpoint_of_a_task_holds_its_conversation_sealed(here: ClientPlace)
         _, row = engine.root(str(here.bench.project).encode())
         newest = engine.repository().ledger.checkpoint(row.id, row.version)
         assert newest is not None
-        header = engine.repository().document(newest)[0]
+        header = engine.repository().document(newest)[0].members
     assert header["conversation"]["session"] == here.ground.tables.task(task.id).session
     assert header["tokens_used"] > 0 and header["task"] == task.id
     latest = json.loads((here.bench.project / ".checkpoints/latest.json").read_text())

@@ -311,7 +311,7 @@ def test_keys_of_a_conversation_are_told_to_the_client_and_nobody_else(here: Cli
             found[str(path)] = path.read_bytes().decode("utf-8", "replace")
     with here.ground.engine() as engine:
         for row in engine.repository().ledger.find(Query()):
-            found[row.id] = json.dumps([row.message, engine.repository().document(row)[0]], default=str)
+            found[row.id] = json.dumps([row.message, engine.repository().document(row)[0].members], default=str)
     found["shown"] = json.dumps(
         [here.tasks.views.show(task.id), here.tasks.views.log(task.id), here.tasks.views.listing()]
     )

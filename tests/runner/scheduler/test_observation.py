@@ -161,6 +161,32 @@ def test_what_a_live_run_has_used_is_told_and_counts_against_its_budget(place: P
     assert place.ground.tables.task(task.id).tokens == 2010
 
 
+@pytest.mark.parametrize(
+    ("end", "reason", "outcome"),
+    [([result()], "budget", "budget"), ([result(total_cost_usd=3.0)], "budget", "budget"), ([{"exit": 3}], "crash", "crashed")],
+    ids=["tokens", "money", "crash"],
+)  # fmt: skip
+def test_a_run_that_ends_over_its_budget_without_a_word_is_held_at_once(
+    place: Place, end: list[dict[str, Any]], reason: str, outcome: str
+) -> None:
+    """It does not wait to go on first, which it may not."""
+    change(place, backoff_first=HOUR, backoff_longest=HOUR)
+    keys: dict[str, Any] = {"money": 2.5} if "cost" in str(end) else {"tokens": 500}
+    turn = [{"write": ["a.txt", "1"]}, used(900, "1"), spoken("I could not say more."), *end]
+    task = client(place, turn, [spoken(DONE["say"]), result()], budget=keys)
+
+    place.supervise()
+
+    newest = json.loads((place.workspace() / ".checkpoints/latest.json").read_text())
+    assert place.state(task) == ("active", "budget")
+    assert (place.reasons(task)[-1], place.outcomes(task)) == (reason, [outcome])
+    assert (newest["reason"], newest["agent"]["blockedBy"]) == (reason, "budget")
+    assert [one["hold"] for one in report(place.ground, 0)["needs_you"]] == ["budget"]
+    place.tasks.answers.budget(task.id, tokens=100_000, money=10)
+    place.supervise()
+    assert place.state(task) == ("done", "")
+
+
 @pytest.mark.databases
 def test_money_that_is_used_up_starts_nothing_more(place: Place) -> None:
     """What a run cost is known when it ends: the next one, though its phase is due, is not begun."""

@@ -654,7 +654,7 @@ def test_a_memory_that_fills_up_is_saved_and_the_agent_is_told(place: Place) -> 
     Path(marks[1]).touch()
     place.supervise()
 
-    assert "Checkpoint created (tokens 85%). 170,000 of 200,000 tokens are used." in told
+    assert "Checkpoint created (tokens 85%). 170,000 of 200,000 tokens used." in told
     assert [one["band"] for one in place.tasks.views.log(task.id) if one["type"] == "context_band"] == [70, 80]
 
 

@@ -6,7 +6,7 @@ import json
 import os
 from contextlib import suppress
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from keepfast.app.inspect import pending
 from keepfast.app.worker import SUMMARY, event_of
@@ -20,7 +20,8 @@ from keepfast.runner.db import changes, queries
 from keepfast.runner.domain.records import Run, Task, TaskCheckpoint
 from keepfast.runner.process.drivers import driver
 from keepfast.secrets.cuts import head
-from keepfast.store.conversations import checked
+from keepfast.state.pending_events import PendingEvent
+from keepfast.store.conversations import Conversation, checked
 from keepfast.store.rows import Query
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class Kept(NamedTuple):
     phase: int
     at: int
     milliseconds: int
-    conversation: dict[str, Any] | None
+    conversation: Conversation | None
     seen: descriptions.Seen
 
 
@@ -209,7 +210,7 @@ def _name(ground: Ground, task: Task, kept: Kept) -> str:
 
 def _save(
     ground: Ground, task: Task, run: Run | None, reason: str, key: str
-) -> tuple[CheckpointRow | None, dict[str, Any] | None]:
+) -> tuple[CheckpointRow | None, Conversation | None]:
     """Make the checkpoint; return it and where its conversation lies."""
     with ground.engine() as engine:
         root = os.fsencode(task.workspace)
@@ -230,19 +231,17 @@ def _save(
         return (made, _conversation(engine, made)) if made is not None else (None, None)
 
 
-def _conversation(engine: Engine, row: CheckpointRow) -> dict[str, Any] | None:
-    return checked(engine.repository().document(row)[0].get("conversation"))
+def _conversation(engine: Engine, row: CheckpointRow) -> Conversation | None:
+    return checked(engine.repository().document(row)[0].conversation)
 
 
 def _event(ground: Ground, engine: Engine, located: tuple[bytes, str], task: Task, session: str, reason: str) -> Event:
     """The event as a hook would tell it: conversation, notes and tokens with it, the task's secrets struck out."""
     root, workspace = located
     how = driver(agent_of(ground, task), ground.options)
-    told = {
-        "session": session, "transcript": how.transcript(session, ground.variables), "model": "", "trigger": reason,
-        "agent": how.client, "cwd": os.fsdecode(root), "at": ground.now(),
-    }  # fmt: skip
-    event = event_of(engine, root, engine.place.folder(workspace), told)
+    transcript = how.transcript(session, ground.variables)
+    seen = PendingEvent(reason, ground.now(), session, how.client, os.fsdecode(root), transcript)
+    event = event_of(engine, root, engine.place.folder(workspace), seen)
     event.message = head(f"{task.title}: {reason.replace('_', ' ')}", 200)
     event.task, event.created_by, event.pinned = task.id, descriptions.BY.get(reason, "system"), reason in KEPT
     # An agent that ended its turn has said something, a person has decided: the document tells where that leaves the task.

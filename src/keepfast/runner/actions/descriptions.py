@@ -22,6 +22,7 @@ from keepfast.runner.process.redaction import clean
 if TYPE_CHECKING:
     from keepfast.runner.actions.environment import Ground
     from keepfast.runner.process.output import Output
+    from keepfast.store.conversations import Conversation
 
 BY = {"interval": "auto", "user_pause": "user", "cancel": "user", "manual": "user"}
 DELIVERABLES, MOST_SEEN = 500, 20_000
@@ -67,7 +68,7 @@ def look(ground: Ground, task: Task, run: Run | None, output: Output | None) -> 
 
 
 def describe(
-    ground: Ground, task: Task, run: Run | None, seen: Seen, head: Head, kept: dict[str, Any] | None
+    ground: Ground, task: Task, run: Run | None, seen: Seen, head: Head, kept: Conversation | None
 ) -> dict[str, Any]:
     """The document of a checkpoint: the source's fields, redacted and bounded, and a schema version.
 
@@ -105,8 +106,8 @@ def describe(
             "messages": [_message(message, bool(task.phases)) for message in seen.dialogue.messages],
             "lastMessageIndex": seen.dialogue.total - 1,
             "session": seen.session,
-            "digest": kept["content"] if kept is not None else None,
-            "bytes": kept["bytes"] if kept is not None else None,
+            "digest": kept.transcript.content if kept is not None else None,
+            "bytes": kept.transcript.size if kept is not None else None,
         },
         "environment": {
             "variables": {row.name: row.sealed for row in secrets},

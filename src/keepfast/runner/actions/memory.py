@@ -180,7 +180,7 @@ def _worth_telling(ground: Ground, task: Task, resuming: Resuming, has_conversat
         told = resuming.tell(row) if row is not None and not row.forgotten else None
         if told is None or not told.session or told.session in seen:
             continue
-        if has_conversation and not told.header.get("conversation"):
+        if has_conversation and not told.header.conversation:
             continue
         seen.add(told.session)
         if not has_conversation:
@@ -190,7 +190,7 @@ def _worth_telling(ground: Ground, task: Task, resuming: Resuming, has_conversat
                 break
             continue
         newest = newest or told
-        if (told.header.get("notes") or {}).get("files"):
+        if told.header.notes.get("files"):
             return told
         if len(seen) >= SESSIONS:
             break

@@ -10,7 +10,6 @@ from keepfast.runner.actions.seals import missing_keys
 from keepfast.runner.actions.tasks import Tasks
 from keepfast.runner.db import queries
 from keepfast.runner.domain.moments import moment
-from keepfast.runner.domain.task import DONE
 
 if TYPE_CHECKING:
     from keepfast.runner.actions.environment import Ground
@@ -31,8 +30,7 @@ def report(ground: Ground, since: int) -> dict[str, Any]:
                 waited[hold.kind] = round(waited.get(hold.kind, 0.0) + max(span, 0.0), 1)
         kept = Counter(sorted(one.reason for one in queries.checkpoints_since(tables, task.id, since)))
         shown = tasks.views.describe(task)
-        # Of a task that was accepted without it, `reason` says so.
-        failed = finals.failed(tables, task.id) if task.state != DONE else None
+        failed = finals.failed(tables, task.id)
         found.append({
             **{name: shown[name] for name in ("id", "title", "status", "hold", "phase", "progress", "workspace", "reason")},
             "runs": len(runs),

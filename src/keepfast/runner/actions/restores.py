@@ -14,7 +14,7 @@ from keepfast.runner.actions import checkpoints, documents
 from keepfast.runner.actions import rollback as returning
 from keepfast.runner.db import queries
 from keepfast.runner.domain.task import CRASHED
-from keepfast.store.conversations import checked, ends
+from keepfast.store.conversations import Conversation, checked, ends
 
 if TYPE_CHECKING:
     from keepfast.app.checkpoint import Engine
@@ -99,10 +99,10 @@ def is_cut_short(ground: Ground, task: Task, path: str) -> bool:
             found = _holder(ground, engine, row.id, task)
             if found is None:
                 return False
-            told = checked(engine.repository().document(found)[0].get("conversation"))
+            told = checked(engine.repository().document(found)[0].conversation)
             assert told is not None
             # A session that was made of a checkpoint has other paths in it, and so another length.
-            if told["session"] == task.session and os.path.getsize(path) < told["bytes"]:
+            if told.session == task.session and os.path.getsize(path) < told.transcript.size:
                 return True
             last = _last_message(engine, told)
         return bool(last) and not _holds(path, last)
@@ -110,9 +110,9 @@ def is_cut_short(ground: Ground, task: Task, path: str) -> bool:
         return False
 
 
-def _last_message(engine: Engine, told: dict[str, Any]) -> str:
-    client = sessions(str(told.get("agent") or ""))
-    return client.last_message(ends(engine.repository(), told, 0, NEWEST)[1]) if client is not None else ""
+def _last_message(engine: Engine, told: Conversation) -> str:
+    client = sessions(told.agent)
+    return client.last_message(ends(engine.repository(), told.transcript, 0, NEWEST)[1]) if client is not None else ""
 
 
 def _holds(path: str, id: str) -> bool:
@@ -143,10 +143,10 @@ def _holder(ground: Ground, engine: Engine, workspace: str, task: Task) -> Check
         row = checkpoints.row_of(repository, workspace, taken)
         if row is None or row.forgotten:
             continue
-        told = checked(repository.document(row)[0].get("conversation"))
+        told = checked(repository.document(row)[0].conversation)
         if told is None:
             continue
-        if told.get("session") == task.session or (number == 0 and _was_restored(ground, task)):
+        if told.session == task.session or (number == 0 and _was_restored(ground, task)):
             return row
     return None
 

@@ -44,6 +44,8 @@ class Seen(NamedTuple):
     phases: int = 1
     completes_on_exit: bool = False
     never_started: str = ""
+    is_used_up: bool = False
+    """Its task's budget of tokens or money."""
 
 
 class Verdict(NamedTuple):
@@ -64,6 +66,8 @@ def judge(seen: Seen) -> Verdict:
     named = {name: tuple(one for one in blocks if one.name == name) for name in {one.name for one in blocks}}
     case = _Case(seen, named, malformed)
     decided = next(filter(None, (rule(case) for rule in _RULES)), _NOT_DONE)
+    if decided.kind == IDLE and seen.is_used_up:
+        decided = Verdict(BUDGET, "budget")  # whatever it would be told, no run follows that could go on
     return decided._replace(malformed=malformed)
 
 

@@ -219,7 +219,7 @@ def _claude_settings(folder: str, names: list[str]) -> dict[str, Any]:
         f"if [ -e {place}/pause ]; then : > {place}/stopped; printf %s {shlex.quote(json.dumps(stop))}; "
         f"elif [ -e {place}/nudge ]; then mv {place}/nudge {place}/nudged && cat {place}/nudged; fi"
     )
-    failure = shlex.join([sys.executable, "-I", "-m", TOOLS, "--failure", folder, *names]) + " 2>/dev/null || :"
+    failure = f"({launcher.clean([sys.executable, '-I', '-m', TOOLS, '--failure', folder, *names])}) 2>/dev/null || :"
 
     def hook(command: str) -> list[dict[str, Any]]:
         return [{"hooks": [{"type": "command", "command": command, "timeout": 10}]}]
@@ -234,8 +234,8 @@ def _claude_settings(folder: str, names: list[str]) -> dict[str, Any]:
 def _claude_tools(folder: str, names: list[str]) -> dict[str, Any]:
     server = {
         "type": "stdio",
-        "command": sys.executable,
-        "args": ["-I", "-m", TOOLS, folder, *names],
+        "command": "/bin/sh",
+        "args": ["-c", launcher.clean([sys.executable, "-I", "-m", TOOLS, folder, *names])],
         "alwaysLoad": True,
     }
     return {"mcpServers": {"keepfast": server}}

@@ -15,7 +15,7 @@ from keepfast.runner.domain.task import ENDED
 from keepfast.runner.domain.verdict import Seen, Verdict, gate, judge
 from keepfast.runner.process import shims as process
 from keepfast.runner.process.output import Output
-from keepfast.runner.scheduler.outcomes import Settlement
+from keepfast.runner.scheduler.outcomes import Settlement, is_used_up
 
 if TYPE_CHECKING:
     from keepfast.runner.actions.environment import Ground
@@ -99,6 +99,7 @@ def _judge(task: Task, run: Run, look: process.Look, output: Output) -> Verdict:
         phases=max(len(task.phases), 1),
         completes_on_exit=task.agent.get("completes_on") == "exit",
         never_started=look.reason if not look.started else "",
+        is_used_up=is_used_up(task, output),
     )
     judged = judge(seen)
     if judged.kind == verdict.COMPLETE and task.phases:

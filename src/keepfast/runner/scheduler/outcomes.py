@@ -19,7 +19,7 @@ from keepfast.runner.domain.questions import PENDING
 from keepfast.runner.domain.records import Account, Run, Task
 from keepfast.runner.domain.task import APPROVAL, BACKOFF, BUDGET, CRASHED, DONE, ENDED, RATE_LIMIT, STALLED, USER_PAUSE
 from keepfast.runner.domain.verdict import Verdict
-from keepfast.runner.domain.waits import backoff, jitter, stagger
+from keepfast.runner.domain.waits import Budget, Spent, backoff, jitter, stagger, used
 from keepfast.runner.process import shims as process
 from keepfast.runner.process.drivers import driver
 from keepfast.runner.process.output import Output
@@ -162,6 +162,8 @@ class Settlement:
         self._move(tables, "hold", hold=USER_PAUSE, why=self.judged.reason, human=1)
 
     def _over_budget(self, tables: Tables) -> None:
+        if self.judged.malformed:
+            tables.change(self.task.id, self.now, next_prompt=telling.aside("\n\n".join(self._corrections())))
         self._move(tables, "hold", hold=BUDGET, why="The budget is used up.", human=1)
         tables.notify(self.task.id, self.now, "budget", f"{self.task.title}: the budget is used up.")
 
@@ -269,7 +271,10 @@ class Settlement:
             self._move(tables, "hold", hold=CRASHED, why=why, human=1)
             tables.notify(task.id, self.now, "error", f"{task.title}: {why}")
             return
-        self._back_off(tables, BACKOFF, attempts, self.judged.reason)
+        if is_used_up(task):
+            self._over_budget(tables)
+        else:
+            self._back_off(tables, BACKOFF, attempts, self.judged.reason)
         errors = [block for block in self.judged.blocks if block.name == "ERROR"]
         if errors and errors[0].fields["recovery"] == "notify_user":
             tables.notify(task.id, self.now, "error", f"{task.title}: {errors[0].fields['message']}")
@@ -365,6 +370,13 @@ class Settlement:
         )  # fmt: skip
         self._move(tables, "phase_complete", why=text, prompt=id, human=1)
         tables.notify(task.id, self.now, "approval", f"{task.title}: {text}", id)
+
+
+def is_used_up(task: Task, output: Output | None = None) -> bool:
+    """Is the budget used up, by what is counted for the task and, where given, by what a run that is not counted yet used?"""
+    tokens, money = (output.tokens, output.money) if output is not None else (0, 0.0)
+    spent = Spent(task.tokens + tokens, task.money + money, int(task.seconds))
+    return used(Budget.of(task.budget), spent)[0] >= 1.0
 
 
 def _in_a_row(tables: Tables, task: str, outcome: str) -> int:
