@@ -345,7 +345,7 @@ def test_what_was_left_out_and_is_missing_is_named_where_nothing_else_is_to_be_d
     dry = left.call("restore", "v1", "-n", "--json").json()
 
     assert (shown.code, answer.code) == (0, 0)
-    assert "Everything is as it was then" not in shown.out + shown.err
+    assert "Already at v" not in shown.out + shown.err
     for name in MISSING:
         assert name in shown.err
     assert "npm ci" in shown.err

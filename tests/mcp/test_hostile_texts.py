@@ -94,6 +94,22 @@ def test_secrets_are_struck_out_wherever_they_stand(kept: Box) -> None:
     assert any(".env" in text for text in answers["diff"]["left_out"])
 
 
+def test_a_secret_behind_a_byte_that_is_no_text_is_struck_out(kept: Box) -> None:
+    """As an escape, that byte would end with a letter, and the key would seem to be a part of a longer word."""
+    key = "AKIA" + "QYLPMN5HFIQR7XYA"
+    kept.put("latin.py", b"name = 'caf\xe9'\nkey = '\xff" + key.encode() + b"'\n")
+
+    answers = {
+        "path": call(kept, "recall", what="latin.py"),
+        "words": call(kept, "recall", what="name caf"),
+        "diff": call(kept, "checkpoint_diff", old="v1"),
+    }
+
+    for name, answer in answers.items():
+        assert key not in json.dumps(answer.structured) + answer.text, name
+    assert "name = 'caf\\xe9'\nkey = '\\xff[redacted:" in str(answers["path"]["matches"][0]["text"])
+
+
 def test_a_copy_of_a_secret_file_is_not_told_before_or_after_it_is_saved(kept: Box) -> None:
     kept.put(".env", "THE_BOAT=tangerine-dreams-of-may\n")
     kept.save("-m", "secret")

@@ -1059,7 +1059,7 @@ def test_a_hook_passes_over_a_home_folder_under_git_in_silence(home: Path, tmp_p
 
     assert (hook.returncode, hook.stdout, hook.stderr) == (0, b"", b"")
     assert not (home / ".keepfast").exists()
-    assert b"Hooks pass it over" in status.stderr and b"is your home folder" in status.stderr
+    assert b"Hooks do not protect it" in status.stderr and b"is your home folder" in status.stderr
 
 
 # Hard links

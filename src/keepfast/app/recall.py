@@ -20,6 +20,7 @@ from keepfast.resume.passages import (
     told,
     with_range,
 )
+from keepfast.resume.quotation import escaped
 from keepfast.secrets.marks import by_name
 from keepfast.store.rows import Query
 from keepfast.workspace.capture import NEVER
@@ -167,7 +168,7 @@ class _Asked:
     def _lines_of(self, path: bytes, data: bytes, first: int, last: int, source: str, state: str) -> list[Match]:
         if is_binary(data):
             return [Match(show(path), 0, 0, 0, source, state, "", f"binary, {len(data):,} bytes")]
-        lines = data.decode("utf-8", "backslashreplace").split("\n")
+        lines = data.decode("utf-8", "surrogateescape").split("\n")
         count = len(lines) - (lines[-1] == "")
         if first > count:
             return [Match(show(path), 0, 0, count, source, state, "", f"it has only {count:,} lines")]
@@ -192,7 +193,7 @@ class _Asked:
             held = _holds(data, needles, exact=find is not None)
             if not held or is_binary(data) or self._is_copy(path, self._stored(path), [data]):
                 continue
-            lines = data.decode("utf-8", "backslashreplace").split("\n")
+            lines = data.decode("utf-8", "surrogateescape").split("\n")
             passages = find(lines) if find else around_words(lines, words)
             # A file that has all the words, if not in one line, is worth more than one that has a few.
             found += [(passage.weight + (held if find is None else 0), -order, path, passage) for passage in passages]
@@ -205,7 +206,7 @@ class _Asked:
 
     def _found(self, path: bytes, passage: Passage) -> Match:
         data = self._text(path) or b""
-        lines = data.decode("utf-8", "backslashreplace").split("\n")
+        lines = data.decode("utf-8", "surrogateescape").split("\n")
         source = CHECKPOINT if not self.newest or not self._there(path) else DISK
         count = len(lines) - (lines[-1] == "")
         passage = passage._replace(last=min(passage.last, count))
@@ -242,7 +243,7 @@ class _Asked:
     # Parts
 
     def _match(self, path: bytes, lines: list[str], count: int, passage: Passage, source: str, state: str) -> Match:
-        exact = lines[passage.first - 1 : passage.last]
+        exact = [escaped(line) for line in lines[passage.first - 1 : passage.last]]
         enough = exact[: _enough(exact, self.room)]
         taken: list[str] = []
         # Of a file that is sealed for what it holds, all is looked at to know what of it is secret.

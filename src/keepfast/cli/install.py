@@ -154,6 +154,15 @@ def _change(session: Session, agent: str, scope: str, dry_run: bool, change: Cal
         session.say(f"Nothing to do: {settings.path} is up to date.")
         return
     session.say(f"{'Would change' if dry_run else 'Changed'} {settings.path}:")
+    _tell_change(session, before, after)
+    if is_removed:
+        session.say(f"The file holds nothing else and {'would be' if dry_run else 'is'} removed.")
+    if backup:
+        session.say(f"{'Would back it up' if dry_run else 'Backup'}: {backup}")
+    _remarks(session, scope, after)
+
+
+def _tell_change(session: Session, before: Any, after: Any) -> None:
     for sign, kind, names in (
         ("-", "hooks", [event for event in before.events if event not in after.events]),
         ("+", "hooks", [event for event in after.events if event not in before.events]),
@@ -165,11 +174,6 @@ def _change(session: Session, agent: str, scope: str, dry_run: bool, change: Cal
             session.say(f"  {sign} {kind}: " + ("\n" + " " * (6 + len(kind))).join(lines))
     if after.foreign:
         session.say(f"  {after.foreign} other hooks unchanged")
-    if is_removed:
-        session.say(f"The file holds nothing else and {'would be' if dry_run else 'is'} removed.")
-    if backup:
-        session.say(f"{'Would back it up' if dry_run else 'Backup'}: {backup}")
-    _remarks(session, scope, after)
 
 
 def _put(session: Session, settings: File, text: str | None, backup: str | None, is_used: bool) -> None:

@@ -325,11 +325,25 @@ def _tell_not_read(session: Session, what: str, not_read: Sequence[tuple[bytes, 
         session.warn(f"Move the whole folder away, and the same restore brings it back as {what} has it.")
 
 
+def _tell_untouched(session: Session, done: Restored) -> None:
+    """Name what stays as it is although it is not as the target has it."""
+    from keepfast.model.restore_plan import BELOW_NOT_READ, KEPT, NOT_READ, OUTSIDE
+    from keepfast.workspace.git_pointers import POINTS_IN
+    from keepfast.workspace.marker import show
+
+    for path, why in [one for one in done.plan.untouched if one[1] == OUTSIDE][:SHOWN]:
+        session.warn(f"  skipped {show(path)}: it {why}")
+    _tell_spared(session, [one for one in done.plan.untouched if one[1] == POINTS_IN])
+    _tell_not_read(
+        session, f"v{done.target}", [one for one in done.plan.untouched if one[1] in (NOT_READ, BELOW_NOT_READ)][:NAMED]
+    )
+    for path, why in [one for one in done.plan.untouched if one[1] == KEPT]:
+        session.remark(f"  skipped {show(path)}: it {why}")
+
+
 def _report(session: Session, done: Restored, word: str, more: dict[str, Any] | None = None) -> int:
     """Say what was done; exit code 14 if something is not as it was asked for."""
     from keepfast.model.errors import Conflict
-    from keepfast.model.restore_plan import BELOW_NOT_READ, KEPT, NOT_READ, OUTSIDE
-    from keepfast.workspace.git_pointers import POINTS_IN
     from keepfast.workspace.marker import show
 
     applied, way = done.applied, done.taken_back_by
@@ -353,14 +367,7 @@ def _report(session: Session, done: Restored, word: str, more: dict[str, Any] | 
     session.say(f"Previous state saved as v{done.before}." + (f" Run `keepfast {way}` to revert." if way else ""))
     for path, why in applied.kept:
         session.warn(f"  kept {show(path)}: {why}")
-    for path, why in [one for one in done.plan.untouched if one[1] == OUTSIDE][:SHOWN]:
-        session.warn(f"  skipped {show(path)}: it {why}")
-    _tell_spared(session, [one for one in done.plan.untouched if one[1] == POINTS_IN])
-    _tell_not_read(
-        session, f"v{done.target}", [one for one in done.plan.untouched if one[1] in (NOT_READ, BELOW_NOT_READ)][:NAMED]
-    )
-    for path, why in [one for one in done.plan.untouched if one[1] == KEPT]:
-        session.remark(f"  skipped {show(path)}: it {why}")
+    _tell_untouched(session, done)
     for path in applied.filled:
         session.remark(f"  kept the folder {show(path)}: it contains excluded files")
     for path, where in applied.aside:

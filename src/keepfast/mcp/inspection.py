@@ -16,6 +16,7 @@ from keepfast.model.errors import NotFound, Usage
 from keepfast.present.patches import patch, without_implied
 from keepfast.present.terminal import age_in_words
 from keepfast.resume.passages import MOST_LINE, told
+from keepfast.resume.quotation import escaped
 from keepfast.secrets.marks import by_name
 from keepfast.store.bases import previous
 from keepfast.store.rows import Query
@@ -258,8 +259,8 @@ def _lines(change: Change, room: int) -> list[str] | None:
     """The patch of one file; None if it does not fit."""
     lines = []
     for _, line in patch(change):
-        lines.append(line.decode("utf-8", "backslashreplace"))
-        room -= min(len(lines[-1]), MOST_LINE) + 1
+        lines.append(line.decode("utf-8", "surrogateescape"))
+        room -= min(len(escaped(lines[-1])), MOST_LINE) + 1
         if room < 0:
             return None
     return told(lines, 1, len(lines))
