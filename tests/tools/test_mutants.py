@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
 
 import mutants
-import pytest
 
 ROW = mutants.MUTANTS[0]
 

@@ -128,7 +128,7 @@ class Engine:
             stat(folder + "/cache")
             stat(folder + UNSAVED)
         except OSError as error:
-            return error.filename == folder + "/cache"
+            return str(error.filename) == folder + "/cache"
         from keepfast.state.notices import unsaved
 
         found = unsaved(folder)
