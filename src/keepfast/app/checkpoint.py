@@ -132,7 +132,7 @@ class Engine:
         from keepfast.state.notices import unsaved
 
         found = unsaved(folder)
-        return found is not None and found["kind"] == TooMany.kind
+        return found is not None and found.kind == TooMany.kind
 
     def _note_unsaved(self, event: Event, workspace: str, error: Exception) -> None:
         """Let hooks and `doctor` know that the folder could not be saved, until it is."""
